@@ -1,0 +1,1 @@
+"""Benchmarks: one folder each, behind one protocol (`ace_ray.benchmarks.protocol`)."""

@@ -1,0 +1,62 @@
+"""The seam between a benchmark and everything else.
+
+A benchmark is plain Python and asyncio: it sees a `Model`, never Ray, vLLM or a store. Packages
+outside ace_ray add one through the entry-point group ``ace_ray.benchmarks``; the entry point is a
+callable that takes the benchmark's section of the config and returns a `Benchmark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ace_ray.records import Completion, Entry, Episode, Sampling, Verdict
+
+
+class Model(Protocol):
+    """A chat model. Raises `RowError` when this request cannot be answered, `EngineDead` when no
+    request can be any more."""
+
+    async def chat(
+        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling
+    ) -> Completion: ...
+
+
+class ScoredRow(Protocol):
+    """One row as summaries see it: keys, status, verdicts per rule set, usage."""
+
+    language: str
+    category: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    verdicts: Mapping[str, Verdict]
+
+
+class Benchmark(Protocol):
+    """One benchmark, configured."""
+
+    name: str
+
+    def entries(self) -> Sequence[Entry]:
+        """All entries of this run, in a stable order. Raises `UserError` on bad data."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """What can move a score besides model and sampling: hashes of data and prompts, variants.
+
+        JSON values; goes into the manifest and into every row's identity."""
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        """The messages that open the entry's episode; used for planning and preflight."""
+
+    def interactive(self, entry: Entry) -> bool:
+        """Whether the episode makes more than one model call."""
+
+    async def run_episode(self, entry: Entry, model: Model, sampling: Sampling) -> Episode: ...
+
+    def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
+        """Verdicts of all rule sets, by name. Stateless, never raises on any output."""
+
+    def summarize(self, rows: Iterable[ScoredRow]) -> dict[str, Any]:
+        """Accuracies, aggregates and error distributions (JSON values); see docs/results.md."""

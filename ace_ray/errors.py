@@ -1,0 +1,63 @@
+"""What can fail, and whose failure it is.
+
+Every failure belongs to one of three boundaries and is recorded there once:
+
+- the **user** asked for something that cannot be done: `UserError`, one line, exit code 2;
+- one **row** could not be evaluated: `RowError`, stored as that row's status, the others go on;
+- an **engine** is gone: `EngineDead`, its worker process ends so that Ray retries its rows elsewhere.
+
+Anything else is a defect of ace_ray and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake in what the user asked for; printed as one line ``where: what; fix``.
+
+    Args:
+        what: what is wrong, naming the offending value.
+        where: the config key, file and line, or object it was found in.
+        fix: what to write or do instead.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        self.what, self.where, self.fix = what, where, fix
+        super().__init__(what, where, fix)
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        if self.fix:
+            line = f"{line}; {self.fix}"
+        return " ".join(line.split())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.where, self.fix))
+
+
+def _rebuild(cls: type[UserError], what: str, where: str, fix: str) -> UserError:
+    return cls(what, where=where, fix=fix)
+
+
+class RowError(Exception):
+    """One row could not be evaluated. ``status`` is what the row is stored as."""
+
+    status = "infra_error"
+
+
+class PromptTooLong(RowError):
+    """The prompt and the room for an answer do not fit the model's context."""
+
+    status = "skipped"
+
+
+class PromptRefused(RowError):
+    """The model's chat template refuses these messages."""
+
+    status = "skipped"
+
+
+class EngineDead(Exception):
+    """The engine behind this worker is gone and will not answer again."""

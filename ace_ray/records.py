@@ -1,0 +1,125 @@
+"""What flows through a run: Entry -> Episode -> Verdict (see docs/architecture.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Status = Literal["scored", "infra_error", "quarantined", "skipped"]
+STATUSES: tuple[Status, ...] = ("scored", "infra_error", "quarantined", "skipped")
+RULE_SETS = ("official", "strict")
+
+
+def canonical_json(value: Any) -> str:
+    """JSON text that is equal for equal values: sorted keys, no spaces, ASCII only.
+
+    ASCII escapes also make lone surrogates, which models do produce, safe to hash and store.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(*values: Any) -> str:
+    """SHA-256 (hex) over the canonical JSON of ``values``."""
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One benchmark item, immutable.
+
+    ``data`` is what a model may be shown (the published question row), ``gold`` the answer, which
+    never reaches a model. ``group`` ties entries that are judged together (turns of one dialogue)
+    and equals ``id`` for all others.
+    """
+
+    benchmark: str
+    category: str
+    language: str
+    id: str
+    data: dict[str, Any]
+    gold: Any
+    group: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(language, category, id): unique within a benchmark."""
+        return (self.language, self.category, self.id)
+
+    def content_hash(self) -> str:
+        return digest(self.benchmark, self.category, self.language, self.id, self.data, self.gold)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn; greedy unless asked otherwise. ``seed`` applies to sample 0."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 1200
+    seed: int = 0
+    stop: tuple[str, ...] = ()
+
+    def for_sample(self, sample: int) -> Sampling:
+        """The sampling of the ``sample``-th repetition: the same, with a seed of its own."""
+        from dataclasses import replace
+
+        return replace(self, seed=self.seed + sample)
+
+
+@dataclass(slots=True)
+class Completion:
+    """One answer of a model. ``text`` is the answer without its reasoning."""
+
+    text: str
+    reasoning: str = ""
+    reasoning_truncated: bool = False
+    finish_reason: str = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Episode:
+    """Everything that happened on one entry for one sample."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    output: str = ""
+    reasoning: str = ""
+    reasoning_truncated: bool = False
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+    generation_s: float = 0.0
+    state: Any = None
+    """Benchmark-specific end state of an interactive episode (JSON values), else None."""
+
+    def record(self, completion: Completion) -> None:
+        """Append a completion as the assistant's message and add up its usage."""
+        self.messages.append({"role": "assistant", "content": completion.text})
+        self.output = completion.text
+        self.reasoning = completion.reasoning
+        self.reasoning_truncated = completion.reasoning_truncated
+        self.finish_reason = completion.finish_reason
+        self.prompt_tokens += completion.prompt_tokens
+        self.completion_tokens += completion.completion_tokens
+        self.model_calls += 1
+        self.generation_s += completion.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a checker says of an episode under one rule set.
+
+    ``error_type`` is "" when valid; ``error`` says why in one sentence; ``metrics`` holds further
+    per-row numbers (e.g. process accuracy), each in 0..1.
+    """
+
+    valid: bool
+    error_type: str = ""
+    error: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
