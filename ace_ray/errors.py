@@ -4,7 +4,7 @@ Every failure belongs to one of three boundaries and is recorded there once:
 
 - the **user** asked for something that cannot be done: `UserError`, one line, exit code 2;
 - one **row** could not be evaluated: `RowError`, stored as that row's status, the others go on;
-- an **engine** is gone: `EngineDead`, its worker process ends so that Ray retries its rows elsewhere.
+- an **engine** is gone: `EngineDead`, its worker process ends so that Ray retries its rows.
 
 Anything else is a defect of ace_ray and keeps its traceback.
 """
