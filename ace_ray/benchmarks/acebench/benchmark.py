@@ -1,0 +1,141 @@
+"""ACEBench behind the `Benchmark` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ace_ray.benchmarks.acebench import categories as groups
+from ace_ray.benchmarks.acebench import prompts as texts
+from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.data import data_hash, load, locate
+from ace_ray.benchmarks.acebench.summary import summarize
+from ace_ray.benchmarks.acebench.table import HEADER, table
+from ace_ray.benchmarks.protocol import Model, ScoredRow
+from ace_ray.config import Section, validated
+from ace_ray.errors import UserError
+from ace_ray.records import Entry, Episode, Sampling, Verdict
+
+_GROUPS = {
+    "all": groups.GENERATION,
+    "atom": groups.ATOM,
+    "single_turn": groups.SINGLE_TURN,
+    "multi_turn": groups.MULTI_TURN,
+    "normal": groups.NORMAL,
+    "special": groups.SPECIAL,
+}
+
+
+class Options(Section):
+    """The ``acebench`` section of a run's config."""
+
+    data: str = Field(
+        "mini",
+        description="mini (ships with ace_ray), imported, imported:VERSION, or a folder in the "
+        "official layout",
+    )
+    languages: list[Literal["en", "zh"]] = Field(default=["en", "zh"], min_length=1)
+    categories: list[str] = Field(
+        default=["all"], min_length=1, description="category names or groups"
+    )
+    prompts: Literal["auto", "official", "own"] = Field(
+        "auto", description="auto: official when the data holds them, else the project's wording"
+    )
+    variant: Literal["standard", "condensed", "minimal"] = Field(
+        "standard", description="of the normal prompt, as in the paper's appendix D.4"
+    )
+
+
+class ACEBench:
+    """The 15 generation categories: one model call an entry."""
+
+    name = "acebench"
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._folder = locate(options.data)
+        self._prompts = _prompts(options, self._folder)
+        self._data_sha256 = ""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> ACEBench:
+        return cls(validated(Options, options, where="benchmarks.acebench"))
+
+    def entries(self) -> Sequence[Entry]:
+        entries = load(
+            self._folder,
+            languages=self._options.languages,
+            categories=_chosen(self._options.categories),
+        )
+        self._data_sha256 = data_hash(entries)
+        return entries
+
+    def identity(self) -> Mapping[str, Any]:
+        return {
+            "data": self._options.data,
+            "data_sha256": self._data_sha256 or data_hash(self.entries()),
+            "prompts": self._prompts.source,
+            "prompts_sha256": self._prompts.sha256,
+            "variant": self._prompts.variant,
+            "mode": "prompt",
+        }
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        return self._prompts.messages(entry)
+
+    def interactive(self, entry: Entry) -> bool:
+        return False
+
+    async def run_episode(self, entry: Entry, model: Model, sampling: Sampling) -> Episode:
+        episode = Episode(messages=self.prompt(entry))
+        episode.record(await model.chat(episode.messages, sampling))
+        return episode
+
+    def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
+        return check(entry, episode.output)
+
+    def summarize(self, rows: Iterable[ScoredRow]) -> dict[str, Any]:
+        summary = summarize(rows)
+        return {
+            "prompts": self._prompts.source,
+            "variant": self._prompts.variant,
+            "comparable": self._comparable(),
+            **summary,
+            "table": {"header": list(HEADER), "lines": table(summary)},
+        }
+
+    def _comparable(self) -> str:
+        if self._options.data == "mini":
+            return "not comparable with any leaderboard: the mini set is ace_ray's own"
+        if self._prompts.source != "official" or self._prompts.variant != "standard":
+            return "not comparable with the leaderboard: the prompts are not the official ones"
+        return "official prompts: the official rule set compares with the leaderboard"
+
+
+def _prompts(options: Options, folder: Path) -> texts.Prompts:
+    present = (folder / "upstream" / "prompts.json").is_file()
+    if options.prompts == "official" or (options.prompts == "auto" and present):
+        return texts.official(folder, options.variant)
+    return texts.own(options.variant)
+
+
+def _chosen(names: Sequence[str]) -> list[str]:
+    chosen: list[str] = []
+    for name in names:
+        if name in groups.AGENT or name == "agent":
+            raise UserError(
+                f"{name!r} is not evaluated by this version",
+                where="benchmarks.acebench.categories",
+                fix=f"choose among {', '.join([*_GROUPS, *groups.GENERATION])}",
+            )
+        if name not in _GROUPS and name not in groups.GENERATION:
+            raise UserError(
+                f"there is no category or group {name!r}",
+                where="benchmarks.acebench.categories",
+                fix=f"choose among {', '.join([*_GROUPS, *groups.GENERATION])}",
+            )
+        chosen += _GROUPS.get(name, (name,))
+    return list(dict.fromkeys(chosen))

@@ -1,0 +1,148 @@
+"""The strict verdict on the 12 normal categories: exact calls, in the paper's sense.
+
+ACEBench paper, section on evaluation by syntax tree: the function name, the number of parameters,
+their types and their values must all agree with the gold answer, and the output must be the list of
+calls and nothing else. The first of these that fails names the error:
+
+- ``output_format``: the stripped output is not exactly one ``[F(k=v), ...]`` of calls with keyword
+  arguments and literal Python values (``true`` and ``null`` are not);
+- ``function_name``: the names called, as a multiset, are not the gold answer's;
+- ``param_num``: not the same parameter names;
+- ``param_type``: another type, within containers too. ``bool`` is not ``int``; ``int`` and
+  ``float`` are one type where the function's schema says ``number`` or ``float``;
+- ``param_value``: not equal.
+
+Parallel calls may come in any order, each gold call needs a call of its own. Where no assignment
+fits, the error is that of the first unmatched gold call in the assignment that comes closest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.benchmarks.acebench.check.assign import assign
+from ace_ray.calls import Call
+from ace_ray.records import Entry, Verdict
+
+_VALID = Verdict(True)
+_NUMBERED = re.compile(r"(.+)_[0-9]+")
+_REAL_TYPES = ("number", "float")
+_NO_SCHEMA: Mapping[str, Any] = {}
+# How far a call is from its gold call. Any fault outweighs all differences between faults.
+_FAULTS = {"": 0, "param_value": 1_001, "param_type": 1_002, "param_num": 1_003}
+
+_Fault = tuple[str, str]
+
+
+def judge(entry: Entry, calls: list[Call] | str) -> Verdict:
+    """The verdict on strictly decoded calls, or on the reason why there are none.
+
+    Any alternative of the gold answer may fit; otherwise the error is the first alternative's.
+    """
+    if isinstance(calls, str):
+        return Verdict(False, "output_format", calls)
+    functions = entry.data.get("function")
+    schemas = _schemas(functions if isinstance(functions, list) else [functions])
+    alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
+    first: _Fault | None = None
+    for gold in alternatives:
+        fault = _judge_one(calls, _gold_calls(gold, schemas), schemas)
+        if fault is None:
+            return _VALID
+        first = first or fault
+    return Verdict(False, *(first or ("function_name", "there is no gold answer")))
+
+
+def _schemas(functions: list[Any]) -> dict[str, Mapping[str, Any]]:
+    """The properties of each candidate function, by its name."""
+    schemas = {}
+    for function in functions:
+        name = function.get("name") if isinstance(function, dict) else None
+        if isinstance(name, str):
+            schemas[name] = _part(_part(function, "parameters"), "properties")
+    return schemas
+
+
+def _part(schema: Any, key: str) -> Mapping[str, Any]:
+    part = schema.get(key) if isinstance(schema, dict) else None
+    return part if isinstance(part, dict) else _NO_SCHEMA
+
+
+def _gold_calls(gold: Mapping[str, Any], candidates: Mapping[str, Any]) -> list[Call]:
+    """The gold calls. Repeated functions are keyed ``name_1``, ``name_2``, ... in the data; a key
+    that is a candidate's own name (``perception_check_1``) keeps its number."""
+    calls = []
+    for key, args in gold.items():
+        numbered = None if key in candidates else _NUMBERED.fullmatch(key)
+        calls.append(Call(numbered.group(1) if numbered else key, args))
+    return calls
+
+
+def _judge_one(
+    calls: list[Call], gold: list[Call], schemas: Mapping[str, Mapping[str, Any]]
+) -> _Fault | None:
+    if len(calls) == len(gold) == 1:
+        if calls[0].name != gold[0].name:
+            return "function_name", f"the function called is not {gold[0].name}"
+        return _call_fault(calls[0], gold[0], schemas.get(gold[0].name, _NO_SCHEMA))
+    if len(calls) != len(gold):
+        return "function_name", f"{len(calls)} calls instead of {len(gold)}"
+    if Counter(call.name for call in calls) != Counter(call.name for call in gold):
+        return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
+    faults: dict[int, _Fault] = {}
+    for name in dict.fromkeys(call.name for call in gold):
+        faults |= _group_faults(name, calls, gold, schemas.get(name, _NO_SCHEMA))
+    return faults[min(faults)] if faults else None
+
+
+def _group_faults(
+    name: str, calls: list[Call], gold: list[Call], schema: Mapping[str, Any]
+) -> dict[int, _Fault]:
+    """Faults of one function's gold calls by their position, under the best assignment."""
+    mine = [call for call in calls if call.name == name]
+    wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
+    faults = [[_call_fault(call, target, schema) for call in mine] for _, target in wanted]
+    costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
+    found = {}
+    for (place, _), row, column in zip(wanted, faults, assign(costs), strict=True):
+        if fault := row[column]:
+            found[place] = fault
+    return found
+
+
+def _call_fault(call: Call, gold: Call, schema: Mapping[str, Any]) -> _Fault | None:
+    args, gold_args = call.args, gold.args
+    if args.keys() != gold_args.keys():
+        different = sorted(str(param)[:80] for param in args.keys() ^ gold_args.keys())
+        return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
+    for param, value in gold_args.items():
+        if not _same_type(args[param], value, schema.get(param)):
+            return "param_type", f"parameter {param} has the wrong type"
+    for param, value in gold_args.items():
+        if args[param] != value:
+            return "param_value", f"parameter {param} has the wrong value"
+    return None
+
+
+def _same_type(value: Any, gold: Any, schema: Any) -> bool:
+    kind = type(gold)
+    if type(value) is not kind:
+        numbers = type(value) in (int, float) and kind in (int, float)
+        return numbers and isinstance(schema, dict) and schema.get("type") in _REAL_TYPES
+    # Where sizes or keys differ it is the values that differ, so only common parts count here.
+    if kind is dict:
+        parts = _part(schema, "properties")
+        return all(
+            _same_type(value[key], item, parts.get(key))
+            for key, item in gold.items()
+            if key in value
+        )
+    if kind is list:
+        inner = _part(schema, "items")
+        return all(
+            _same_type(item, gold_item, inner) for item, gold_item in zip(value, gold, strict=False)
+        )
+    return True

@@ -1,0 +1,152 @@
+"""What the model is shown in the 15 generation categories: one system and one user message.
+
+The protocol is that of the official inference code; the texts are either the user's copy of the
+official ones or our own (`texts`). Agent episodes build their messages elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.acebench.categories import GENERATION
+from ace_ray.benchmarks.acebench.texts import NORMAL_VARIANTS, OWN
+from ace_ray.errors import UserError
+from ace_ray.records import Entry, digest
+
+VARIANTS = ("standard", *NORMAL_VARIANTS)
+OFFICIAL_FILE = Path("upstream", "prompts.json")
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|function|question)\}|[{}]")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """One set of prompt texts.
+
+    ``source`` is "official" or "own", ``variant`` one of `VARIANTS`; ``templates`` holds the texts
+    under upstream's names. Only (official, standard) compares with the published leaderboard.
+    """
+
+    source: str
+    variant: str
+    templates: Mapping[str, str]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all texts; changes whenever a prompt could."""
+        return digest(dict(self.templates))
+
+    def messages(self, entry: Entry) -> list[dict[str, str]]:
+        """System and user message for an entry of a generation category."""
+        if entry.category not in GENERATION:
+            raise ValueError(f"{entry.category} has no generation prompt")
+        language = entry.language.upper()
+        kind = _kind(entry.category)
+        row = entry.data
+        # As upstream renders them: the function list is Python's str() of the JSON value.
+        values = {
+            "time": str(row.get("time", "")),
+            "profile": str(row.get("profile", "")),
+            "function": str(row["function"]),
+            "question": str(row["question"]),
+        }
+        system = self.templates[f"SYSTEM_PROMPT_FOR_{kind}_DATA_{language}"]
+        user = self.templates[f"USER_PROMPT_{language}"]
+        return [
+            {"role": "system", "content": fill(system, values)},
+            {"role": "user", "content": fill(user, values)},
+        ]
+
+
+def own(variant: str = "standard") -> Prompts:
+    """Our own wording. Variants other than "standard" shorten the prompt of the normal categories
+    (preference and special keep theirs), after the paper's appendix D.4."""
+    return Prompts("own", variant, {**OWN, **_variant_texts(variant)})
+
+
+def official(data_folder: Path, variant: str = "standard") -> Prompts:
+    """The official texts from ``<data_folder>/upstream/prompts.json``.
+
+    The released code has no condensed or minimal prompt: with such a ``variant`` the prompt of the
+    normal categories is our own, and ``source`` says "own". Only (official, standard) compares
+    with the published leaderboard.
+
+    Raises `UserError` naming the file and the text that is missing or malformed.
+    """
+    shorter = _variant_texts(variant)
+    path = data_folder / OFFICIAL_FILE
+    found = _read(path)
+    for name in OWN:
+        problem = _problem(name, found.get(name))
+        if problem:
+            raise UserError(f"{name} {problem}", where=str(path), fix=_FIX)
+    texts = {name: found[name] for name in OWN}
+    return Prompts("own" if shorter else "official", variant, {**texts, **shorter})
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """``template.format(**values)`` for the known placeholders, in one pass.
+
+    Values are never looked into, and there is no attribute or item access: a template is data.
+    """
+
+    def substitute(match: re.Match[str]) -> str:
+        name = match[1]
+        return match[0][0] if name is None else values[name]
+
+    return _TOKEN.sub(substitute, template)
+
+
+_FIX = "run `ace-ray data import acebench PATH` again, or choose our own prompts"
+
+
+def _kind(category: str) -> str:
+    if "special" in category:
+        return "SPECIAL"
+    return "PREFERENCE" if "preference" in category else "NORMAL"
+
+
+def _variant_texts(variant: str) -> Mapping[str, str]:
+    if variant not in VARIANTS:
+        raise UserError(f"unknown prompt variant {variant!r}", fix="use " + ", ".join(VARIANTS))
+    return NORMAL_VARIANTS.get(variant, {})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        raise UserError(f"no official prompts: {reason}", where=str(path), fix=_FIX) from None
+    except ValueError as error:
+        raise UserError(f"not JSON: {error}", where=str(path), fix=_FIX) from None
+    if not isinstance(found, dict):
+        raise UserError("not a JSON object of prompt texts", where=str(path), fix=_FIX)
+    return found
+
+
+def _problem(name: str, text: object) -> str:
+    """Why ``text`` cannot serve as the template ``name``; "" if it can."""
+    if text is None:
+        return "is missing"
+    if not isinstance(text, str):
+        return "is not a text"
+    tokens = list(_TOKEN.finditer(text))
+    if any(token[0] in ("{", "}") for token in tokens):
+        return "has a brace that is neither doubled nor part of a known placeholder"
+    expected = {f"{{{field}}}" for field in _fields(name)}
+    present = {token[0] for token in tokens if token[1]}
+    if expected != present:
+        return f"must hold the placeholders {', '.join(sorted(expected))} and no other"
+    return ""
+
+
+def _fields(name: str) -> tuple[str, ...]:
+    if name.startswith("USER_"):
+        return ("question",)
+    return ("profile" if "PREFERENCE" in name else "time", "function")

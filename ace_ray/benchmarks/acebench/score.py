@@ -1,0 +1,141 @@
+"""`ace-ray score`: verdicts for outputs that were made elsewhere, without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TextIO
+
+from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.external import Entries, Given, read, sources
+from ace_ray.benchmarks.acebench.summary import Summary, SummaryRow
+from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS, Entry, Verdict
+
+VERDICTS, SUMMARY = "verdicts.jsonl", "summary.json"
+
+
+def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) -> dict[str, Any]:
+    """Score the outputs at ``path``; write ``verdicts.jsonl`` and ``summary.json`` to ``output``.
+
+    Verdict lines follow the input lines. The summary (see `summary`) declares every entry of the
+    categories that the input touches, as often as its most frequent entry came, so an output that
+    is absent shows as skipped. It also has ``source``: path, format, lines, and ``notes``: one
+    line per thing that a reader must know of. Agent rows are not scored: their verdicts are null.
+
+    Raises `UserError` for a bad line (see `external.read`); nothing is written then.
+    """
+    files = sources(path)
+    entries, summary = Entries(data), Summary()
+    came: dict[tuple[str, str], Counter[str]] = {}
+    seen: set[bytes] = set()
+    with _replacing(output) as (verdicts_file, summary_file):
+        for source in files:
+            for given in read(source, entries, seen):
+                entry = given.entry
+                came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+                verdicts = _verdicts(given)
+                summary.add(_row(given, verdicts))
+                # dumps, not dump: only the former runs in C
+                verdicts_file.write(json.dumps(_line(given, verdicts)) + "\n")
+        if not seen:
+            raise UserError("holds no outputs", where=str(path))
+        absent = 0
+        for (language, category), times in came.items():
+            absent += _declare(summary, entries.of(language, category), times)
+        agents = sum(times.total() for (_, category), times in came.items() if category in AGENT)
+        result = {
+            "benchmark": "acebench",
+            "source": {
+                "path": str(path),
+                "format": "official" if files[0].category else "jsonl",
+                "lines": len(seen),
+            },
+            "notes": _notes(absent, agents),
+            **summary.result(max_unscored),
+        }
+        json.dump(result, summary_file, indent=2, allow_nan=False)
+        summary_file.write("\n")
+    return result
+
+
+def _verdicts(given: Given) -> Mapping[str, Verdict] | None:
+    return None if given.entry.category in AGENT else check(given.entry, given.output)
+
+
+def _row(given: Given, verdicts: Mapping[str, Verdict] | None) -> SummaryRow:
+    entry, sample = given.entry, given.sample
+    if not isinstance(sample, int) or abs(sample) >= 1 << 63:
+        # Summaries tell samples apart by number: a stable one, of bounded size.
+        sample = int.from_bytes(blake2b(json.dumps(sample).encode(), digest_size=12).digest())
+    status = "skipped" if verdicts is None else "scored"
+    group = entry.group or entry.id
+    return SummaryRow(
+        entry.language, entry.category, entry.id, group, sample, status, verdicts or {}
+    )
+
+
+def _line(given: Given, verdicts: Mapping[str, Verdict] | None) -> dict[str, Any]:
+    entry = given.entry
+    line: dict[str, Any] = {
+        "language": entry.language,
+        "category": entry.category,
+        "id": entry.id,
+        "sample": given.sample,
+    }
+    for rule in RULE_SETS:
+        verdict = verdicts[rule] if verdicts is not None else None
+        line[rule] = verdict and {"valid": verdict.valid, "error_type": verdict.error_type}
+    return line
+
+
+def _declare(summary: Summary, entries: Mapping[str, Entry], times: Counter[str]) -> int:
+    """Count what a complete file would hold beyond what came; returns how many rows."""
+    most, total = max(times.values()), 0
+    for entry in entries.values():
+        if lacking := most - times[entry.id]:
+            group = entry.group or entry.id
+            summary.absent(entry.language, entry.category, entry.id, group, lacking)
+            total += lacking
+    return total
+
+
+def _notes(absent: int, agents: int) -> list[str]:
+    notes = []
+    if absent:
+        notes.append(f"{absent} rows of these categories are not in the input; they count skipped")
+    if agents:
+        notes.append(f"{agents} agent rows are not scored: this version has no checker for them")
+    return notes
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[tuple[TextIO, TextIO]]:
+    """Both files open under temporary names; they get their own once the block has succeeded."""
+    names = (VERDICTS, SUMMARY)
+    temporary = [folder / f".{name}.{os.getpid()}.tmp" for name in names]
+    created = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with temporary[0].open("w") as verdicts, temporary[1].open("w") as summary:
+            yield verdicts, summary
+        # A summary never stands beside verdicts that it does not summarize.
+        (folder / SUMMARY).unlink(missing_ok=True)
+        for name, path in zip(names, temporary, strict=True):
+            path.replace(folder / name)
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})"
+        raise UserError(what, where=str(folder), fix="name another --output folder") from error
+    finally:
+        for path in temporary:
+            with suppress(OSError):
+                path.unlink()
+        for parent in created:
+            with suppress(OSError):
+                parent.rmdir()  # only when empty

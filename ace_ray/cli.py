@@ -1,0 +1,162 @@
+"""The ``ace-ray`` command: each subcommand a few lines on the package's API.
+
+Exit codes: 0 complete, 1 failed, 2 the user's mistake (one line, no traceback), 75 incomplete, run
+the same command again. Heavy imports happen inside the commands that need them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+import ace_ray
+from ace_ray.errors import UserError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(ace_ray.__version__, prog_name="ace-ray")
+def cli() -> None:
+    """Distributed batch evaluation of LLM tool use, on Ray and vLLM."""
+
+
+_overrides = click.option(
+    "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
+)
+
+
+def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
+    from ace_ray.config import load_config
+
+    extra = [] if output is None else [f"output={output}"]
+    extra += [] if limit is None else [f"limit={limit}"]
+    return load_config(path, [*overrides, *extra])
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
+@_overrides
+@click.option("--limit", type=click.IntRange(min=1), help="Evaluate the first N entries only.")
+@click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
+def evaluate(
+    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool
+) -> None:
+    """Evaluate a model: plan, run, write, summarize."""
+    sys.exit(run_evaluate(config, output=output, overrides=overrides, limit=limit, resume=resume))
+
+
+def run_evaluate(
+    config: str,
+    *,
+    output: str | None = None,
+    overrides: tuple[str, ...] = (),
+    limit: int | None = None,
+    resume: bool = True,
+) -> int:
+    """``ace-ray evaluate`` as a function; returns the exit code."""
+    from ace_ray.report.table import print_summary
+    from ace_ray.run.evaluate import FAILED, INCOMPLETE, RunFailed, evaluate
+
+    console = Console()
+    try:
+        code, summary = evaluate(
+            _config(config, overrides, output, limit), fresh=not resume, console=console
+        )
+    except RunFailed as error:
+        click.echo(f"ace-ray: failed: {error}", err=True)
+        return FAILED
+    except KeyboardInterrupt:
+        click.echo("ace-ray: interrupted; the same command continues this run", err=True)
+        return INCOMPLETE
+    print_summary(summary, console)
+    return code
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
+@_overrides
+def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
+    """Check a config and this machine, without loading the model."""
+    from ace_ray.run.doctor import examine
+
+    failed = 0
+    for line in examine(lambda: _config(config, overrides, output, None)):
+        failed += line.problem
+        click.echo(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
+    sys.exit(2 if failed else 0)
+
+
+@cli.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--benchmark", type=click.Choice(["acebench"]), required=True)
+@click.option("--data", required=True, help="Data folder, mini, or imported[:VERSION].")
+@click.option("--output", type=click.Path(path_type=Path), required=True)
+def score(path: Path, benchmark: str, data: str, output: Path) -> None:
+    """Score outputs made elsewhere: JSON lines, or an official result folder. No engine."""
+    from ace_ray.benchmarks.acebench.data import locate
+    from ace_ray.benchmarks.acebench.score import score as score_outputs
+    from ace_ray.benchmarks.acebench.table import HEADER, table
+    from ace_ray.report.table import print_benchmark
+
+    summary = score_outputs(path, data=locate(data), output=output)
+    layout = {"header": list(HEADER), "lines": table(summary)}
+    print_benchmark(benchmark, {**summary, "table": layout}, Console())
+
+
+@cli.group()
+def data() -> None:
+    """Benchmark data: import, pull, check."""
+
+
+_benchmark = click.argument("benchmark", type=click.Choice(["acebench"]))
+
+
+@data.command("import")
+@_benchmark
+@click.argument("path", type=click.Path(path_type=Path))
+def data_import(benchmark: str, path: Path) -> None:
+    """Import data from a checkout of the official repository into the cache."""
+    from ace_ray.benchmarks.acebench.importer import import_checkout
+
+    click.echo(import_checkout(path))
+
+
+@data.command("pull")
+@_benchmark
+@click.option("--url", help="Another address of the same archive (a mirror).")
+@click.option("--sha256", help="Expected SHA-256 of the archive.")
+def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
+    """Download the official data at its pinned commit, check it, import it."""
+    from ace_ray.benchmarks.acebench.download import OFFICIAL_URL, pull
+
+    click.echo(pull(url=url or OFFICIAL_URL, sha256=sha256))
+
+
+@data.command("check")
+@_benchmark
+@click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
+def data_check(benchmark: str, folder: str) -> None:
+    """Put every gold answer, and a mangled copy, through both rule sets."""
+    from ace_ray.benchmarks.acebench.data import locate
+    from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
+
+    for line in lines(check_gold(locate(folder))):
+        click.echo(line)
+
+
+def main() -> None:
+    """Entry point: a `UserError` anywhere becomes one line and exit code 2."""
+    try:
+        cli(standalone_mode=True)
+    except UserError as error:
+        click.echo(f"ace-ray: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

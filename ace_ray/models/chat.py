@@ -1,0 +1,81 @@
+"""A model's chat template and tokenizer: messages -> prompt text -> token ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import PromptRefused, UserError
+
+
+class Chat:
+    """Renders messages as the model was trained to see them.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        template_kwargs: extra variables of the template, e.g. ``enable_thinking``.
+    """
+
+    def __init__(self, tokenizer: Any, template_kwargs: Mapping[str, Any]) -> None:
+        self.tokenizer = tokenizer
+        self._kwargs = dict(template_kwargs)
+
+    @classmethod
+    def load(cls, folder: Path, template_kwargs: Mapping[str, Any]) -> Chat:
+        """The chat of a model folder. Raises `UserError` when it has none."""
+        try:
+            from transformers import AutoTokenizer
+        except ImportError as error:
+            raise UserError(
+                "transformers is not installed",
+                where="this machine",
+                fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
+            ) from error
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(
+                f"the tokenizer cannot be loaded: {str(error).strip().splitlines()[0]}",
+                where=str(folder),
+                fix="name a complete model folder",
+            ) from error
+        chat = cls(tokenizer, template_kwargs)
+        if not chat.template:
+            raise UserError(
+                "the model has no chat template",
+                where=str(folder),
+                fix="use an instruction-tuned model, or add chat_template.jinja to its folder",
+            )
+        return chat
+
+    @property
+    def template(self) -> str:
+        template = self.tokenizer.chat_template
+        if isinstance(template, dict):
+            template = template.get("default", "")
+        return template or ""
+
+    @property
+    def template_sha256(self) -> str:
+        return hashlib.sha256(self.template.encode()).hexdigest()
+
+    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The prompt text. Raises `PromptRefused` when the template rejects the messages."""
+        from jinja2 import TemplateError
+
+        try:
+            text = self.tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=True, **self._kwargs
+            )
+        except (TemplateError, TypeError, ValueError) as error:
+            raise PromptRefused(f"the chat template refuses these messages: {error}") from error
+        return str(text)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids; the template has already written the special tokens."""
+        # Lone surrogates are no valid UTF-8 and would make the tokenizer raise.
+        safe = text.encode("utf-8", "replace").decode("utf-8")
+        ids: list[int] = self.tokenizer.encode(safe, add_special_tokens=False)
+        return ids

@@ -1,0 +1,71 @@
+"""A model without weights, for tests of the pipeline and its faults; never an evaluation.
+
+Chosen by ``backend: fake``; ``engine`` then holds its script instead of vLLM's arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from ace_ray.config import Section
+from ace_ray.errors import EngineDead, PromptTooLong
+from ace_ray.models.reasoning import split_think
+from ace_ray.records import Completion, Sampling
+
+
+class FakeScript(Section):
+    """What the fake answers. Keys of the maps are substrings of the last message."""
+
+    default: str = "[]"
+    replies: dict[str, str] = Field(default_factory=dict)
+    delay_s: float = 0.0
+    max_model_len: int = 1 << 20
+    fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
+    hang: list[str] = Field(default_factory=list, description="never answers")
+    die_once: dict[str, str] = Field(
+        default_factory=dict, description="engine death, while the named marker file is absent"
+    )
+
+
+class FakeEngine:
+    """Answers from its script; token counts are word counts."""
+
+    version = "fake"
+
+    def __init__(self, script: Mapping[str, Any]) -> None:
+        self._script = FakeScript.model_validate(dict(script))
+        self.max_model_len = self._script.max_model_len
+
+    async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
+        script, last = self._script, str(messages[-1]["content"])
+        words = sum(len(str(m["content"]).split()) for m in messages)
+        if words >= script.max_model_len:
+            raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
+        for key, marker in script.die_once.items():
+            if key in last and not os.path.exists(marker):
+                open(marker, "w").close()
+                raise EngineDead("told to die")
+        if any(key in last for key in script.hang):
+            await asyncio.Event().wait()
+        await asyncio.sleep(script.delay_s)
+        for key, text in script.fail.items():
+            if key in last:
+                raise RuntimeError(text)
+        text = next((r for k, r in script.replies.items() if k in last), script.default)
+        split = split_think(text)
+        return Completion(
+            text=split.answer,
+            reasoning=split.reasoning,
+            reasoning_truncated=split.truncated,
+            prompt_tokens=words,
+            completion_tokens=len(text.split()),
+            seconds=script.delay_s,
+        )
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,72 @@
+"""Separate a model's reasoning from its answer, before anything is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+OPEN, CLOSE = "<think>", "</think>"
+
+
+class Split(NamedTuple):
+    """``truncated``: the reasoning never ended, so there is no answer."""
+
+    reasoning: str
+    answer: str
+    truncated: bool
+
+
+Splitter = Callable[[str, bool], Split]
+"""(text, finished) -> Split; ``finished`` is False when the token limit cut the text."""
+
+
+def split_think(text: str, *, opened: bool = False) -> Split:
+    """Take ``<think>`` blocks at the start of ``text`` out of it.
+
+    Only leading blocks count: a tag inside an answer's string argument is part of the answer.
+    ``opened`` says that the prompt itself ended in an open block, as some chat templates do; a
+    closing tag without an opening one is read the same way.
+    """
+    reasoning: list[str] = []
+    rest = text
+    if not rest.lstrip().startswith(OPEN) and (opened or _closes_unopened(rest)):
+        rest = OPEN + rest
+    while rest.lstrip().startswith(OPEN):
+        body = rest.lstrip()[len(OPEN) :]
+        inside, closed, after = body.partition(CLOSE)
+        reasoning.append(inside.strip())
+        if not closed:
+            return Split("\n".join(reasoning), "", truncated=True)
+        rest = after.lstrip()
+    return (
+        Split("\n".join(reasoning), rest, truncated=False) if reasoning else Split("", text, False)
+    )
+
+
+def _closes_unopened(text: str) -> bool:
+    close = text.find(CLOSE)
+    return close >= 0 and OPEN not in text[:close]
+
+
+def splitter(name: str, tokenizer: Any, *, opened: bool) -> Splitter:
+    """The splitter called ``name``: auto, none, or a vLLM reasoning parser.
+
+    Raises:
+        KeyError: vLLM has no reasoning parser of that name.
+    """
+    if name == "none":
+        return lambda text, finished: Split("", text, False)
+    if name == "auto":
+        return lambda text, finished: split_think(text, opened=opened)
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.reasoning import ReasoningParserManager
+
+    parser = ReasoningParserManager.get_reasoning_parser(name)(tokenizer)
+    request = ChatCompletionRequest(messages=[{"role": "user", "content": ""}])
+
+    def split(text: str, finished: bool) -> Split:
+        reasoning, answer = parser.extract_reasoning(text, request)
+        # Parsers say "no answer yet" with None; an answer that is empty text is an answer.
+        return Split(reasoning or "", answer or "", truncated=answer is None and bool(reasoning))
+
+    return split

@@ -1,0 +1,246 @@
+"""Where weights come from: one string names a model, a revision pins it.
+
+`resolve` runs on the driver and needs no engine: it finds out which kind of source it is and which
+revision (commit or content hash) it has now. `materialize` runs on the node of a worker and makes
+it a local folder that vLLM can serve.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from ace_ray.errors import UserError
+from ace_ray.store import S3Store
+
+Kind = Literal["hub", "folder", "s3", "gguf", "fake"]
+
+_WEIGHTS = (".safetensors", ".json", ".jinja", ".model", ".txt", ".bin", ".tiktoken", ".py")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A model, pinned: ``revision`` changes whenever the weights or tokenizer do."""
+
+    source: str
+    kind: Kind
+    location: str
+    revision: str
+    endpoint_url: str | None = None
+
+    @property
+    def name(self) -> str:
+        """A short name for run ids and tables."""
+        stem = self.location.rstrip("/").rsplit("/", 1)[-1]
+        return stem.removesuffix(".gguf") if self.kind == "gguf" else stem
+
+
+def cache_root() -> Path:
+    """``$ACE_RAY_CACHE``, else ``~/.cache/ace_ray``."""
+    return Path(os.environ.get("ACE_RAY_CACHE") or Path.home() / ".cache" / "ace_ray")
+
+
+def resolve(source: str, revision: str | None, *, endpoint_url: str | None = None) -> ModelRef:
+    """Find ``source`` and pin its revision.
+
+    Raises:
+        UserError: there is no such model, or it cannot be reached.
+    """
+    if source.startswith("package:"):
+        path = _package_path(source)
+    elif source.startswith("s3://"):
+        return _resolve_s3(source, endpoint_url)
+    else:
+        path = Path(source).expanduser()
+        looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
+        if not path.exists() and not looks_local and _HUB_ID.fullmatch(source):
+            return _resolve_hub(source, revision)
+    if not path.exists():
+        raise UserError(
+            f"model {source!r} does not exist",
+            where="model.source",
+            fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
+        )
+    if revision is not None:
+        raise UserError(
+            "only Hugging Face ids have revisions",
+            where="model.revision",
+            fix=f"remove it, {source!r} is pinned by its content",
+        )
+    path = path.absolute()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise UserError(
+                "the folder holds no config.json",
+                where=str(path),
+                fix="name a transformers model folder",
+            )
+        files = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
+        return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
+    if path.suffix != ".gguf":
+        raise UserError("is neither a folder nor a .gguf file", where=str(path))
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise UserError("is no GGUF file (bad magic)", where=str(path), fix="fetch it again")
+    return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
+
+
+def materialize(ref: ModelRef) -> Path:
+    """A local folder with the model's config, tokenizer and weights; cached by revision."""
+    if ref.kind == "folder":
+        folder = Path(ref.location)
+        if not folder.is_dir():
+            raise UserError(
+                "the model folder is missing on this node",
+                where=ref.location,
+                fix="use a folder that all nodes share, or an s3:// prefix",
+            )
+        return folder
+    if ref.kind == "hub":
+        return _hub_snapshot(ref, weights=True)
+    folder = cache_root() / "models" / ref.revision.replace(":", "-")[:40]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            if ref.kind == "gguf":
+                _convert(Path(ref.location), folder)
+            else:
+                _download_s3(ref, folder)
+    return folder
+
+
+def tokenizer_folder(ref: ModelRef) -> Path:
+    """Like `materialize`, but fetches no weights from a hub when the tokenizer is enough."""
+    return _hub_snapshot(ref, weights=False) if ref.kind == "hub" else materialize(ref)
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    # A process of its own: torch's memory goes back, and the driver never imports it.
+    command = [sys.executable, "-m", "ace_ray.models.gguf", str(gguf), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["the converter died without a word"]
+        raise UserError(
+            f"cannot be converted: {lines[-1]}",
+            where=str(gguf),
+            fix="check that it is an intact GGUF file of an architecture transformers reads, "
+            "and that an engine flavour is installed",
+        )
+
+
+def _package_path(source: str) -> Path:
+    package, _, inside = source.removeprefix("package:").partition("/")
+    # find_spec does not import a top-level package: nothing of it runs here.
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(
+            f"package {package!r} is not installed", where="model.source", fix="pip install it"
+        )
+    return Path(next(iter(spec.submodule_search_locations)), inside)
+
+
+def _content_hash(files: Sequence[Path]) -> str:
+    """SHA-256 over names and contents; each file's hash is remembered by size and mtime."""
+    memory = cache_root() / "file-hashes.json"
+    try:
+        known: dict[str, str] = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        known = {}
+    total, fresh = hashlib.sha256(), False
+    for file in files:
+        stat = file.stat()
+        key = f"{file}|{stat.st_size}|{stat.st_mtime_ns}"
+        if key not in known:
+            with file.open("rb") as stream:
+                known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+            fresh = True
+        total.update(f"{file.name}\0{known[key]}\n".encode())
+    if fresh:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        scratch = memory.with_suffix(f".{os.getpid()}")
+        scratch.write_text(json.dumps(known))
+        scratch.replace(memory)
+    return total.hexdigest()
+
+
+def _resolve_s3(source: str, endpoint_url: str | None) -> ModelRef:
+    store = S3Store(source.rstrip("/"), endpoint_url=endpoint_url)
+    objects = [o for o in store.list() if o.path.endswith(_WEIGHTS)]
+    if not any(o.path == "config.json" for o in objects):
+        raise UserError(
+            "there is no config.json under this prefix",
+            where=source,
+            fix="name the prefix of a transformers model folder",
+        )
+    listing = "".join(f"{o.path}\0{o.etag}\0{o.size}\n" for o in objects)
+    revision = "etags:" + hashlib.sha256(listing.encode()).hexdigest()
+    return ModelRef(source, "s3", store.root, revision, endpoint_url)
+
+
+def _download_s3(ref: ModelRef, folder: Path) -> None:
+    store = S3Store(ref.location, endpoint_url=ref.endpoint_url)
+    scratch = folder.with_name(folder.name + ".part")
+    for item in store.list():
+        # Flat folders only: a key is never allowed to name a path outside of the cache.
+        if item.path.endswith(_WEIGHTS) and "/" not in item.path:
+            scratch.mkdir(parents=True, exist_ok=True)
+            store.download(item.path, scratch / item.path)
+    scratch.rename(folder)
+
+
+def _resolve_hub(source: str, revision: str | None) -> ModelRef:
+    try:
+        from huggingface_hub import HfApi, constants, scan_cache_dir
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    except ImportError as error:
+        raise UserError(
+            "Hugging Face ids need huggingface_hub",
+            where="model.source",
+            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+        ) from error
+    wanted = revision or "main"
+    if constants.HF_HUB_OFFLINE:
+        try:
+            repos = scan_cache_dir().repos
+        except OSError:
+            repos = frozenset()
+        for repo in repos:
+            for cached in repo.revisions:
+                if repo.repo_id == source and (
+                    wanted in cached.refs or cached.commit_hash.startswith(wanted)
+                ):
+                    return ModelRef(source, "hub", source, cached.commit_hash)
+        raise UserError(
+            f"model {source!r} at {wanted!r} is not in the local Hugging Face cache",
+            where="model.source",
+            fix="unset HF_HUB_OFFLINE to download it, or name a local folder",
+        )
+    try:
+        commit = HfApi().model_info(source, revision=wanted, timeout=20).sha
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise UserError(
+            f"model {source!r} at {wanted!r} cannot be found: {str(error).splitlines()[0]}",
+            where="model.source",
+            fix="check the id, the revision, HF_TOKEN and the network, or name a local folder",
+        ) from error
+    return ModelRef(source, "hub", source, str(commit))
+
+
+def _hub_snapshot(ref: ModelRef, *, weights: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    heavy = ["*.safetensors", "*.bin", "*.gguf", "*.pt", "*.pth"]
+    ignore = heavy[2:] if weights else heavy
+    return Path(snapshot_download(ref.location, revision=ref.revision, ignore_patterns=ignore))

@@ -1,0 +1,140 @@
+"""The only door to vLLM: an AsyncLLM in this process, as a `Model`.
+
+Many coroutines call `chat` at once; vLLM batches them. The engine core and its workers are child
+processes; when they die, every call raises `EngineDead`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import EngineDead, PromptTooLong, UserError
+from ace_ray.models.chat import Chat
+from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.records import Completion, Sampling
+
+INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
+RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
+
+
+def check_engine_args(args: Mapping[str, Any]) -> None:
+    """Raise `UserError` for an argument that vLLM does not know or that belongs elsewhere."""
+    import dataclasses
+    import difflib
+
+    for name in args:
+        if name in RESERVED:
+            raise UserError(
+                f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
+            )
+    try:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+    except ImportError as error:
+        raise UserError("vLLM is not installed", where="this machine", fix=INSTALL) from error
+    known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+    for name in args:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else "see vLLM's engine arguments"
+            raise UserError(f"vLLM has no engine argument {name!r}", where="engine", fix=fix)
+
+
+class VLLMEngine:
+    """One vLLM engine. Loading takes 20-60 s: make one per worker and share it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        engine_args: Mapping[str, Any],
+        *,
+        template_kwargs: Mapping[str, Any],
+        reasoning_parser: str,
+    ) -> None:
+        _bind_cpu_threads()
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        from vllm import SamplingParams, __version__
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.async_llm import AsyncLLM
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+        self._engine = AsyncLLM.from_engine_args(
+            AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
+        )
+        self._dead = EngineDeadError
+        self._params = SamplingParams
+        self._final = RequestOutputKind.FINAL_ONLY
+        self._chat = Chat(self._engine.get_tokenizer(), template_kwargs)
+        self._named_split = (
+            splitter(reasoning_parser, self._chat.tokenizer, opened=False)
+            if reasoning_parser != "auto"
+            else None
+        )
+        self._ids = itertools.count()
+        self.max_model_len: int = self._engine.model_config.max_model_len
+        self.version: str = __version__
+
+    async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
+        text = self._chat.render(messages)
+        ids = self._chat.encode(text)
+        room = self.max_model_len - len(ids)
+        if room < 1:
+            raise PromptTooLong(
+                f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
+            )
+        params = self._params(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=min(sampling.max_tokens, room),
+            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
+            seed=sampling.seed if sampling.temperature > 0 else None,
+            stop=list(sampling.stop) or None,
+            output_kind=self._final,
+        )
+        start = time.perf_counter()
+        final = None
+        try:
+            async for output in self._engine.generate(
+                {"prompt_token_ids": ids}, params, request_id=f"r{next(self._ids)}"
+            ):
+                final = output
+        except self._dead as error:
+            raise EngineDead(str(error)) from error
+        if final is None or not final.outputs:
+            raise EngineDead("the engine ended a request without an answer")
+        answer = final.outputs[0]
+        finish = answer.finish_reason or "stop"
+        split = (
+            self._named_split(answer.text, finish != "length")
+            if self._named_split
+            else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
+        )
+        return Completion(
+            text=split.answer,
+            reasoning=split.reasoning,
+            reasoning_truncated=split.truncated,
+            finish_reason=finish,
+            prompt_tokens=len(ids),
+            completion_tokens=len(answer.token_ids),
+            seconds=time.perf_counter() - start,
+        )
+
+    def close(self) -> None:
+        self._engine.shutdown()
+
+
+def _bind_cpu_threads() -> None:
+    """Give a CPU engine all cores of this process.
+
+    vLLM's "auto" keeps a core for its frontend: half the speed on 2 cores. Ray sets
+    OMP_NUM_THREADS to the actor's logical CPUs, which the binding overrides. No effect on GPUs.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores)))

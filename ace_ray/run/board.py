@@ -1,0 +1,70 @@
+"""The run's notice board: a small actor that workers report to and the driver reads."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import ray
+
+
+class Tally:
+    """Running counts of a run; plain Python, so that tests need no Ray."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.statuses: Counter[str] = Counter()
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.groups: dict[tuple[str, str, str], list[int]] = {}
+        """(benchmark, language, category) -> [scored, official valid, strict valid]"""
+        self.workers: list[dict[str, Any]] = []
+        self.failure: tuple[str, bool] | None = None
+        self.deaths: list[str] = []
+        self.first_ready_at: float | None = None
+        self.first_row_at: float | None = None
+        self.last_row_at: float | None = None
+
+    def add(self, rows: list[tuple[Any, ...]]) -> None:
+        now = time.time()
+        self.first_row_at = self.first_row_at or now
+        self.last_row_at = now
+        for benchmark, language, category, status, official, strict, prompt, completion in rows:
+            self.done += 1
+            self.statuses[status] += 1
+            self.prompt_tokens += prompt
+            self.completion_tokens += completion
+            if status == "scored":
+                group = self.groups.setdefault((benchmark, language, category), [0, 0, 0])
+                group[0] += 1
+                group[1] += bool(official)
+                group[2] += bool(strict)
+
+
+class Board:
+    """Actor around a `Tally`."""
+
+    def __init__(self) -> None:
+        self._tally = Tally()
+
+    def rows(self, rows: list[tuple[Any, ...]]) -> None:
+        self._tally.add(rows)
+
+    def ready(self, facts: dict[str, Any]) -> None:
+        self._tally.workers.append(facts)
+        self._tally.first_ready_at = self._tally.first_ready_at or time.time()
+
+    def fail(self, line: str, by_user: bool) -> None:
+        self._tally.failure = self._tally.failure or (line, by_user)
+
+    def died(self, worker: str, why: str) -> None:
+        self._tally.deaths.append(f"{worker}: {why}")
+
+    def read(self) -> Tally:
+        return self._tally
+
+
+def start_board() -> Any:
+    # No logical CPU: it must never compete with the pools for a small cluster.
+    return ray.remote(Board).options(num_cpus=0, max_concurrency=1).remote()

@@ -1,0 +1,119 @@
+"""Joining or starting Ray, and checking that a plan fits before anything waits for it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+
+CHECKER_CPUS = 0.25
+TASK_CPUS = 0.25
+"""Of the writing tasks. Small, so that a 2-CPU cluster has room beside one engine."""
+
+
+def connect() -> None:
+    """Join the cluster named by ``RAY_ADDRESS`` or running on this machine; else start one.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster refuses the connection.
+    """
+    # Before Ray is imported: its logger and its usage ping read the environment then.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(
+            "Ray is not installed",
+            where="this machine",
+            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+        ) from error
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.WARNING, configure_logging=True)
+    except Exception as error:
+        address = os.environ.get("RAY_ADDRESS", "the cluster on this machine")
+        text = str(error)
+        if "auth" in text.lower():
+            raise UserError(
+                "the Ray cluster asks for a token",
+                where=address,
+                fix="export the head's RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
+            ) from error
+        line = next((part for part in text.splitlines() if part.strip()), type(error).__name__)
+        raise UserError(
+            f"cannot join or start Ray: {line}",
+            where=address,
+            fix="check RAY_ADDRESS, or unset it to start a local Ray",
+        ) from error
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
+
+    workers: int
+    worker_cpus: float
+    worker_gpus: int
+    checkers: int
+
+    @property
+    def cpus(self) -> float:
+        return self.workers * self.worker_cpus + self.checkers * CHECKER_CPUS + TASK_CPUS
+
+    @property
+    def gpus(self) -> int:
+        return self.workers * self.worker_gpus
+
+
+def gpus_per_worker(engine: dict[str, Any]) -> int:
+    """One engine spans tensor x pipeline parallel GPUs."""
+    return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+
+
+def fit(config: RunConfig, rows: int, total: dict[str, float]) -> Resources:
+    """How the run sits on a cluster with ``total`` resources.
+
+    Ray Data waits for ever when actors leave no CPU for its tasks, so what does not fit is refused.
+
+    Raises:
+        UserError: the demand exceeds the cluster.
+    """
+    cpus, gpus = total.get("CPU", 0.0), int(total.get("GPU", 0))
+    per_worker = gpus_per_worker(config.engine) if gpus and config.backend == "vllm" else 0
+    if config.workers != "auto":
+        workers = config.workers
+    elif per_worker:
+        workers = max(1, gpus // per_worker)
+    else:
+        workers = 1
+    workers = max(1, min(workers, rows)) if config.workers == "auto" else workers
+    need = Resources(workers, config.worker_cpus, per_worker, config.checkers)
+    if need.gpus > gpus:
+        raise UserError(
+            f"{workers} worker(s) of {per_worker} GPU(s) need {need.gpus}, the cluster has {gpus}",
+            where="workers",
+            fix="lower workers or engine.tensor_parallel_size, or join a larger cluster",
+        )
+    if need.cpus > cpus:
+        room = cpus - config.checkers * CHECKER_CPUS - TASK_CPUS
+        most = max(0, math.floor(room / config.worker_cpus))
+        fix = (
+            f"set workers to {most} or less, or lower worker_cpus"
+            if most
+            else "lower worker_cpus or checkers, or join a larger cluster"
+        )
+        raise UserError(
+            f"the run needs {need.cpus:g} CPUs ({workers} worker(s) of {config.worker_cpus:g}, "
+            f"{config.checkers} checker(s) of {CHECKER_CPUS:g}, {TASK_CPUS:g} for writing), "
+            f"the cluster has {cpus:g}",
+            where="workers",
+            fix=fix,
+        )
+    return need

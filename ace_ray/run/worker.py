@@ -1,0 +1,197 @@
+"""Actors of the graph: the engine worker that drives episodes, and the stateless checker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ace_ray.benchmarks.protocol import Benchmark, Model
+from ace_ray.config import RunConfig
+from ace_ray.errors import EngineDead, RowError, UserError
+from ace_ray.models.sources import ModelRef, materialize
+from ace_ray.records import Entry, Episode, Sampling
+from ace_ray.run.rows import (
+    EPISODES,
+    ROWS,
+    clean,
+    entry_at,
+    episode_columns,
+    episode_of,
+    verdict_columns,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every actor of one run needs. Small: entries travel once, through ``entries``."""
+
+    run_id: str
+    config: RunConfig
+    model: ModelRef
+    engine: dict[str, Any]
+    benchmarks: Mapping[str, Benchmark]
+    entries: Any
+    """ObjectRef of the entry table (`rows.ENTRIES`), one copy per node."""
+    board: Any
+    """Actor handle of the run's `Board`."""
+
+
+def start_engine(job: Job) -> Any:
+    """The engine of this worker, loaded."""
+    if job.config.backend == "fake":
+        from ace_ray.models.fake import FakeEngine
+
+        return FakeEngine(job.engine)
+    from ace_ray.models.vllm_engine import VLLMEngine
+
+    return VLLMEngine(
+        materialize(job.model),
+        job.engine,
+        template_kwargs=job.config.model.chat_template_kwargs,
+        reasoning_parser=job.config.model.reasoning_parser,
+    )
+
+
+class EngineWorker:
+    """Hosts one engine in-process and drives many episodes on it at once.
+
+    One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
+    share the engine's batches.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        start = time.perf_counter()
+        try:
+            self._entries = ray.get(job.entries)
+            self._engine = start_engine(job)
+        except Exception as error:
+            # Ray reports a failed constructor as text only; the board keeps the one clear line.
+            line = (
+                str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            )
+            ray.get(job.board.fail.remote(line, isinstance(error, UserError)))
+            raise
+        load_s = time.perf_counter() - start
+        job.board.ready.remote(
+            {
+                "worker": self._name,
+                "load_s": round(load_s, 2),
+                "max_model_len": self._engine.max_model_len,
+                "engine_version": self._engine.version,
+            }
+        )
+
+    async def __call__(self, block: pa.Table) -> pa.Table:
+        planned = block.to_pylist()
+        done = await asyncio.gather(*(self._row(row) for row in planned))
+        return pa.Table.from_pylist(done, schema=EPISODES)
+
+    async def _row(self, row: dict[str, Any]) -> dict[str, Any]:
+        entry = entry_at(self._entries, row["entry"])
+        sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
+        started, clock = datetime.now(UTC), time.perf_counter()
+        record = {
+            **row,
+            **episode_columns(Episode()),
+            "status": "scored",
+            "error_class": None,
+            "error": None,
+            "attempts": 1,
+            "started_at": started,
+            "worker": self._name,
+        }
+        benchmark = self._job.benchmarks[entry.benchmark]
+        try:
+            record |= await self._episode(benchmark, entry, self._engine, sampling)
+        except EngineDead as error:
+            # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
+            # whole job. os._exit, since exit_actor counts as intended and is not retried.
+            self._job.board.died.remote(self._name, str(error))
+            await asyncio.sleep(0.2)
+            os._exit(1)
+        except RowError as error:
+            record |= {"status": error.status, **_named(error)}
+        except TimeoutError:
+            limit = self._job.config.episode_timeout_s
+            record |= {
+                "status": "infra_error",
+                "error_class": "EpisodeTimeout",
+                "error": f"no end within episode_timeout_s = {limit:g}",
+            }
+        except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
+            record |= {"status": "infra_error", **_named(error)}
+            print(traceback.format_exc(), flush=True)
+        record["duration_s"] = time.perf_counter() - clock
+        return record
+
+    async def _episode(
+        self, benchmark: Benchmark, entry: Entry, model: Model, sampling: Sampling
+    ) -> dict[str, Any]:
+        episode = await asyncio.wait_for(
+            benchmark.run_episode(entry, model, sampling), self._job.config.episode_timeout_s
+        )
+        return episode_columns(episode)
+
+
+def _named(error: Exception) -> dict[str, str]:
+    return {"error_class": type(error).__name__, "error": clean(str(error))[:2000]}
+
+
+class Checker:
+    """Adds the verdicts of all rule sets. Stateless: any checker can take any row."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._entries = ray.get(job.entries)
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        checked = [self._check(row) for row in block.to_pylist()]
+        self._job.board.rows.remote(
+            [
+                (
+                    row["benchmark"],
+                    row["language"],
+                    row["category"],
+                    row["status"],
+                    row["official_valid"],
+                    row["strict_valid"],
+                    row["prompt_tokens"],
+                    row["completion_tokens"],
+                )
+                for row in checked
+            ]
+        )
+        return pa.Table.from_pylist(checked, schema=ROWS)
+
+    def _check(self, row: dict[str, Any]) -> dict[str, Any]:
+        entry = entry_at(self._entries, row.pop("entry"))
+        verdicts: Mapping[str, Any] = {}
+        if row["status"] == "scored":
+            try:
+                verdicts = self._job.benchmarks[entry.benchmark].check(entry, episode_of(row))
+            except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
+                row |= {"status": "infra_error", **_named(error)}
+                print(traceback.format_exc(), flush=True)
+        return {
+            **row,
+            **verdict_columns(verdicts),
+            "run_id": self._job.run_id,
+            "seed": self._job.config.sampling.seed + row["sample"],
+            "benchmark": entry.benchmark,
+            "category": entry.category,
+            "language": entry.language,
+            "id": entry.id,
+            "group": entry.group,
+        }

@@ -1,0 +1,53 @@
+"""The statistics behind every reported accuracy: intervals and pass@k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import comb, sqrt
+
+Interval = tuple[float, float]
+
+_Z95 = 1.959963984540054
+"""The 97.5 % quantile of the standard normal distribution."""
+
+
+def wilson(successes: float, n: int) -> Interval | None:
+    """The 95 % Wilson score interval of ``successes / n``, within 0..1; None where ``n`` is 0.
+
+    ``successes`` may be fractional: with several samples per entry, ``n`` is the number of entries
+    and each adds its mean, since samples of one entry are no independent evidence.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n}")
+    if n == 0:
+        return None
+    share, z2 = successes / n, _Z95 * _Z95
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    # Rounding must not put the observed share outside its own interval.
+    return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
+
+
+def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interval:
+    """The 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
+
+    The parts' own limits are carried over by their squared distances from the values (MOVER, Zou
+    and Donner 2008), so a mean of Wilson intervals keeps their shape near 0 and 1, where a
+    variance would vanish. Weights are not negative; the parts are independent.
+    """
+    total = below = above = 0.0
+    for weight, value, (low, high) in parts:
+        total += weight * value
+        below += (weight * (value - low)) ** 2
+        above += (weight * (high - value)) ** 2
+    return max(0.0, total - sqrt(below)), min(1.0, total + sqrt(above))
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """The chance that at least one of ``k`` samples is right, given ``c`` right ones of ``n``.
+
+    Unbiased: the share of the k-subsets of the n samples that hold a right one (Chen et al. 2021).
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@{k} of {c} right among {n} samples")
+    return 1 - comb(n - c, k) / comb(n, k)

@@ -1,0 +1,286 @@
+"""Where results land: a local folder or an ``s3://bucket/prefix``, behind one small interface.
+
+The only module that speaks S3. A `put` is atomic on both kinds: a reader sees the old object, or
+the new one, never a part of it (local: temporary file, fsync, rename; S3: one PutObject). boto3
+takes credentials from the platform's own chain; pyarrow reads Parquet with column projection.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from ace_ray.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One stored object. ``etag`` changes whenever the content does."""
+
+    path: str
+    size: int
+    etag: str
+
+
+class Store(Protocol):
+    """Objects under one root, addressed by paths relative to it. Picklable."""
+
+    @property
+    def root(self) -> str: ...
+
+    def put(self, path: str, data: bytes) -> None: ...
+
+    def get(self, path: str) -> bytes | None:
+        """The object's bytes, or None when there is no such object."""
+
+    def list(self, prefix: str = "") -> list[Object]:
+        """All objects whose path starts with ``prefix``, recursively, by path."""
+
+    def delete(self, path: str) -> None: ...
+
+    def open(self, path: str) -> Any:
+        """A seekable ``pyarrow.NativeFile`` for reading."""
+
+    def child(self, path: str) -> Store:
+        """The store one level down."""
+
+    def check_writable(self) -> None:
+        """Write, read and delete a probe object. Raises `UserError`."""
+
+
+def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
+    """The store at ``uri``: a local path or ``s3://bucket[/prefix]``."""
+    if uri.startswith("s3://"):
+        return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
+    if "://" in uri:
+        raise UserError(
+            f"no store speaks {uri.split('://')[0]!r}",
+            where=uri,
+            fix="use a local folder or s3://bucket/prefix",
+        )
+    return LocalStore(str(Path(uri).expanduser().absolute()))
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    root: str
+
+    def put(self, path: str, data: bytes) -> None:
+        target = Path(self.root, path)
+        with self._failures(path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, scratch = tempfile.mkstemp(prefix=".tmp-", dir=target.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.chmod(scratch, 0o644)
+                os.replace(scratch, target)
+            except BaseException:
+                Path(scratch).unlink(missing_ok=True)
+                raise
+
+    def get(self, path: str) -> bytes | None:
+        try:
+            return Path(self.root, path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, prefix: str = "") -> list[Object]:
+        folder = Path(self.root, prefix) if prefix.endswith("/") else Path(self.root, prefix).parent
+        found = []
+        for base, _, names in os.walk(folder):
+            for name in names:
+                file = Path(base, name)
+                relative = file.relative_to(self.root).as_posix()
+                if relative.startswith(prefix) and not name.startswith(".tmp-"):
+                    stat = file.stat()
+                    found.append(Object(relative, stat.st_size, f"{stat.st_mtime_ns}"))
+        return sorted(found, key=lambda item: item.path)
+
+    def delete(self, path: str) -> None:
+        Path(self.root, path).unlink(missing_ok=True)
+
+    def open(self, path: str) -> Any:
+        import pyarrow as pa
+
+        return pa.OSFile(str(Path(self.root, path)))
+
+    def child(self, path: str) -> LocalStore:
+        return LocalStore(str(Path(self.root, path)))
+
+    def check_writable(self) -> None:
+        # Nothing may be left behind: a refused run must not create its folder.
+        with self._failures(""):
+            folder = Path(self.root)
+            while not folder.exists():
+                folder = folder.parent
+            if not folder.is_dir():
+                raise NotADirectoryError(20, "is a file, not a folder", str(folder))
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            free = shutil.disk_usage(folder).free
+        if free < 64 << 20:
+            raise UserError(
+                f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
+            )
+
+    @contextmanager
+    def _failures(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot write: {error.strerror or error}",
+                where=str(Path(self.root, path)),
+                fix="choose a writable --output folder with space",
+            ) from error
+
+
+@dataclass(frozen=True)
+class S3Store:
+    root: str
+    endpoint_url: str | None = None
+    region: str | None = None
+
+    @property
+    def _bucket(self) -> str:
+        return urlsplit(self.root).netloc
+
+    def _key(self, path: str) -> str:
+        return "/".join(p for p in (urlsplit(self.root).path.strip("/"), path) if p)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_cached")}
+
+    @property
+    def _client(self) -> Any:
+        client = self.__dict__.get("_cached_client")
+        if client is None:
+            import boto3
+            from botocore.config import Config
+
+            client = boto3.client(
+                "s3",
+                endpoint_url=self.endpoint_url,
+                region_name=self.region,
+                config=Config(
+                    connect_timeout=10,
+                    read_timeout=60,
+                    retries={"max_attempts": 5, "mode": "standard"},
+                ),
+            )
+            self.__dict__["_cached_client"] = client
+        return client
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._failures():
+            self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data)
+
+    def get(self, path: str) -> bytes | None:
+        with self._failures():
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
+            except self._client.exceptions.NoSuchKey:
+                return None
+            data: bytes = answer["Body"].read()
+            return data
+
+    def list(self, prefix: str = "") -> list[Object]:
+        base = self._key("")
+        cut = len(base) + 1 if base else 0
+        found: list[Object] = []
+        with self._failures():
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{base}/{prefix}" if base else prefix
+            )
+            for page in pages:
+                found += [
+                    Object(item["Key"][cut:], item["Size"], item["ETag"].strip('"'))
+                    for item in page.get("Contents", [])
+                ]
+        return found
+
+    def delete(self, path: str) -> None:
+        with self._failures():
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+
+    def open(self, path: str) -> Any:
+        return self._filesystem.open_input_file(f"{self._bucket}/{self._key(path)}")
+
+    def download(self, path: str, target: Path) -> None:
+        """Copy one object to a local file."""
+        with self._failures():
+            self._client.download_file(self._bucket, self._key(path), str(target))
+
+    def child(self, path: str) -> S3Store:
+        return S3Store(f"{self.root}/{path.strip('/')}", self.endpoint_url, self.region)
+
+    def check_writable(self) -> None:
+        probe = f".ace-ray-probe-{os.getpid()}"
+        self.put(probe, b"probe")
+        self.delete(probe)
+
+    @property
+    def _filesystem(self) -> Any:
+        import boto3
+        import pyarrow.fs as pafs
+
+        endpoint = self.endpoint_url or os.environ.get("AWS_ENDPOINT_URL")
+        options: dict[str, Any] = {}
+        if endpoint:
+            split = urlsplit(endpoint)
+            options = {"endpoint_override": split.netloc, "scheme": split.scheme}
+        session = boto3.Session()
+        region = self.region or session.region_name
+        if region:
+            options["region"] = region
+        # Same credential chain as the writes, profiles and SSO included.
+        credentials = session.get_credentials()
+        if credentials is not None:
+            frozen = credentials.get_frozen_credentials()
+            options |= {
+                "access_key": frozen.access_key,
+                "secret_key": frozen.secret_key,
+                "session_token": frozen.token,
+            }
+        return pafs.S3FileSystem(**options)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            what, fix = _S3_CAUSES.get(
+                code, (f"S3 answered {code or error}", "see the store's own logs")
+            )
+            raise UserError(what.format(self._bucket), where=self.root, fix=fix) from error
+        except BotoCoreError as error:
+            raise UserError(
+                f"S3 cannot be reached: {error}",
+                where=self.root,
+                fix="check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials",
+            ) from error
+
+
+_DENIED = "check the credentials and that they may list, read and write this prefix"
+_S3_CAUSES = {
+    "NoSuchBucket": ("bucket {} does not exist", "create it, or correct the output URI"),
+    "AccessDenied": ("access to bucket {} is denied", _DENIED),
+    "403": ("access to bucket {} is denied", _DENIED),
+    "InvalidAccessKeyId": ("the access key is unknown to this store", _DENIED),
+    "SignatureDoesNotMatch": ("the secret key does not match the access key", _DENIED),
+    "ExpiredToken": ("the session token has expired", "renew the credentials"),
+    "PermanentRedirect": ("bucket {} is in another region", "set store.region"),
+}

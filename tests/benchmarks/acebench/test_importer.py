@@ -1,0 +1,241 @@
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic_checkout import write_checkout, write_data
+
+from ace_ray.benchmarks.acebench import importer
+from ace_ray.benchmarks.acebench.data import imports_folder, load
+from ace_ray.benchmarks.acebench.upstream_prompts import read_prompts
+from ace_ray.benchmarks.acebench.upstream_worlds import read_worlds
+from ace_ray.errors import UserError
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return write_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+def left_in(cache: Path) -> list[str]:
+    home = imports_folder(cache)
+    return sorted(os.listdir(home)) if home.exists() else []
+
+
+def test_import_lands_whole(checkout, cache):
+    said = []
+    before = set(sys.modules)
+    folder = importer.import_checkout(checkout, cache=cache, say=said.append)
+    assert not {name for name in set(sys.modules) - before if "model_inference" in name}
+    assert left_in(cache) == [folder.name]
+    assert [e.content_hash() for e in load(folder)] == [
+        e.content_hash() for e in load(checkout / "data_all")
+    ]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
+    assert manifest["commit"] is None
+    assert manifest["source"] == {"path": str(checkout)}
+    assert manifest["rows"]["en"]["agent_multi_step"] == 1
+    assert manifest["rows"]["zh"]["normal_multi_turn_user_adjust"] == 2
+    assert len(manifest["files"]) == 2 * 2 * 17 + 3
+    assert said == [f"imported: 38 rows, version {folder.name} in {folder}"]
+    importer.verify(folder)
+
+
+def test_second_import_is_a_no_op_and_says_so(checkout, cache):
+    folder = importer.import_checkout(checkout, cache=cache)
+    stamp = (folder / "manifest.json").stat().st_mtime_ns
+    said = []
+    assert importer.import_checkout(checkout, cache=cache, say=said.append) == folder
+    assert said[0].startswith("already imported, nothing to do: 38 rows")
+    assert (folder / "manifest.json").stat().st_mtime_ns == stamp
+    assert left_in(cache) == [folder.name]
+    # an import is itself in the layout, and has the same content
+    assert importer.import_checkout(folder, cache=cache) == folder
+
+
+def test_changed_contents_are_another_version(checkout, cache):
+    first = importer.import_checkout(checkout, cache=cache)
+    path = checkout / "model_inference" / "prompt_en.py"
+    path.write_text(path.read_text().replace("hello", "good morning"))
+    second = importer.import_checkout(checkout, cache=cache)
+    assert first != second
+    assert left_in(cache) == sorted([first.name, second.name])
+
+
+def test_a_damaged_import_is_not_handed_out(checkout, cache):
+    folder = importer.import_checkout(checkout, cache=cache)
+    (folder / "LICENSE.md").write_text("Mine.")
+    with pytest.raises(UserError, match=r"LICENSE.md was changed .*; remove the folder"):
+        importer.import_checkout(checkout, cache=cache)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match=r"has no readable manifest.json"):
+        importer.verify(folder)
+
+
+def test_layout_without_upstream_texts(tmp_path, cache):
+    said = []
+    folder = importer.import_checkout(write_data(tmp_path / "rows"), cache=cache, say=said.append)
+    assert not (folder / "upstream").exists()
+    assert "official prompts and worlds are not available" in said[1]
+
+
+def test_prompts_are_read_as_literals(checkout):
+    prompts = read_prompts(checkout)
+    assert prompts["GREETING_EN"] == "Say hello."
+    assert prompts["multi_step/APIModel_agent:ROLE"] == "You are a lamp."
+    phrase = {name: text for name, text in prompts.items() if "#" in name}
+    assert phrase["multi_turn/APIModel_user:speak#0"] == "You said "
+    assert len(phrase) == 4
+    assert len(prompts) == 2 + 5 + 4
+
+
+def test_worlds_are_read_as_literals(checkout):
+    worlds = read_worlds(checkout)
+    assert worlds["multi_step"]["zh"]["MessageApi"] == {
+        "bases": ["BaseApi"],
+        "state": {
+            "__init_calls__": ["super().__init__()"],
+            "lamp": False,
+            "box": {1: {"label": "first"}, 2: {"label": "second"}},
+        },
+        "int_key_attrs": ["box"],
+        "load_scenario": {"lamp": {"key": "lamp", "default": False}},
+        "methods": {
+            "light": {
+                "params": [{"name": "room", "default": None}, {"name": "level", "default": "3"}],
+                "texts": ["Room {room} at {level:>3}.", "No such room"],
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 3\n", "assigns no text constants"),
+        ("def broken(:\n", "is not Python source that can be read"),
+        ("x = " + "(" * 5_000 + ")" * 5_000, "is not Python source that can be read"),
+        ("x = " + "-" * 200_000 + "1", "is not Python source that can be read"),
+        ("x = 'a\0b'", "is not Python source that can be read"),
+        ("#" * (3 << 20), "more than the 2,097,152 that are read"),
+        (b"X = '\xff'", "is not Python source that can be read"),
+    ],
+)
+def test_hostile_source(checkout, cache, source, message):
+    raw = source if isinstance(source, bytes) else source.encode()
+    (checkout / "model_inference" / "prompt_zh.py").write_bytes(raw)
+    with pytest.raises(UserError, match=message) as caught:
+        importer.import_checkout(checkout, cache=cache)
+    assert "prompt_zh.py" in str(caught.value)
+    assert left_in(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("self.lamp = False", "self.lamp = open('/etc/passwd').read()", r":8: a literal was exp"),
+        ("self.lamp = False", "self.lamp = {1, 2}", "JSON cannot"),
+        ("self.lamp = False", "self.lamp = 1e999", "JSON cannot"),
+        ("self.lamp = False", "self.lamp = {1: 0, '1': 0}", "JSON cannot: the key '1' appears tw"),
+        ('scenario.get("lamp", False)', 'scenario.get("lamp")', "with a key and a default"),
+        ("class Travel", "class Journey", "has no class Travel"),
+        ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
+    ],
+)
+def test_hostile_scenario(checkout, cache, old, new, message):
+    path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        importer.import_checkout(checkout, cache=cache)
+    assert left_in(cache) == []
+
+
+def test_links_are_not_followed(checkout, cache, tmp_path):
+    secret = tmp_path / "secret.json"
+    path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
+    path.rename(secret)
+    path.symlink_to(secret)
+    with pytest.raises(UserError, match="is a symbolic link"):
+        importer.import_checkout(checkout, cache=cache)
+    path.unlink()
+    secret.rename(path)
+    folder = checkout / "data_all" / "data_zh"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"data_zh: is a symbolic link"):
+        importer.import_checkout(checkout, cache=cache)
+    assert left_in(cache) == []
+
+
+def test_pipes_and_huge_files_are_refused(checkout, cache):
+    path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
+    with path.open("r+b") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(UserError, match="68,157,440 bytes, more than the 67,108,864"):
+        importer.import_checkout(checkout, cache=cache)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="is not a plain file"):
+        importer.import_checkout(checkout, cache=cache)
+
+
+def test_bad_rows_name_the_file_of_the_checkout(checkout, cache):
+    path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
+    path.write_text("{}\n")
+    with pytest.raises(UserError, match=r'data_special_irrelevant.json:1: "id" is missing') as e:
+        importer.import_checkout(checkout, cache=cache)
+    assert e.value.where == f"{path}:1"
+    assert left_in(cache) == []
+
+
+def test_not_a_checkout(tmp_path, cache):
+    with pytest.raises(UserError, match="has neither data_all nor data_en"):
+        importer.import_checkout(tmp_path, cache=cache)
+    with pytest.raises(UserError, match="no such folder"):
+        importer.import_checkout(tmp_path / "nowhere", cache=cache)
+    (tmp_path / "archive.zip").write_bytes(b"PK")
+    with pytest.raises(UserError, match="is a file; unpack it"):
+        importer.import_checkout(tmp_path / "archive.zip", cache=cache)
+
+
+def test_a_missing_category_is_named(checkout, cache):
+    path = checkout / "data_all" / "data_en" / "possible_answer" / "data_normal_preference.json"
+    path.unlink()
+    with pytest.raises(UserError, match=r"possible_answer/data_normal_preference.json: cannot be"):
+        importer.import_checkout(checkout, cache=cache)
+
+
+def test_a_broken_write_leaves_nothing(checkout, cache, monkeypatch):
+    def full(self, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
+        importer.import_checkout(checkout, cache=cache)
+    assert left_in(cache) == []
+
+
+def test_expected_contents(checkout, cache):
+    with pytest.raises(UserError, match="not the expected 0000"):
+        importer.import_checkout(checkout, cache=cache, expect_sha256="0" * 64)
+    assert left_in(cache) == []
+
+
+@pytest.mark.skipif(
+    "ACEBENCH_CHECKOUT" not in os.environ, reason="set ACEBENCH_CHECKOUT to an official checkout"
+)
+def test_official_checkout(cache):
+    folder = importer.import_checkout(Path(os.environ["ACEBENCH_CHECKOUT"]), cache=cache)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["content_sha256"] == importer.OFFICIAL_CONTENT_SHA256
+    assert manifest["commit"] == importer.OFFICIAL_COMMIT
+    assert [sum(manifest["rows"][language].values()) for language in ("en", "zh")] == [1023, 1017]
