@@ -106,6 +106,8 @@ def score(path: Path, benchmark: str, data: str, output: Path) -> None:
     summary = score_outputs(path, data=locate(data), output=output)
     layout = {"header": list(HEADER), "lines": table(summary)}
     print_benchmark(benchmark, {**summary, "table": layout}, Console())
+    for line in [*summary["notes"], *summary["incomplete"]]:
+        click.echo(line)
 
 
 @cli.group()
@@ -145,8 +147,10 @@ def data_check(benchmark: str, folder: str) -> None:
     from ace_ray.benchmarks.acebench.data import locate
     from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
 
-    for line in lines(check_gold(locate(folder))):
+    report = check_gold(locate(folder))
+    for line in lines(report):
         click.echo(line)
+    sys.exit(0 if report["ok"] else 1)
 
 
 def main() -> None:

@@ -65,5 +65,10 @@ class Benchmark(Protocol):
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         """Verdicts of all rule sets, by name. Stateless, never raises on any output."""
 
-    def summarize(self, rows: Iterable[ScoredRow]) -> dict[str, Any]:
-        """Accuracies, aggregates and error distributions (JSON values); see docs/results.md."""
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        """Accuracies, aggregates and error distributions (JSON values); see docs/results.md.
+
+        ``max_unscored``: share of rows without verdict up to which an aggregate is still given.
+        An optional ``table`` {"header", "lines"} is printed, the last three columns aligned as
+        numbers; an optional ``comparable`` says in one sentence what the numbers compare with.
+        """

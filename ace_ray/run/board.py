@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import ray
 
 
@@ -45,8 +46,17 @@ class Tally:
 class Board:
     """Actor around a `Tally`."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: list[Any]) -> None:
         self._tally = Tally()
+        self._entries = entries
+
+    def entries(self) -> list[Any]:
+        """A list of one ObjectRef, that of the run's entry table (`rows.ENTRIES`).
+
+        Workers ask for it here, since a ref among an actor's constructor arguments would tie the
+        actor's restarts to it.
+        """
+        return self._entries
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         self._tally.add(rows)
@@ -65,6 +75,13 @@ class Board:
         return self._tally
 
 
-def start_board() -> Any:
+def start_board(entries: pa.Table) -> Any:
+    """The board's actor handle. ``entries`` goes to the object store: one copy per node."""
     # No logical CPU: it must never compete with the pools for a small cluster.
-    return ray.remote(Board).options(num_cpus=0, max_concurrency=1).remote()
+    return ray.remote(Board).options(num_cpus=0).remote([ray.put(entries)])
+
+
+def fetch_entries(board: Any) -> pa.Table:
+    """The entry table, shared by all processes of this node."""
+    (ref,) = ray.get(board.entries.remote())
+    return ray.get(ref)

@@ -35,8 +35,15 @@ def connect() -> None:
         ) from error
     if ray.is_initialized():
         return
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        ray.init(log_to_driver=False, logging_level=logging.WARNING, configure_logging=True)
+        try:
+            ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **quiet)
+        except ConnectionError:
+            if "RAY_ADDRESS" in os.environ:
+                raise
+            # No dashboard: it doubles the start-up time. `ray start --head` gives one.
+            ray.init(address="local", include_dashboard=False, **quiet)
     except Exception as error:
         address = os.environ.get("RAY_ADDRESS", "the cluster on this machine")
         text = str(error)

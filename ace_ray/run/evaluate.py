@@ -107,14 +107,13 @@ def _run(
         if manifest is None:
             machine = {**facts, **_machine(ray.cluster_resources())}
             store.put(MANIFEST, _json(make_manifest(plan, {**machine, "engine_args": engine})))
-        board = start_board()
+        board = start_board(entry_table(plan.entries))
         job = Job(
             run_id=plan.run_id,
             config=plan.config,
             model=plan.model,
             engine=engine,
             benchmarks=plan.benchmarks,
-            entries=ray.put(entry_table(plan.entries)),
             board=board,
         )
 

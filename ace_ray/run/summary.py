@@ -56,7 +56,7 @@ def summarize(
         "cut_by_length": sum(row.finish_reason == "length" for row in rows),
         "timing": dict(timing),
         "benchmarks": {
-            name: benchmark.summarize([row for row in rows if row.benchmark == name])
+            name: benchmark.summarize([row for row in rows if row.benchmark == name], allowed)
             for name, benchmark in benchmarks.items()
         },
     }

@@ -20,6 +20,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.records import Entry, Episode, Sampling
+from ace_ray.run.board import fetch_entries
 from ace_ray.run.rows import (
     EPISODES,
     ROWS,
@@ -33,17 +34,15 @@ from ace_ray.run.rows import (
 
 @dataclass(frozen=True)
 class Job:
-    """What every actor of one run needs. Small: entries travel once, through ``entries``."""
+    """What every actor of one run needs. Small: entries travel once, through the board."""
 
     run_id: str
     config: RunConfig
     model: ModelRef
     engine: dict[str, Any]
     benchmarks: Mapping[str, Benchmark]
-    entries: Any
-    """ObjectRef of the entry table (`rows.ENTRIES`), one copy per node."""
     board: Any
-    """Actor handle of the run's `Board`."""
+    """Actor handle of the run's `Board`, which also knows the entries."""
 
 
 def start_engine(job: Job) -> Any:
@@ -74,7 +73,7 @@ class EngineWorker:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         start = time.perf_counter()
         try:
-            self._entries = ray.get(job.entries)
+            self._entries = fetch_entries(job.board)
             self._engine = start_engine(job)
         except Exception as error:
             # Ray reports a failed constructor as text only; the board keeps the one clear line.
@@ -154,7 +153,7 @@ class Checker:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._entries = ray.get(job.entries)
+        self._entries = fetch_entries(job.board)
 
     def __call__(self, block: pa.Table) -> pa.Table:
         checked = [self._check(row) for row in block.to_pylist()]

@@ -97,8 +97,8 @@ class ACEBench:
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return check(entry, episode.output)
 
-    def summarize(self, rows: Iterable[ScoredRow]) -> dict[str, Any]:
-        summary = summarize(rows)
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        summary = summarize(rows, max_unscored=max_unscored)
         return {
             "prompts": self._prompts.source,
             "variant": self._prompts.variant,

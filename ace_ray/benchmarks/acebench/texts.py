@@ -23,7 +23,7 @@ mentioned it, leave it out if not.
 - Keep the user's own text as the value, unless the description asks for a certain form.
 - A call that needs no parameters is written [ApiName()]; never invent a parameter.
 
-Who speaks: "user" is the user, "assistant" is you, "tool" is the answer of a call.
+Who speaks: "user" is the user, "assistant" or "system" is you, "tool" is the answer of a call.
 
 {time}
 
@@ -34,7 +34,7 @@ _NORMAL_ZH = """\
 把一段对话转换成API调用：先阅读用户与助手至今的对话，再查看下面列出的API，\
 写出助手下一步要发出的调用。
 
-只回复一个方括号列表，不写别的文字（不加说明，也不猜测调用的返回内容）:
+只回复一个方括号列表，不写别的文字（不加说明，也不猜测调用的返回内容）：
 [ApiName(key1='value1', key2='value2')]
 
 规则：
@@ -45,7 +45,7 @@ _NORMAL_ZH = """\
 - 参数描述没有规定写法的，直接采用用户的原话作为取值。
 - 不需要参数的调用写成[ApiName()]，不得虚构参数。
 
-对话中的身份：user是用户，assistant是你，tool是调用的返回。
+对话中的身份：user是用户，assistant或system是你，tool是调用的返回。
 
 {time}
 
@@ -59,7 +59,7 @@ The reply begins with "[" and finishes with "]".
 
 {time}
 
-Who speaks: "user" is the user, "assistant" is you, "tool" is the answer of a call.
+Who speaks: "user" is the user, "assistant" or "system" is you, "tool" is the answer of a call.
 
 APIs:
 {function}"""
@@ -70,7 +70,7 @@ _CONDENSED_ZH = """\
 
 {time}
 
-对话中的身份：user是用户，assistant是你，tool是调用的返回。
+对话中的身份：user是用户，assistant或system是你，tool是调用的返回。
 
 可用API：
 {function}"""
@@ -109,7 +109,7 @@ mentioned it or the profile answers it, leave it out if neither does.
 certain form.
 - A call that needs no parameters is written [ApiName()]; never invent a parameter.
 
-Who speaks: "user" is the user, "assistant" is you, "tool" is the answer of a call.
+Who speaks: "user" is the user, "assistant" or "system" is you, "tool" is the answer of a call.
 
 Profile of the user:
 {profile}
@@ -121,7 +121,7 @@ _PREFERENCE_ZH = """\
 把一段对话转换成API调用，这位用户的画像是已知的：先阅读用户与助手至今的对话，\
 再查看下面的画像和API，写出助手下一步要发出的调用。
 
-只回复一个方括号列表，不写别的文字（不加说明，也不猜测调用的返回内容）:
+只回复一个方括号列表，不写别的文字（不加说明，也不猜测调用的返回内容）：
 [ApiName(key1='value1', key2='value2')]
 
 规则：
@@ -132,7 +132,7 @@ _PREFERENCE_ZH = """\
 - 参数描述没有规定写法的，直接采用用户的原话或画像里的文字作为取值。
 - 不需要参数的调用写成[ApiName()]，不得虚构参数。
 
-对话中的身份：user是用户，assistant是你，tool是调用的返回。
+对话中的身份：user是用户，assistant或system是你，tool是调用的返回。
 
 用户画像：
 {profile}
@@ -162,7 +162,7 @@ and no other text:
 [ApiOne(key1='value1'), ApiTwo(key1='value1', key2='value2')]
 Keep the user's own text as the value, unless a description asks for a certain form.
 
-Who speaks: "user" is the user, "assistant" is you.
+Who speaks: "user" is the user, "assistant" or "system" is you.
 
 {time}
 
@@ -187,7 +187,7 @@ _SPECIAL_ZH = """\
 [ApiOne(key1='value1'), ApiTwo(key1='value1', key2='value2')]
 参数描述没有规定写法的，直接采用用户的原话作为取值。
 
-对话中的身份：user是用户，assistant是你。
+对话中的身份：user是用户，assistant或system是你。
 
 {time}
 

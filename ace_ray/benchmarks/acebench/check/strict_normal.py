@@ -28,7 +28,7 @@ from ace_ray.calls import Call
 from ace_ray.records import Entry, Verdict
 
 _VALID = Verdict(True)
-_NUMBERED = re.compile(r"(.+)_[0-9]+")
+_NUMBER = re.compile(r"(?<=.)_[0-9]+$")
 _REAL_TYPES = ("number", "float")
 _NO_SCHEMA: Mapping[str, Any] = {}
 # How far a call is from its gold call. Any fault outweighs all differences between faults.
@@ -45,25 +45,38 @@ def judge(entry: Entry, calls: list[Call] | str) -> Verdict:
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
     functions = entry.data.get("function")
-    schemas = _schemas(functions if isinstance(functions, list) else [functions])
+    candidates = functions if isinstance(functions, list) else [functions]
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
     for gold in alternatives:
-        fault = _judge_one(calls, _gold_calls(gold, schemas), schemas)
+        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
         if fault is None:
             return _VALID
         first = first or fault
     return Verdict(False, *(first or ("function_name", "there is no gold answer")))
 
 
-def _schemas(functions: list[Any]) -> dict[str, Mapping[str, Any]]:
-    """The properties of each candidate function, by its name."""
-    schemas = {}
-    for function in functions:
-        name = function.get("name") if isinstance(function, dict) else None
-        if isinstance(name, str):
-            schemas[name] = _part(_part(function, "parameters"), "properties")
-    return schemas
+def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
+    """The gold calls. Repeated functions are keyed ``name_1``, ``name_2``, ... in the data; a key
+    that is a candidate's own name (``perception_check_1``) keeps its number."""
+    calls = []
+    for key, args in gold.items():
+        name = key
+        if key[-1:].isdecimal() and _described(candidates, key) is None:
+            name = _NUMBER.sub("", key)
+        calls.append(Call(name, args))
+    return calls
+
+
+def _described(candidates: list[Any], name: str) -> Any:
+    for function in candidates:
+        if isinstance(function, dict) and function.get("name") == name:
+            return function
+    return None
+
+
+def _properties(candidates: list[Any], name: str) -> Mapping[str, Any]:
+    return _part(_part(_described(candidates, name), "parameters"), "properties")
 
 
 def _part(schema: Any, key: str) -> Mapping[str, Any]:
@@ -71,30 +84,18 @@ def _part(schema: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else _NO_SCHEMA
 
 
-def _gold_calls(gold: Mapping[str, Any], candidates: Mapping[str, Any]) -> list[Call]:
-    """The gold calls. Repeated functions are keyed ``name_1``, ``name_2``, ... in the data; a key
-    that is a candidate's own name (``perception_check_1``) keeps its number."""
-    calls = []
-    for key, args in gold.items():
-        numbered = None if key in candidates else _NUMBERED.fullmatch(key)
-        calls.append(Call(numbered.group(1) if numbered else key, args))
-    return calls
-
-
-def _judge_one(
-    calls: list[Call], gold: list[Call], schemas: Mapping[str, Mapping[str, Any]]
-) -> _Fault | None:
+def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
             return "function_name", f"the function called is not {gold[0].name}"
-        return _call_fault(calls[0], gold[0], schemas.get(gold[0].name, _NO_SCHEMA))
+        return _call_fault(calls[0], gold[0], _properties(candidates, gold[0].name))
     if len(calls) != len(gold):
         return "function_name", f"{len(calls)} calls instead of {len(gold)}"
     if Counter(call.name for call in calls) != Counter(call.name for call in gold):
         return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
     faults: dict[int, _Fault] = {}
     for name in dict.fromkeys(call.name for call in gold):
-        faults |= _group_faults(name, calls, gold, schemas.get(name, _NO_SCHEMA))
+        faults |= _group_faults(name, calls, gold, _properties(candidates, name))
     return faults[min(faults)] if faults else None
 
 
