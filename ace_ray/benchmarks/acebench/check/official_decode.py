@@ -16,7 +16,7 @@ from ace_ray.calls import Budget, Call, NotCalls, fold
 _BRACKETS = re.compile(r"[\[\]]")
 # Frames that Python's default recursion limit leaves the upstream decoder for writing an operation
 # back as text, and what one level of that and of its own descent costs (measured on 3.11).
-_FRAMES = 972
+_FRAMES = 991
 _FRAMES_PER_OPERATION = 3
 _FRAMES_PER_VALUE = 2
 
