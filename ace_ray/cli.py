@@ -31,9 +31,9 @@ _overrides = click.option(
 def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
     from ace_ray.config import load_config
 
-    extra = [] if output is None else [f"output={output}"]
-    extra += [] if limit is None else [f"limit={limit}"]
-    return load_config(path, [*overrides, *extra])
+    asked = {"output": output, "limit": limit}
+    values = {key: value for key, value in asked.items() if value is not None}
+    return load_config(path, overrides, values)
 
 
 @cli.command()

@@ -6,9 +6,11 @@ A saved, resolved config (``run.json`` -> ``config``) re-runs as it is.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -22,13 +24,19 @@ M = TypeVar("M", bound=BaseModel)
 class Section(BaseModel):
     """A config section: unknown keys are refused, values are not coerced across types."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=(), strict=True)
+    model_config = ConfigDict(
+        extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False
+    )
+
+
+CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
 class ModelConfig(Section):
     source: str = Field(
+        min_length=1,
         description="Hugging Face id, local folder, s3:// prefix, .gguf file, or package:NAME/PATH "
-        "for a file inside an installed Python package"
+        "for a file inside an installed Python package",
     )
     revision: str | None = Field(
         None, description="branch, tag or commit of a Hugging Face id; resolved to a commit"
@@ -57,7 +65,9 @@ class SamplingConfig(Section):
 
 
 class StoreConfig(Section):
-    endpoint_url: str | None = Field(None, description="of an S3-compatible store")
+    endpoint_url: str | None = Field(
+        None, pattern=r"^https?://[^/]", description="of an S3-compatible store"
+    )
     region: str | None = None
 
 
@@ -83,18 +93,18 @@ class RunConfig(Section):
     )
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     samples: int = Field(1, ge=1, description="answers per entry")
-    workers: int | Literal["auto"] = Field(
+    workers: CountOrAuto = Field(
         "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: int = Field(1, ge=1, description="checker actors")
-    concurrency: int | Literal["auto"] = Field(
+    concurrency: CountOrAuto = Field(
         "auto", description="episodes in flight per worker; auto: twice the engine's max_num_seqs"
     )
-    rows_per_block: int | Literal["auto"] = Field(
+    rows_per_block: CountOrAuto = Field(
         "auto", description="rows that travel together; auto: 1, more for large runs"
     )
-    rows_per_part: int | Literal["auto"] = Field(
+    rows_per_part: CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: by the run's size"
     )
     episode_timeout_s: float = Field(3600.0, gt=0)
@@ -102,7 +112,9 @@ class RunConfig(Section):
         0.0, ge=0, le=1, description="share of rows that may be unscored for a headline number"
     )
     limit: int | None = Field(None, ge=1, description="evaluate the first N entries only")
-    output: str = Field("runs", description="folder or s3://bucket/prefix that holds run folders")
+    output: str = Field(
+        "runs", min_length=1, description="folder or s3://bucket/prefix that holds run folders"
+    )
     run_id: str | None = Field(
         None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
     )
@@ -111,13 +123,24 @@ class RunConfig(Section):
     @field_validator("benchmarks", mode="before")
     @classmethod
     def _names_are_short_for_sections(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return [{"name": item} if isinstance(item, str) else item for item in value]
-        return value
+        return _sections(value)
 
 
-def load_config(path: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a YAML config, apply ``a.b=c`` overrides (values are YAML), validate.
+def _sections(benchmarks: Any) -> Any:
+    if not isinstance(benchmarks, list):
+        return benchmarks
+    return [{"name": item} if isinstance(item, str) else item for item in benchmarks]
+
+
+def load_config(
+    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """Read a YAML config (or the ``run.json`` of a run), apply overrides, validate.
+
+    Args:
+        path: the file.
+        overrides: ``a.b=c`` items, whose values are YAML.
+        values: top-level keys that win over everything else, taken as they are.
 
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
@@ -128,15 +151,22 @@ def load_config(path: str, overrides: Sequence[str] = ()) -> RunConfig:
         raise UserError(
             f"cannot be read: {error.strerror}", where=path, fix="name an existing YAML file"
         ) from error
+    except UnicodeDecodeError as error:
+        raise UserError("is not UTF-8 text", where=path, fix="name a YAML file") from error
     try:
         tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"is not YAML: {error}", where=path, fix="correct the syntax") from error
+    if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
+        tree = tree["config"]
     if not isinstance(tree, dict):
         raise UserError("holds no mapping", where=path, fix="start from a file in configs/")
+    # Before the overrides, so that benchmarks.0.data=... reaches a benchmark named by a string.
+    if "benchmarks" in tree:
+        tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    return validated(RunConfig, tree, where=path)
+    return validated(RunConfig, {**tree, **(values or {})}, where=path)
 
 
 def _override(tree: dict[str, Any], item: str) -> None:
@@ -171,20 +201,61 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_context=False)[0]
-    path = [str(part) for part in problem["loc"]]
+        problems = error.errors(include_url=False, include_context=False)
+    first = problems[0]
+    path = _path(model, first["loc"])
     key = ".".join(path)
-    if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], _keys(model, path[:-1]), n=1, cutoff=0.5)
-        known = ", ".join(_keys(model, path[:-1]))
-        fix = f"did you mean {near[0]!r}?" if near else f"known keys: {known}"
+    if first["type"] == "extra_forbidden":
+        keys = _keys(model, path[:-1])
+        near = difflib.get_close_matches(path[-1], keys, n=1, cutoff=0.5)
+        fix = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(keys)}"
         raise UserError(f"unknown key {key!r}", where=where, fix=fix)
-    if problem["type"] == "missing":
+    if first["type"] == "missing":
         raise UserError(f"{key!r} is missing", where=where, fix="add it")
-    got = problem.get("input")
+    # A value that may be of several kinds has one problem for each.
+    rules = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
+    rule = " or ".join(dict.fromkeys(_plain(rule) for rule in rules))
+    quotes = first["type"] == "string_type" and isinstance(first["input"], int | float)
     raise UserError(
-        f"{key!r} is {_short(got)}: {problem['msg']}", where=where, fix="correct the value"
+        f"{key!r} is {_short(first['input'])}, it should be {rule}",
+        where=where,
+        fix="put it in quotes" if quotes else "correct the value",
     )
+
+
+def _plain(rule: str) -> str:
+    """Pydantic's sentence in the words of a YAML file."""
+    words = {
+        r"^(Input|String|List) should (be|have) ": "",
+        r"a valid dictionary.*|an? (valid )?(mapping|object).*": "a mapping (key: value)",
+        r"^a valid ": "a ",
+        r"^a integer": "an integer",
+        r"^match pattern": "of the form",
+        r"^Value error, ": "",
+    }
+    rule = re.sub(r"^String should match pattern", "of the form", rule)
+    for pattern, plain in words.items():
+        rule = re.sub(pattern, plain, rule)
+    return rule
+
+
+def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """``loc`` without the tags that pydantic adds for the members of a union."""
+    path: list[str] = []
+    node: type[BaseModel] | None = model
+    for part in loc:
+        field = node.model_fields.get(str(part)) if node is not None else None
+        path.append(str(part))
+        if field is None:
+            continue
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            node = inner
+        elif get_origin(inner) in (Union, UnionType):
+            return path
+        else:
+            node = None
+    return path
 
 
 def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:

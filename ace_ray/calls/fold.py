@@ -114,7 +114,7 @@ def _sized(node: ast.expr, budget: Budget) -> _Sized:
 
 def _size(value: object) -> int:
     if isinstance(value, (str, bytes)):
-        return len(value) + 1
+        return len(value)
     return value.bit_length() // 32 + 1 if isinstance(value, int) else 1
 
 
@@ -160,7 +160,7 @@ def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) 
 def _repeated(sequence: object, size: int, times: object) -> int:
     if not isinstance(sequence, (str, bytes, list, tuple)) or not isinstance(times, int):
         return 0
-    if times > sys.maxsize:  # Python raises before it makes anything
+    if not sequence or times > sys.maxsize:  # Python raises for the latter before it makes anything
         return 0
     return size * times
 

@@ -26,6 +26,8 @@ class Tally:
         self.first_ready_at: float | None = None
         self.first_row_at: float | None = None
         self.last_row_at: float | None = None
+        self.stored = 0
+        self.last_stored_at: float | None = None
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()
@@ -60,6 +62,10 @@ class Board:
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         self._tally.add(rows)
+
+    def stored(self, rows: int) -> None:
+        self._tally.stored += rows
+        self._tally.last_stored_at = time.time()
 
     def ready(self, facts: dict[str, Any]) -> None:
         self._tally.workers.append(facts)

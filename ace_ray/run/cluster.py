@@ -12,8 +12,8 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 
 CHECKER_CPUS = 0.25
-TASK_CPUS = 0.25
-"""Of the writing tasks. Small, so that a 2-CPU cluster has room beside one engine."""
+WRITER_CPUS = 0.25
+"""Small, so that a 2-CPU cluster has room beside one engine."""
 
 
 def connect() -> None:
@@ -72,7 +72,7 @@ class Resources:
 
     @property
     def cpus(self) -> float:
-        return self.workers * self.worker_cpus + self.checkers * CHECKER_CPUS + TASK_CPUS
+        return self.workers * self.worker_cpus + self.checkers * CHECKER_CPUS + WRITER_CPUS
 
     @property
     def gpus(self) -> int:
@@ -109,7 +109,7 @@ def fit(config: RunConfig, rows: int, total: dict[str, float]) -> Resources:
             fix="lower workers or engine.tensor_parallel_size, or join a larger cluster",
         )
     if need.cpus > cpus:
-        room = cpus - config.checkers * CHECKER_CPUS - TASK_CPUS
+        room = cpus - config.checkers * CHECKER_CPUS - WRITER_CPUS
         most = max(0, math.floor(room / config.worker_cpus))
         fix = (
             f"set workers to {most} or less, or lower worker_cpus"
@@ -118,7 +118,7 @@ def fit(config: RunConfig, rows: int, total: dict[str, float]) -> Resources:
         )
         raise UserError(
             f"the run needs {need.cpus:g} CPUs ({workers} worker(s) of {config.worker_cpus:g}, "
-            f"{config.checkers} checker(s) of {CHECKER_CPUS:g}, {TASK_CPUS:g} for writing), "
+            f"{config.checkers} checker(s) of {CHECKER_CPUS:g}, {WRITER_CPUS:g} for writing), "
             f"the cluster has {cpus:g}",
             where="workers",
             fix=fix,

@@ -177,12 +177,14 @@ def _timing(tally: Any, began: float, started: float) -> dict[str, Any]:
     ready, first, last = tally.first_ready_at, tally.first_row_at, tally.last_row_at
     tokens = tally.prompt_tokens + tally.completion_tokens
     seconds = last - ready if ready and last else 0.0
+    stored = tally.last_stored_at
     return {
         "wall_s": round(time.time() - began, 2),
         "plan_s": round(started - began, 2),
         "engine_start_s": round(ready - started, 2) if ready else None,
         "first_row_s": round(first - began, 2) if first else None,
         "generation_wall_s": round(seconds, 2),
+        "until_stored_s": round(stored - ready, 2) if ready and stored else None,
         "rows_evaluated": tally.done,
         "tokens_per_s": round(tokens / seconds, 1) if seconds else None,
         "rows_per_s": round(tally.done / seconds, 3) if seconds else None,

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
 
-from ace_ray.run.cluster import CHECKER_CPUS, TASK_CPUS, Resources
-from ace_ray.run.parts import write_part
+from ace_ray.run.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.plan import PlannedRow
 from ace_ray.run.rows import PLAN
-from ace_ray.run.worker import Checker, EngineWorker, Job
+from ace_ray.run.worker import Checker, EngineWorker, Job, Writer
 from ace_ray.store import Store
 
 DEFAULT_MAX_NUM_SEQS = 256
@@ -75,10 +73,6 @@ def run_graph(
     _quiet()
     size = rows_per_block(job, len(rows))
     calls = max(1, math.ceil(in_flight(job, resources, len(rows)) / size))
-
-    def write(table: pa.Table) -> dict[str, Any]:
-        return {"part": [write_part(store, session, table)], "rows": [table.num_rows]}
-
     graph = (
         ray.data.from_arrow(blocks(rows, size))
         .map_batches(
@@ -103,10 +97,12 @@ def run_graph(
             num_cpus=CHECKER_CPUS,
         )
         .map_batches(
-            write,
+            Writer,
+            fn_constructor_args=(job, store, session),
             batch_size=rows_per_part(job, len(rows)),
             batch_format="pyarrow",
-            num_cpus=TASK_CPUS,
+            compute=ActorPoolStrategy(size=1),
+            num_cpus=WRITER_CPUS,
         )
     )
     written = 0

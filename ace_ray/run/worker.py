@@ -1,4 +1,4 @@
-"""Actors of the graph: the engine worker that drives episodes, and the stateless checker."""
+"""Actors of the graph: engine workers drive episodes, checkers judge them, a writer stores them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.records import Entry, Episode, Sampling
 from ace_ray.run.board import fetch_entries
+from ace_ray.run.parts import write_part
 from ace_ray.run.rows import (
     EPISODES,
     ROWS,
@@ -30,6 +31,7 @@ from ace_ray.run.rows import (
     episode_of,
     verdict_columns,
 )
+from ace_ray.store import Store
 
 
 @dataclass(frozen=True)
@@ -194,3 +196,16 @@ class Checker:
             "id": entry.id,
             "group": entry.group,
         }
+
+
+class Writer:
+    """Stores batches of rows as parts. An actor, not a task: its process is up before the first
+    row is, instead of starting when the last one waits for it."""
+
+    def __init__(self, job: Job, store: Store, session: str) -> None:
+        self._job, self._store, self._session = job, store, session
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        name = write_part(self._store, self._session, table)
+        self._job.board.stored.remote(table.num_rows)
+        return pa.table({"part": [name], "rows": [table.num_rows]})

@@ -27,7 +27,7 @@ from ace_ray.benchmarks.acebench.importer import (
 )
 from ace_ray.errors import UserError
 
-OFFICIAL_OWNER, OFFICIAL_NAME = "ACEBench", "ACEBench"
+OFFICIAL_OWNER, OFFICIAL_NAME = "chenchen0103", "ACEBench"
 OFFICIAL_URL = (
     f"https://codeload.github.com/{OFFICIAL_OWNER}/{OFFICIAL_NAME}/tar.gz/{OFFICIAL_COMMIT}"
 )

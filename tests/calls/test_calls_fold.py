@@ -1,0 +1,87 @@
+"""Literal arithmetic: as Python does it, or refused."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from ace_ray.calls import Budget, NotCalls, Refused, expression, fold
+
+FOLDED = {
+    "4 + 1": 5,
+    "1 - 2 - 3": -4,
+    "5 * -3": -15,
+    "7 // 2": 3,
+    "7 / 2": 3.5,
+    "7 % 4": 3,
+    "6 & 3 | 8 ^ 1": 11,
+    "~True + 1": -1,
+    "(not 1) + 2": 2,
+    "'a' + 'b' 'c'": "abc",
+    "'ab' * 3": "ababab",
+    "3 * [1, 'x']": [1, "x"] * 3,
+    "(1,) + (2,)": (1, 2),
+    "{'a': 1 + 1} | {'b': [2]}": {"a": 2, "b": [2]},
+    "'%s is %d' % ('x', 5)": "x is 5",
+    "'%(a)05.1f' % {'a': 2}": "002.0",
+    "b'a' + b'b'": b"ab",
+    "[...] + [None]": [..., None],
+    "1j * 2": 2j,
+    "'a' * -1": "",
+    "'' * 1000000000": "",
+    "[] * 1000000000": [],
+    "1e308 * 10": float("inf"),
+}
+RAISES = [
+    "1 + 'a'", "1 / 0", "'a' - 1", "[] * []", "1 @ 2", "{} + {}", "'%d' % 'x'", "'%z' % 1",
+    "{[]: 1} | {}", "-'a' + 1", "'a' * 99999999999999999999", "'a' ** 2", "1.0 << 2",
+    "1 - 'a' + f()", "(1 / 0) * 2 ** 9", f"0x{'f' * 4000} + f()", "+".join(["f()"] * 6_000)[:-3],
+]  # fmt: skip
+REFUSED = [
+    "2 ** 3", "1 << 2", "8 >> 1", "1 + f()", "1 + x", "1 + x.y", "1 + x[0]", "1 + (lambda: 1)",
+    "1 + [y for y in z]", "f'{1}' + 'a'", "1 + (1 < 2)", "1 + (2 if 3 else 4)", "1 + (1 and 2)",
+    "[*x] + [1]", "{**x} | {}", "{1} | {2}", "f() - 'a'", "'a' * 1000000000", "[0] * 10**9",
+    "[[0] * 50000] * 50000", "'%999999999d' % 1", "'%*d' % (10, 1)", "'%.5000f' % 1",
+    "'%(a)9999s' % {'a': 1}", "9 ** 9 ** 9", "10 ** (10 ** 8) + 1", "1 << (10 ** 10)",
+    "1 + __import__('os').system('touch x')",
+]  # fmt: skip
+
+
+def operation(text: str) -> ast.BinOp:
+    node = expression(text)
+    assert isinstance(node, ast.BinOp)
+    return node
+
+
+@pytest.mark.parametrize(("text", "value"), FOLDED.items())
+def test_harmless_arithmetic_is_done(text: str, value: object) -> None:
+    folded = fold(operation(text), Budget())
+    assert folded == value
+    assert type(folded) is type(value)
+
+
+@pytest.mark.parametrize("text", RAISES, ids=lambda text: text[:30])
+def test_what_python_would_raise_for_is_an_error(text: str) -> None:
+    with pytest.raises(NotCalls):
+        fold(operation(text), Budget(), max_depth=300)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_everything_else_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        fold(operation(text), Budget())
+
+
+def test_many_large_results_are_refused_together() -> None:
+    budget = Budget()
+    node = operation("'a' * 90000")
+    for _ in range(11):
+        assert len(fold(node, budget)) == 90_000
+    with pytest.raises(Refused):
+        fold(node, budget)
+
+
+def test_the_left_side_of_a_long_sum_needs_no_recursion() -> None:
+    text = "+".join(["1"] * 900)
+    assert fold(operation(text), Budget(), max_depth=1_000) == 900
