@@ -11,8 +11,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -52,11 +52,13 @@ class Store(Protocol):
         """The store one level down."""
 
     def check_writable(self) -> None:
-        """Write, read and delete a probe object. Raises `UserError`."""
+        """Find out, without leaving anything behind, that objects can be written and listed.
+
+        Raises `UserError`, within 20 s."""
 
 
 def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
-    """The store at ``uri``: a local path or ``s3://bucket[/prefix]``."""
+    """The store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
     if uri.startswith("s3://"):
         return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
     if "://" in uri:
@@ -89,25 +91,30 @@ class LocalStore:
                 raise
 
     def get(self, path: str) -> bytes | None:
-        try:
-            return Path(self.root, path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        with self._failures(path, "read"):
+            try:
+                return Path(self.root, path).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def list(self, prefix: str = "") -> list[Object]:
-        folder = Path(self.root, prefix) if prefix.endswith("/") else Path(self.root, prefix).parent
         found = []
-        for base, _, names in os.walk(folder):
+        # Everything up to the last slash is a folder; the rest is the start of names in it.
+        for base, _, names in os.walk(Path(self.root, prefix.rpartition("/")[0])):
             for name in names:
                 file = Path(base, name)
                 relative = file.relative_to(self.root).as_posix()
-                if relative.startswith(prefix) and not name.startswith(".tmp-"):
+                if not relative.startswith(prefix) or name.startswith(".tmp-"):
+                    continue
+                # A file may go while the folder is walked; then it is not there.
+                with suppress(FileNotFoundError):
                     stat = file.stat()
                     found.append(Object(relative, stat.st_size, f"{stat.st_mtime_ns}"))
         return sorted(found, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
-        Path(self.root, path).unlink(missing_ok=True)
+        with self._failures(path), suppress(NotADirectoryError):
+            Path(self.root, path).unlink(missing_ok=True)
 
     def open(self, path: str) -> Any:
         import pyarrow as pa
@@ -134,14 +141,14 @@ class LocalStore:
             )
 
     @contextmanager
-    def _failures(self, path: str) -> Iterator[None]:
+    def _failures(self, path: str, doing: str = "write") -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise UserError(
-                f"cannot write: {error.strerror or error}",
+                f"cannot {doing}: {error.strerror or error}",
                 where=str(Path(self.root, path)),
-                fix="choose a writable --output folder with space",
+                fix="choose an output folder that can be written and has space",
             ) from error
 
 
@@ -150,6 +157,12 @@ class S3Store:
     root: str
     endpoint_url: str | None = None
     region: str | None = None
+    patient: bool = True
+    """Whether to sit out a minute's outage, as a running job should, or to fail within 20 s."""
+
+    def __post_init__(self) -> None:
+        if not self._bucket:
+            raise UserError("names no bucket", where="s3://", fix="write s3://bucket/prefix")
 
     @property
     def _bucket(self) -> str:
@@ -165,21 +178,31 @@ class S3Store:
     def _client(self) -> Any:
         client = self.__dict__.get("_cached_client")
         if client is None:
-            import boto3
             from botocore.config import Config
 
-            client = boto3.client(
+            limits: dict[str, Any] = (
+                {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 6}}
+                if self.patient
+                else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
+            )
+            limits["retries"]["mode"] = "standard"
+            client = self._session.client(
                 "s3",
                 endpoint_url=self.endpoint_url,
                 region_name=self.region,
-                config=Config(
-                    connect_timeout=10,
-                    read_timeout=60,
-                    retries={"max_attempts": 5, "mode": "standard"},
-                ),
+                config=Config(**limits),
             )
             self.__dict__["_cached_client"] = client
         return client
+
+    @property
+    def _session(self) -> Any:
+        session = self.__dict__.get("_cached_session")
+        if session is None:
+            import boto3
+
+            session = self.__dict__["_cached_session"] = boto3.Session()
+        return session
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
@@ -206,6 +229,7 @@ class S3Store:
                 found += [
                     Object(item["Key"][cut:], item["Size"], item["ETag"].strip('"'))
                     for item in page.get("Contents", [])
+                    if not item["Key"].endswith(PROBE)
                 ]
         return found
 
@@ -222,29 +246,31 @@ class S3Store:
             self._client.download_file(self._bucket, self._key(path), str(target))
 
     def child(self, path: str) -> S3Store:
-        return S3Store(f"{self.root}/{path.strip('/')}", self.endpoint_url, self.region)
+        return replace(self, root=f"{self.root}/{path.strip('/')}")
 
     def check_writable(self) -> None:
-        probe = f".ace-ray-probe-{os.getpid()}"
-        self.put(probe, b"probe")
-        self.delete(probe)
+        quick = replace(self, patient=False)
+        with quick._failures():
+            quick._client.list_objects_v2(Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
+        quick.put(PROBE, b"")
+        # A key that may write but not delete can still run; `list` does not show the probe.
+        with suppress(UserError):
+            quick.delete(PROBE)
 
     @property
     def _filesystem(self) -> Any:
-        import boto3
         import pyarrow.fs as pafs
 
-        endpoint = self.endpoint_url or os.environ.get("AWS_ENDPOINT_URL")
+        # Where the client went to, whichever setting or variable said so.
+        split = urlsplit(self._client.meta.endpoint_url)
         options: dict[str, Any] = {}
-        if endpoint:
-            split = urlsplit(endpoint)
+        if not split.netloc.endswith((".amazonaws.com", ".amazonaws.com.cn")):
             options = {"endpoint_override": split.netloc, "scheme": split.scheme}
-        session = boto3.Session()
-        region = self.region or session.region_name
+        region = self.region or self._session.region_name
         if region:
             options["region"] = region
         # Same credential chain as the writes, profiles and SSO included.
-        credentials = session.get_credentials()
+        credentials = self._session.get_credentials()
         if credentials is not None:
             frozen = credentials.get_frozen_credentials()
             options |= {
@@ -266,7 +292,8 @@ class S3Store:
                 code, (f"S3 answered {code or error}", "see the store's own logs")
             )
             raise UserError(what.format(self._bucket), where=self.root, fix=fix) from error
-        except BotoCoreError as error:
+        # boto3 answers a malformed endpoint address with a ValueError.
+        except (BotoCoreError, ValueError) as error:
             raise UserError(
                 f"S3 cannot be reached: {error}",
                 where=self.root,
@@ -274,6 +301,7 @@ class S3Store:
             ) from error
 
 
+PROBE = ".ace-ray-probe"
 _DENIED = "check the credentials and that they may list, read and write this prefix"
 _S3_CAUSES = {
     "NoSuchBucket": ("bucket {} does not exist", "create it, or correct the output URI"),
@@ -282,5 +310,8 @@ _S3_CAUSES = {
     "InvalidAccessKeyId": ("the access key is unknown to this store", _DENIED),
     "SignatureDoesNotMatch": ("the secret key does not match the access key", _DENIED),
     "ExpiredToken": ("the session token has expired", "renew the credentials"),
+    "404": ("no S3 service answers at this address", "check store.endpoint_url"),
+    "RequestTimeTooSkewed": ("this machine's clock is off", "set the clock"),
+    "AuthorizationHeaderMalformed": ("bucket {} is in another region", "set store.region"),
     "PermanentRedirect": ("bucket {} is in another region", "set store.region"),
 }

@@ -28,7 +28,7 @@ _STRING_END = {
     '"""': re.compile(r'(?:[^\\]|\\.)*?"""', re.DOTALL),
 }
 # What makes the parser warn: odd escapes, and numbers that run into a keyword (`1or`).
-_WARNS = re.compile(r"\\|[0-9a-fA-FjJ_.](?:and|else|for|if|in|is|not|or)(?![a-z_])")
+_WARNS = re.compile(r"\\|[0-9a-fA-FjJ_.](?:and|else|for|if|in|is|not|or)")
 _WARNINGS_LOCK = threading.Lock()
 
 

@@ -23,7 +23,9 @@ class Chat:
         self._kwargs = dict(template_kwargs)
 
     @classmethod
-    def load(cls, folder: Path, template_kwargs: Mapping[str, Any]) -> Chat:
+    def load(
+        cls, folder: Path, template_kwargs: Mapping[str, Any], *, trust_remote_code: bool = False
+    ) -> Chat:
         """The chat of a model folder. Raises `UserError` when it has none."""
         try:
             from transformers import AutoTokenizer
@@ -34,10 +36,13 @@ class Chat:
                 fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
             ) from error
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, ValueError, KeyError) as error:
+            # Said outright: without an answer transformers asks at the terminal and waits.
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        # The Rust tokenizers raise bare Exception on a damaged file.
+        except Exception as error:
+            line = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise UserError(
-                f"the tokenizer cannot be loaded: {str(error).strip().splitlines()[0]}",
+                f"the tokenizer cannot be loaded: {line}",
                 where=str(folder),
                 fix="name a complete model folder",
             ) from error

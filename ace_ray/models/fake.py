@@ -32,6 +32,11 @@ class FakeScript(Section):
     )
 
 
+def count_words(messages: Sequence[Mapping[str, Any]]) -> int:
+    """The fake's token count."""
+    return sum(len(str(message["content"]).split()) for message in messages)
+
+
 class FakeEngine:
     """Answers from its script; token counts are word counts."""
 
@@ -43,7 +48,7 @@ class FakeEngine:
 
     async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
         script, last = self._script, str(messages[-1]["content"])
-        words = sum(len(str(m["content"]).split()) for m in messages)
+        words = count_words(messages)
         if words >= script.max_model_len:
             raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
         for key, marker in script.die_once.items():

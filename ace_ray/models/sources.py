@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -39,6 +40,7 @@ class ModelRef:
     location: str
     revision: str
     endpoint_url: str | None = None
+    region: str | None = None
 
     @property
     def name(self) -> str:
@@ -52,8 +54,14 @@ def cache_root() -> Path:
     return Path(os.environ.get("ACE_RAY_CACHE") or Path.home() / ".cache" / "ace_ray")
 
 
-def resolve(source: str, revision: str | None, *, endpoint_url: str | None = None) -> ModelRef:
-    """Find ``source`` and pin its revision.
+def resolve(
+    source: str,
+    revision: str | None,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+) -> ModelRef:
+    """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are those of S3.
 
     Raises:
         UserError: there is no such model, or it cannot be reached.
@@ -61,7 +69,9 @@ def resolve(source: str, revision: str | None, *, endpoint_url: str | None = Non
     if source.startswith("package:"):
         path = _package_path(source)
     elif source.startswith("s3://"):
-        return _resolve_s3(source, endpoint_url)
+        if revision is not None:
+            raise _unpinnable(source)
+        return _resolve_s3(source, endpoint_url, region)
     else:
         path = Path(source).expanduser()
         looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
@@ -74,12 +84,27 @@ def resolve(source: str, revision: str | None, *, endpoint_url: str | None = Non
             fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
         )
     if revision is not None:
-        raise UserError(
-            "only Hugging Face ids have revisions",
-            where="model.revision",
-            fix=f"remove it, {source!r} is pinned by its content",
-        )
+        raise _unpinnable(source)
     path = path.absolute()
+    try:
+        return _resolve_path(source, path)
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror or error}",
+            where=str(error.filename or path),
+            fix="check the permissions of the model's files",
+        ) from error
+
+
+def _unpinnable(source: str) -> UserError:
+    return UserError(
+        "only Hugging Face ids have revisions",
+        where="model.revision",
+        fix=f"remove it, {source!r} is pinned by its content",
+    )
+
+
+def _resolve_path(source: str, path: Path) -> ModelRef:
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise UserError(
@@ -90,7 +115,11 @@ def resolve(source: str, revision: str | None, *, endpoint_url: str | None = Non
         files = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
         return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
     if path.suffix != ".gguf":
-        raise UserError("is neither a folder nor a .gguf file", where=str(path))
+        raise UserError(
+            "is neither a folder nor a .gguf file",
+            where=str(path),
+            fix="name a transformers model folder or a .gguf file",
+        )
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise UserError("is no GGUF file (bad magic)", where=str(path), fix="fetch it again")
@@ -111,13 +140,20 @@ def materialize(ref: ModelRef) -> Path:
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=True)
     folder = cache_root() / "models" / ref.revision.replace(":", "-")[:40]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
-        if not folder.is_dir():
-            if ref.kind == "gguf":
-                _convert(Path(ref.location), folder)
-            else:
-                _download_s3(ref, folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.is_dir():
+                if ref.kind == "gguf":
+                    _convert(Path(ref.location), folder)
+                else:
+                    _download_s3(ref, folder)
+    except OSError as error:
+        raise UserError(
+            f"the model cannot be cached: {error.strerror or error}",
+            where=str(folder),
+            fix="set ACE_RAY_CACHE to a writable folder with space",
+        ) from error
     return folder
 
 
@@ -167,17 +203,19 @@ def _content_hash(files: Sequence[Path]) -> str:
                 known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
             fresh = True
         total.update(f"{file.name}\0{known[key]}\n".encode())
-    if fresh:
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        scratch = memory.with_suffix(f".{os.getpid()}")
-        scratch.write_text(json.dumps(known))
-        scratch.replace(memory)
+    # Only a saving of time: a read-only cache must not stop anyone.
+    with suppress(OSError):
+        if fresh:
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            scratch = memory.with_suffix(f".{os.getpid()}")
+            scratch.write_text(json.dumps(known))
+            scratch.replace(memory)
     return total.hexdigest()
 
 
-def _resolve_s3(source: str, endpoint_url: str | None) -> ModelRef:
-    store = S3Store(source.rstrip("/"), endpoint_url=endpoint_url)
-    objects = [o for o in store.list() if o.path.endswith(_WEIGHTS)]
+def _resolve_s3(source: str, endpoint_url: str | None, region: str | None) -> ModelRef:
+    store = S3Store(source.rstrip("/"), endpoint_url, region, patient=False)
+    objects = [o for o in store.list() if o.path.endswith(_WEIGHTS) and "/" not in o.path]
     if not any(o.path == "config.json" for o in objects):
         raise UserError(
             "there is no config.json under this prefix",
@@ -186,11 +224,11 @@ def _resolve_s3(source: str, endpoint_url: str | None) -> ModelRef:
         )
     listing = "".join(f"{o.path}\0{o.etag}\0{o.size}\n" for o in objects)
     revision = "etags:" + hashlib.sha256(listing.encode()).hexdigest()
-    return ModelRef(source, "s3", store.root, revision, endpoint_url)
+    return ModelRef(source, "s3", store.root, revision, endpoint_url, region)
 
 
 def _download_s3(ref: ModelRef, folder: Path) -> None:
-    store = S3Store(ref.location, endpoint_url=ref.endpoint_url)
+    store = S3Store(ref.location, ref.endpoint_url, ref.region)
     scratch = folder.with_name(folder.name + ".part")
     for item in store.list():
         # Flat folders only: a key is never allowed to name a path outside of the cache.
@@ -203,7 +241,7 @@ def _download_s3(ref: ModelRef, folder: Path) -> None:
 def _resolve_hub(source: str, revision: str | None) -> ModelRef:
     try:
         from huggingface_hub import HfApi, constants, scan_cache_dir
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+        from huggingface_hub.errors import CacheNotFound
     except ImportError as error:
         raise UserError(
             "Hugging Face ids need huggingface_hub",
@@ -214,7 +252,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
     if constants.HF_HUB_OFFLINE:
         try:
             repos = scan_cache_dir().repos
-        except OSError:
+        except (CacheNotFound, OSError):
             repos = frozenset()
         for repo in repos:
             for cached in repo.revisions:
@@ -229,9 +267,10 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         )
     try:
         commit = HfApi().model_info(source, revision=wanted, timeout=20).sha
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    # The errors of the hub's HTTP library come through, and that differs between its versions.
+    except Exception as error:
         raise UserError(
-            f"model {source!r} at {wanted!r} cannot be found: {str(error).splitlines()[0]}",
+            f"model {source!r} at {wanted!r} cannot be found: {_first_line(error)}",
             where="model.source",
             fix="check the id, the revision, HF_TOKEN and the network, or name a local folder",
         ) from error
@@ -243,4 +282,15 @@ def _hub_snapshot(ref: ModelRef, *, weights: bool) -> Path:
 
     heavy = ["*.safetensors", "*.bin", "*.gguf", "*.pt", "*.pth"]
     ignore = heavy[2:] if weights else heavy
-    return Path(snapshot_download(ref.location, revision=ref.revision, ignore_patterns=ignore))
+    try:
+        return Path(snapshot_download(ref.location, revision=ref.revision, ignore_patterns=ignore))
+    except Exception as error:
+        raise UserError(
+            f"model {ref.source!r} cannot be downloaded: {_first_line(error)}",
+            where="model.source",
+            fix="check the network, HF_TOKEN and the disk, or name a local folder",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

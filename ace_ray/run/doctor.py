@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.sources import ModelRef
 from ace_ray.run import preflight
-from ace_ray.run.plan import make_plan
+from ace_ray.run.cluster import fit
+from ace_ray.run.plan import Plan, make_plan
 
 T = TypeVar("T")
 
@@ -41,27 +43,43 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         failure or f"{model.kind} {model.name} at {model.revision[:19]}" if model else failure,
         problem=bool(failure),
     )
-    benchmarks, failure = _tried(lambda: preflight.make_benchmarks(config))
-    if model is None or benchmarks is None:
-        if failure:
-            yield Line("data", failure, problem=True)
-        return
-    plan, failure = _tried(lambda: make_plan(config, model, benchmarks))
+    # Without a model the data and the rest of the plan are still checked, with a stand-in.
+    stand_in = ModelRef(config.model.source, "fake", config.model.source, "unknown")
+    plan, failure = _tried(
+        lambda: make_plan(config, model or stand_in, preflight.make_benchmarks(config))
+    )
     if plan is None:
         yield Line("data", failure, problem=True)
+    else:
+        yield from _plan(plan)
+    if plan is None or model is None:
+        _, failure = _tried(lambda: preflight.check_output(config))
+        yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
-    for benchmark in benchmarks:
-        identity = benchmark.identity()
-        yield Line(
-            "data",
-            f"{benchmark.name}: {len(plan.entries)} entries, {identity.get('prompts')} prompts, "
-            f"sha256 {str(identity.get('data_sha256'))[:12]}",
-        )
-    yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
     _, failure = _tried(lambda: preflight.check_chat(plan))
     yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
+
+
+def _plan(plan: Plan) -> Iterator[Line]:
+    for name, benchmark in plan.benchmarks.items():
+        entries = sum(entry.benchmark == name for entry in plan.entries)
+        identity = benchmark.identity()
+        yield Line(
+            "data",
+            f"{name}: {entries} entries, {identity.get('prompts')} prompts, "
+            f"sha256 {str(identity.get('data_sha256'))[:12]}",
+        )
+    yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
+    if "RAY_ADDRESS" in os.environ:
+        return
+    here = {"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}
+    need, failure = _tried(lambda: fit(plan.config, len(plan.rows), here))
+    text = failure
+    if need is not None:
+        text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit this machine"
+    yield Line("cluster", text, problem=bool(failure))
 
 
 def _tried(action: Callable[[], T]) -> tuple[T | None, str]:
@@ -88,5 +106,9 @@ def _machine() -> Iterator[Line]:
 
 
 def _gpus() -> str:
-    count = sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
+    count = _gpu_count()
     return f"{count} NVIDIA GPU(s)" if count else "no GPU"
+
+
+def _gpu_count() -> int:
+    return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())

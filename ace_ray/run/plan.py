@@ -28,6 +28,7 @@ class PlannedRow:
     sample: int
     size: int
     """Prompt length in characters: the estimate that puts the longest work first."""
+    interactive: bool
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,10 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     for index, entry in enumerate(entries):
         prompt = canonical_json(by_name[entry.benchmark].prompt(entry))
         content = entry.content_hash()
+        interactive = by_name[entry.benchmark].interactive(entry)
         for sample, drawn in enumerate(samplings):
             row_id = digest(shared, content, prompt, drawn, sample)[:32]
-            rows.append(PlannedRow(row_id, index, sample, len(prompt)))
+            rows.append(PlannedRow(row_id, index, sample, len(prompt), interactive))
     rows.sort(key=lambda row: -row.size)
     identity = {
         **protocol,

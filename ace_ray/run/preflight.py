@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.run.plan import MANIFEST, Plan
 from ace_ray.store import Store, open_store
@@ -18,14 +21,29 @@ def resolve_model(config: RunConfig) -> ModelRef:
     """The model, pinned. Raises `UserError`."""
     if config.backend == "fake":
         return ModelRef("fake", "fake", "fake", "fake")
-    return resolve(
-        config.model.source, config.model.revision, endpoint_url=config.store.endpoint_url
+    model = resolve(
+        config.model.source,
+        config.model.revision,
+        endpoint_url=config.store.endpoint_url,
+        region=config.store.region,
     )
+    if model.kind == "folder" and config.engine.get("load_format") != "dummy":
+        names = [path.suffix for path in Path(model.location).iterdir()]
+        if not {".safetensors", ".bin", ".pt"} & set(names):
+            raise UserError(
+                "the folder holds no weights (*.safetensors)",
+                where=model.location,
+                fix="name a complete model folder",
+            )
+    return model
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     """The benchmarks, configured. Raises `UserError`."""
     return [make_benchmark(b.name, b.options) for b in config.benchmarks]
+
+
+_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 
 def check_engine(config: RunConfig) -> list[str]:
@@ -36,9 +54,17 @@ def check_engine(config: RunConfig) -> list[str]:
 
         validated(FakeScript, config.engine, where="engine")
         return list(config.engine)
-    from ace_ray.models.vllm_engine import check_engine_args
-
     check_engine_args(config.engine)
+    check_reasoning_parser(config.model.reasoning_parser)
+    # These steer the plan itself; vLLM checks all others when it starts.
+    for name in _SIZES:
+        value = config.engine.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(
+                f"{name!r} is {value!r}, it should be a whole number of at least 1",
+                where="engine",
+                fix="correct the value",
+            )
     return list(config.engine)
 
 
@@ -50,27 +76,41 @@ def check_chat(plan: Plan) -> dict[str, Any]:
     Returns facts for the manifest. Raises `UserError` when the template refuses the prompts or no
     prompt fits the context.
     """
+    engine = plan.config.engine
+    context: int | None
+    count: Callable[[Sequence[Mapping[str, Any]]], int]
     if plan.config.backend == "fake":
-        return {"chat_template_sha256": ""}
-    from ace_ray.models.chat import Chat
+        from ace_ray.models.fake import FakeScript, count_words
 
-    folder = tokenizer_folder(plan.model)
-    chat = Chat.load(folder, plan.config.model.chat_template_kwargs)
-    context = plan.config.engine.get("max_model_len") or _context(folder)
+        context, count = FakeScript.model_validate(engine).max_model_len, count_words
+        template = ""
+    else:
+        from ace_ray.models.chat import Chat
+
+        folder = tokenizer_folder(plan.model)
+        chat = Chat.load(
+            folder,
+            plan.config.model.chat_template_kwargs,
+            trust_remote_code=engine.get("trust_remote_code") is True,
+        )
+        context, template = _context(engine, folder), chat.template_sha256
+
+        def count(messages: Sequence[Mapping[str, Any]]) -> int:
+            return len(chat.encode(chat.render(messages)))
+
     shortest = 0
     for row in reversed(plan.rows):
         entry = plan.entries[row.entry]
-        messages = plan.benchmarks[entry.benchmark].prompt(entry)
         try:
-            tokens = len(chat.encode(chat.render(messages)))
+            tokens = count(plan.benchmarks[entry.benchmark].prompt(entry))
         except PromptRefused as error:
             raise UserError(
                 str(error),
                 where=plan.model.source,
                 fix="use a model whose template takes system and user messages",
             ) from error
-        shortest = shortest or tokens
-        if not isinstance(context, int) or tokens < context:
+        shortest = min(shortest or tokens, tokens)
+        if context is None or tokens < context:
             break
     else:
         raise UserError(
@@ -78,13 +118,36 @@ def check_chat(plan: Plan) -> dict[str, Any]:
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
-    return {"chat_template_sha256": chat.template_sha256}
+    return {"chat_template_sha256": template}
 
 
-def _context(folder: Any) -> int | None:
-    tree = json.loads((folder / "config.json").read_text())
-    length = tree.get("text_config", tree).get("max_position_embeddings")
-    return length if isinstance(length, int) else None
+def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
+    """Tokens that the context holds; None where only vLLM can tell."""
+    length = engine.get("max_model_len")
+    if length is None:
+        try:
+            tree = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            length = tree.get("text_config", tree).get("max_position_embeddings")
+        except (OSError, ValueError, AttributeError) as error:
+            raise UserError(
+                f"cannot be read as a model's configuration: {error}",
+                where=str(folder / "config.json"),
+                fix="name a complete model folder",
+            ) from error
+    # vLLM also takes -1 (find out) and texts like "4k".
+    return length if isinstance(length, int) and length > 0 else None
+
+
+def check_output(config: RunConfig) -> Store:
+    """The store that run folders go to, found to be reachable and writable. Raises `UserError`."""
+    store = _output(config)
+    store.check_writable()
+    return store
+
+
+def _output(config: RunConfig) -> Store:
+    options = config.store
+    return open_store(config.output, endpoint_url=options.endpoint_url, region=options.region)
 
 
 def open_output(plan: Plan) -> tuple[Store, dict[str, Any] | None]:
@@ -94,21 +157,20 @@ def open_output(plan: Plan) -> tuple[Store, dict[str, Any] | None]:
         UserError: it cannot be written, or holds a different run.
     """
     config = plan.config
-    options = {"endpoint_url": config.store.endpoint_url, "region": config.store.region}
-    parent = open_store(config.output, **options)
+    parent = _output(config)
+    store = parent.child(plan.run_id)
+    store.check_writable()
     if parent.get(MANIFEST) is not None:
         raise UserError(
             "the output folder is itself a run",
             where=config.output,
             fix="name the folder above it; each run gets a folder of its own",
         )
-    store = open_store(plan.uri, **options)
-    store.check_writable()
     raw = store.get(MANIFEST)
     if raw is None:
-        if any(True for _ in store.list()[:1]):
+        if foreign := store.list():
             raise UserError(
-                "the folder holds files that are no run",
+                f"the folder holds files that are no run ({foreign[0].path})",
                 where=plan.uri,
                 fix="choose another run_id or --output",
             )

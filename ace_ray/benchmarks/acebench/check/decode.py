@@ -50,7 +50,7 @@ def decode(output: str | None, *, whole: bool) -> Decoded:
         return Decoded(str(official_parsed), strict, isinstance(official_parsed, TooLarge), chars)
     try:
         return Decoded(calls_of(official_parsed), strict, chars=chars)
-    except (NotCalls, Refused) as error:
+    except (NotCalls, Refused, RecursionError) as error:
         return Decoded(str(error), strict, isinstance(error, Refused), chars)
 
 
@@ -72,12 +72,12 @@ def _strict(parsed: _Parsed, text: str) -> list[Call] | str:
     if isinstance(parsed, NotCalls):
         return str(parsed)
     # The tree of `([F()])` or of `[F()] # [1]` is that of the list alone; its place tells.
-    lines = text.encode().split(b"\n")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").encode().split(b"\n")
     if (parsed.lineno, parsed.col_offset) != (1, 0) or (
         (parsed.end_lineno, parsed.end_col_offset) != (len(lines), len(lines[-1]))
     ):
         return "the output is more than one [...] list"
     try:
         return literal_calls(parsed)
-    except NotCalls as error:
+    except (NotCalls, RecursionError) as error:
         return str(error)

@@ -21,7 +21,6 @@ from ace_ray.benchmarks.acebench.check.decode import Decoded
 from ace_ray.calls import MAX_DIGITS
 from ace_ray.records import Entry, Verdict
 
-_VALID = Verdict(True)
 _RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError)
 _BITS_PER_CHAR = 4  # the densest integer literal is hexadecimal
 _BITS_PER_DIGIT = 3.3219
@@ -42,7 +41,7 @@ def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
         for alternative in gold:
             fault = official_normal.judge(entry.data["function"], calls, alternative, prints)
             if fault is None:
-                return _VALID
+                return Verdict(True)
             first = first or fault
     except _RAISES as error:
         return _crash(error)
@@ -74,7 +73,7 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
         return Verdict(False, kind, "the official sentence is not in the output")
     if kind:
         return Verdict(False, kind, "not everything that is wrong is in the output")
-    return _VALID
+    return Verdict(True)
 
 
 def _named(output: str, phrase: str, gold: Mapping[str, Any], *, names: bool) -> str:

@@ -27,7 +27,6 @@ from ace_ray.benchmarks.acebench.check.assign import assign
 from ace_ray.calls import Call
 from ace_ray.records import Entry, Verdict
 
-_VALID = Verdict(True)
 _NUMBER = re.compile(r"(?<=.)_[0-9]+$")
 _REAL_TYPES = ("number", "float")
 _NO_SCHEMA: Mapping[str, Any] = {}
@@ -51,7 +50,7 @@ def judge(entry: Entry, calls: list[Call] | str) -> Verdict:
     for gold in alternatives:
         fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
         if fault is None:
-            return _VALID
+            return Verdict(True)
         first = first or fault
     return Verdict(False, *(first or ("function_name", "there is no gold answer")))
 

@@ -28,7 +28,6 @@ from typing import Any
 
 from ace_ray.records import Entry, Verdict
 
-_VALID = Verdict(True)
 # The quantifiers are bounded so that a text of repeated openings costs no more than its length.
 _MISSING = re.compile(
     r"missing\s{1,9}necessary\s{1,9}parameters?\s{0,9}[(（]([^()（）]{0,2000})[)）]"
@@ -73,7 +72,7 @@ def judge(entry: Entry, output: str | None) -> Verdict:
     named = _names_missing(text, entry.gold) if incomplete else _names_values(text, entry.gold)
     if not named:
         return Verdict(False, "correction_failed", "not exactly what is wrong is named")
-    return _VALID
+    return Verdict(True)
 
 
 def _irrelevant(entry: Entry, text: str) -> Verdict:
@@ -83,7 +82,7 @@ def _irrelevant(entry: Entry, text: str) -> Verdict:
         return Verdict(False, "false_positive", "a function is called")
     if _SAYS_MISSING.search(text) or _SAYS_INCORRECT.search(text):
         return Verdict(False, "false_positive", "a problem of another kind is pointed out too")
-    return _VALID
+    return Verdict(True)
 
 
 def _calls(entry: Entry, text: str) -> bool:

@@ -197,6 +197,16 @@ def test_sums_too_deep_to_be_written_back_are_a_format_error() -> None:
     assert verdict(f"[plan(days={'f()+' * 329}1)]", gold) == "wrong_output_format"
 
 
+def test_a_caller_deep_in_its_own_stack_gets_a_verdict_all_the_same() -> None:
+    def deeper(levels: int) -> str:
+        if levels:
+            return deeper(levels - 1)
+        return verdict(f"[plan(tags={'[' * 190}{']' * 190})]", {"plan": {"tags": ["x"]}})
+
+    assert deeper(0) == deeper(250) == "value_error:list/tuple"
+    assert deeper(850) in ("wrong_output_format", "official_crash")
+
+
 def test_an_output_may_be_missing() -> None:
     assert verdict(None, {"plan": {}}) == "wrong_output_format"
     assert verdict(None, {"a": ["b"]}, category="special_incomplete") == "official_crash"

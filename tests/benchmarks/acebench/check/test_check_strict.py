@@ -43,6 +43,7 @@ def verdict(
 FORMATS = {
     "[plan(city='Rome')]": "",
     '\n [ plan(\n  city = "Rome",\n) ] \n': "",
+    "[plan(\r\n\rcity='Rome')\r\n]": "",
     "[plan(city='Rome')].": "output_format",
     "Sure: [plan(city='Rome')]": "output_format",
     "```\n[plan(city='Rome')]\n```": "output_format",

@@ -1,0 +1,181 @@
+"""What several tests share: an S3 server, the command line, the benchmark data, a tiny tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BUCKET = "results"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
+    """No test reaches for the network, the user's caches or their credentials."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [n for n in os.environ if n.startswith(("AWS_", "ACE_RAY_", "RAY_"))]:
+            if name not in ("ACE_RAY_SHARED", "AWS_CA_BUNDLE"):
+                patch.delenv(name)
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        yield patch
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty ``ACE_RAY_CACHE`` of the test's own."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("ACE_RAY_CACHE", str(folder))
+    return folder
+
+
+@dataclass(frozen=True)
+class S3:
+    """A running S3 server; the environment points every client at it."""
+
+    endpoint_url: str
+    bucket: str
+    client: Any
+
+
+@pytest.fixture(scope="session")
+def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
+    boto3 = pytest.importorskip("boto3")
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    quiet_environment.setenv("AWS_ACCESS_KEY_ID", "testing")
+    quiet_environment.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    quiet_environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    quiet_environment.setenv("AWS_ENDPOINT_URL", endpoint)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket=BUCKET)
+    yield S3(endpoint, BUCKET, client)
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """All of ACEBench in the official layout."""
+    shared = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared")
+    folder = shared / "data" / "acebench"
+    if not (folder / "data_en").is_dir():
+        pytest.skip("the full ACEBench data is not here; name its parent with ACE_RAY_SHARED")
+    return folder
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Runs ``ace-ray ARGUMENTS`` as a process of its own, in an empty folder."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+
+    def run(*arguments: object, env: dict[str, str] | None = None, timeout_s: float = 60) -> Ended:
+        done = subprocess.run(
+            [sys.executable, "-m", "ace_ray.cli", *map(str, arguments)],
+            cwd=folder,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a config: the fake backend on two entries' worth of the mini set, plus ``changes``."""
+
+    def write(**changes: Any) -> Path:
+        tree: dict[str, Any] = {
+            "model": {"source": "none"},
+            "backend": "fake",
+            "benchmarks": [{"name": "acebench", "languages": ["en"]}],
+            "limit": 2,
+            "output": str(tmp_path / "out"),
+        }
+        path = tmp_path / "config.yaml"
+        path.write_text(json.dumps({**tree, **changes}))
+        return path
+
+    return write
+
+
+CHAT = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a model folder with a word tokenizer, ``template``, and one byte of weights."""
+
+    def make(
+        *, template: str | None = CHAT, context: int = 4096, weights: bytes = b"w", name: str = "m"
+    ) -> Path:
+        tokenizers = pytest.importorskip("tokenizers")
+        folder = tmp_path / name
+        folder.mkdir()
+        tokenizer = tokenizers.Tokenizer(
+            tokenizers.models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]")
+        )
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        tokenizer.save(str(folder / "tokenizer.json"))
+        settings: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "unk_token": "[UNK]",
+        }
+        if template is not None:
+            settings["chat_template"] = template
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        (folder / "config.json").write_text(
+            json.dumps({"model_type": "llama", "max_position_embeddings": context})
+        )
+        (folder / "model.safetensors").write_bytes(weights)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def ray_local() -> Iterator[Any]:
+    """A local Ray with two CPUs, started once for all tests that need one."""
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+        )
+        yield ray
+        ray.shutdown()

@@ -1,0 +1,392 @@
+"""Each mistake ends with one clear line, exit code 2, no traceback and nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ace_ray.cli
+
+Write = Callable[..., Path]
+
+
+def refuses(ended: Any, *parts: str) -> None:
+    """``ended`` refused, saying all of ``parts``, in one line that also says what to do."""
+    assert ended.code == 2, ended.stdout + ended.stderr
+    lines = ended.stderr.strip().splitlines()
+    assert len(lines) == 1, ended.stderr
+    assert lines[0].startswith("ace-ray: ")
+    assert ";" in lines[0], "no fix is named"
+    for part in parts:
+        assert part in lines[0]
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def finds(ended: Any, *parts: str) -> None:
+    """``ace-ray doctor`` found the mistake that ``parts`` tell, and only that one."""
+    assert ended.code == 2, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+    failed = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
+    assert len(failed) == 1, ended.stdout
+    for part in parts:
+        assert part in failed[0]
+
+
+def nothing_written(tmp_path: Path) -> bool:
+    return not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """``ace-ray ARGUMENTS`` in this process: as `cli`, where a second of start-up adds nothing."""
+    from tests.conftest import Ended
+
+    def run(*arguments: object) -> Ended:
+        monkeypatch.setattr("sys.argv", ["ace-ray", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            ace_ray.cli.main()
+        said = capsys.readouterr()
+        return Ended(int(end.value.code or 0), said.out, said.err)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("sampling.temprature=1", ("'sampling.temprature'", "did you mean 'temperature'?")),
+        ("modle.source=x", ("'modle'", "did you mean 'model'?")),
+        ("benchmarks.0.dta=mini", ("'dta'", "did you mean 'data'?")),
+        ("engine.defualt=x", ("'defualt'", "did you mean 'default'?")),
+        ("samples=two", ("'samples' is 'two'", "an integer")),
+        ("workers=0", ("'workers' is 0", "1 or 'auto'")),
+        ("workers=many", ("'workers' is 'many'", "an integer or 'auto'")),
+        ("model=x", ("'model' is 'x'", "a mapping")),
+        ("model.revision=1234567", ("'model.revision'", "put it in quotes")),
+        ("output=", ("'output' is None",)),
+        ("output=s3://", ("s3://", "names no bucket")),
+        ("output=gs://b/x", ("'gs'", "s3://bucket/prefix")),
+        ("store.endpoint_url=localhost", ("'store.endpoint_url'",)),
+        ("episode_timeout_s=.inf", ("'episode_timeout_s'", "finite")),
+        ("run_id=../x", ("'run_id'",)),
+        ("samples", ("--set", "a.b=c")),
+        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "leads nowhere")),
+        ("samples=[1", ("--set samples", "not a YAML value")),
+        ("benchmarks.0.name=bfcx", ("'bfcx'", "installed: acebench")),
+        ("benchmarks.0.data=/no/data", ("/no/data",)),
+        ("benchmarks.0.categories=[agent]", ("'agent'", "choose among")),
+        ("benchmarks.0.prompts=official", ("prompts",)),
+    ],
+)
+def test_a_bad_value_is_named(
+    here: Callable[..., Any], config_file: Write, tmp_path: Path, override: str, parts: Any
+) -> None:
+    path = config_file()
+    refuses(here("evaluate", path, "--set", override), *parts)
+    finds(here("doctor", path, "--set", override), *parts)
+    assert nothing_written(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (None, "cannot be read"),
+        (b"", "holds no mapping"),
+        (b"model: [", "is not YAML"),
+        (b"\xff\xfe\x00", "is not UTF-8"),
+        (b"model: {source: x}", "'benchmarks' is missing"),
+    ],
+)
+def test_a_bad_config_file_is_named(
+    here: Callable[..., Any], tmp_path: Path, content: bytes | None, part: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    refuses(here("evaluate", path), str(path), part)
+    finds(here("doctor", path), part)
+
+
+def test_an_unknown_key_from_the_shell(cli: Any, config_file: Write, tmp_path: Path) -> None:
+    ended = cli("evaluate", config_file(samplez=3))
+    refuses(ended, "config.yaml", "unknown key 'samplez'", "did you mean 'samples'?")
+    assert nothing_written(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("./nowhere", ("'./nowhere' does not exist",)),
+        ("nowhere.gguf", ("'nowhere.gguf' does not exist",)),
+        ("org/nowhere", ("'org/nowhere' at 'main'", "HF_HUB_OFFLINE")),
+        ("package:no_such_package/x.gguf", ("'no_such_package' is not installed",)),
+        ("package:ace_ray/x.gguf", ("does not exist",)),
+        ("package:ace_ray/cli.py", ("neither a folder nor a .gguf file",)),
+        ("s3://", ("names no bucket",)),
+    ],
+)
+def test_a_missing_model_is_named(
+    here: Callable[..., Any], config_file: Write, tmp_path: Path, source: str, parts: Any
+) -> None:
+    pytest.importorskip("vllm")
+    path = config_file(backend="vllm", model={"source": source})
+    refuses(here("evaluate", path), *parts)
+    finds(here("doctor", path), *parts)
+    assert nothing_written(tmp_path)
+
+
+def test_a_model_that_the_hub_does_not_have(cli: Any, config_file: Write, tmp_path: Path) -> None:
+    pytest.importorskip("vllm")
+    path = config_file(backend="vllm", model={"source": "org/nowhere"})
+    closed = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    refuses(cli("evaluate", path, env=closed), "'org/nowhere'", "check the id")
+
+
+def test_a_revision_of_a_folder(
+    here: Callable[..., Any], config_file: Write, model_folder: Write
+) -> None:
+    model = {"source": str(model_folder()), "revision": "main"}
+    path = config_file(backend="vllm", model=model)
+    refuses(here("evaluate", path), "model.revision", "only Hugging Face ids")
+
+
+def test_an_incomplete_model_folder(
+    here: Callable[..., Any], config_file: Write, model_folder: Write
+) -> None:
+    folder = model_folder()
+    path = config_file(backend="vllm", model={"source": str(folder)})
+    (folder / "tokenizer.json").write_text("{")
+    refuses(here("evaluate", path), str(folder), "tokenizer cannot be loaded")
+    (folder / "config.json").write_text("{")
+    refuses(here("evaluate", path), str(folder))
+    (folder / "model.safetensors").unlink()
+    refuses(here("evaluate", path), str(folder), "no weights")
+    (folder / "config.json").unlink()
+    refuses(here("evaluate", path), str(folder), "no config.json")
+
+
+def test_a_model_without_a_chat_template(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+) -> None:
+    path = config_file(backend="vllm", model={"source": str(model_folder(template=None))})
+    refuses(here("evaluate", path), "no chat template", "chat_template.jinja")
+    finds(here("doctor", path), "no chat template")
+    assert nothing_written(tmp_path)
+
+
+def test_a_model_whose_chat_template_refuses(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+) -> None:
+    refusing = "{{ raise_exception('no system role here') }}"
+    path = config_file(backend="vllm", model={"source": str(model_folder(template=refusing))})
+    refuses(here("evaluate", path), "refuses these messages", "no system role here")
+    finds(here("doctor", path), "no system role here")
+    assert nothing_written(tmp_path)
+
+
+def test_no_prompt_fits_the_context(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+) -> None:
+    model = {"source": str(model_folder(context=16))}
+    path = config_file(backend="vllm", model=model)
+    refuses(here("evaluate", path), "no prompt fits", "the context holds 16")
+    path = config_file(backend="vllm", model=model, engine={"max_model_len": 8})
+    finds(here("doctor", path), "no prompt fits", "the context holds 8")
+    path = config_file(engine={"max_model_len": 8})
+    refuses(here("evaluate", path), "no prompt fits", "the context holds 8")
+    assert nothing_written(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("engine", "parts"),
+    [
+        ({"max_model_length": 8}, ("'max_model_length'", "did you mean 'max_model_len'?")),
+        ({"model": "x"}, ("engine.model", "use model.source")),
+        ({"tensor_parallel_size": "two"}, ("'tensor_parallel_size' is 'two'",)),
+        ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),
+    ],
+)
+def test_a_bad_engine_argument_is_named(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, engine: Any, parts: Any
+) -> None:
+    pytest.importorskip("vllm")
+    source = str(model_folder())
+    path = config_file(backend="vllm", model={"source": source}, engine=engine)
+    refuses(here("evaluate", path), *parts)
+    start = time.perf_counter()
+    finds(here("doctor", path), *parts)
+    assert time.perf_counter() - start < 10
+
+
+def test_an_unknown_reasoning_parser(
+    here: Callable[..., Any], config_file: Write, model_folder: Write
+) -> None:
+    pytest.importorskip("vllm")
+    model = {"source": str(model_folder()), "reasoning_parser": "deepseek_r2"}
+    path = config_file(backend="vllm", model=model)
+    refuses(here("evaluate", path), "'deepseek_r2'", "did you mean 'deepseek_r1'?")
+
+
+def test_doctor_reports_several_mistakes_at_once(cli: Any, config_file: Write) -> None:
+    pytest.importorskip("vllm")
+    path = config_file(
+        backend="vllm",
+        model={"source": "./nowhere"},
+        engine={"dtipe": "float16"},
+        benchmarks=[{"name": "acebench", "data": "/no/data"}],
+        output="/proc/nowhere",
+    )
+    start = time.perf_counter()
+    ended = cli("doctor", path)
+    assert time.perf_counter() - start < 15
+    assert ended.code == 2
+    failed = [line.split()[1] for line in ended.stdout.splitlines() if line.startswith("FAIL")]
+    assert failed == ["engine", "model", "data", "output"]
+
+
+def test_an_output_that_cannot_be_written(
+    here: Callable[..., Any], config_file: Write, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
+        path = config_file(output=str(output))
+        refuses(here("evaluate", path), str(output), "cannot write")
+        finds(here("doctor", path), str(output), "cannot write")
+    assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_output_without_permission(
+    here: Callable[..., Any], config_file: Write, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    refuses(here("evaluate", config_file(output=str(closed))), str(closed), "Permission denied")
+
+
+def manifest(identity: Any) -> str:
+    return json.dumps({"schema_version": 1, "identity": identity})
+
+
+@pytest.mark.parametrize(
+    ("files", "parts"),
+    [
+        ({"notes.txt": "mine"}, ("files that are no run", "notes.txt")),
+        ({"run.json": manifest({"model": "other"})}, ("a different run", "model", "--fresh")),
+        ({"run.json": "{"}, ("run.json cannot be read",)),
+        ({"../run.json": manifest({})}, ("is itself a run",)),
+    ],
+)
+def test_an_output_that_holds_something_else(
+    here: Callable[..., Any],
+    config_file: Write,
+    tmp_path: Path,
+    files: dict[str, str],
+    parts: Any,
+) -> None:
+    folder = tmp_path / "out" / "mine"
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    path = config_file(run_id="mine")
+    refuses(here("evaluate", path), *parts)
+    finds(here("doctor", path), *parts)
+    left = {p.name: p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()}
+    assert left == {Path(name).name: text for name, text in files.items()}
+
+
+def test_other_runs_in_the_output_folder_are_no_mistake(
+    here: Callable[..., Any], config_file: Write, tmp_path: Path
+) -> None:
+    other = tmp_path / "out" / "other"
+    other.mkdir(parents=True)
+    (other / "run.json").write_text(manifest({}))
+    assert here("doctor", config_file()).code == 0
+
+
+def test_a_bucket_that_does_not_exist(
+    here: Callable[..., Any], config_file: Write, s3: Any
+) -> None:
+    path = config_file(output="s3://nowhere/runs")
+    refuses(here("evaluate", path), "bucket nowhere does not exist", "create it")
+    finds(here("doctor", path), "bucket nowhere does not exist")
+
+
+def test_a_bucket_on_the_way_to_a_model(
+    here: Callable[..., Any], config_file: Write, s3: Any
+) -> None:
+    pytest.importorskip("vllm")
+    path = config_file(backend="vllm", model={"source": "s3://nowhere/model"})
+    refuses(here("evaluate", path), "bucket nowhere does not exist")
+    path = config_file(backend="vllm", model={"source": f"s3://{s3.bucket}/nothing"})
+    refuses(here("evaluate", path), "no config.json under this prefix")
+
+
+@pytest.fixture
+def guarded(s3: Any) -> Iterator[Any]:
+    """The S3 server with its access control switched on; yields a key that may do nothing."""
+    import urllib.request
+
+    import boto3
+
+    iam = boto3.client("iam")
+    iam.create_user(UserName="stranger")
+    key = iam.create_access_key(UserName="stranger")["AccessKey"]
+
+    def allow(unchecked: str) -> None:
+        url = f"{s3.endpoint_url}/moto-api/reset-auth"
+        urllib.request.urlopen(urllib.request.Request(url, unchecked.encode(), method="POST"))
+
+    allow("0")
+    yield key
+    allow("inf")
+
+
+def test_credentials_that_the_store_refuses(
+    here: Callable[..., Any],
+    config_file: Write,
+    s3: Any,
+    guarded: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = config_file(output=f"s3://{s3.bucket}/runs")
+    refuses(here("evaluate", path), "the access key is unknown", "check the credentials")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", guarded["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", guarded["SecretAccessKey"])
+    refuses(here("evaluate", path), f"access to bucket {s3.bucket} is denied", "check")
+    finds(here("doctor", path), f"access to bucket {s3.bucket} is denied")
+
+
+def test_no_credentials(
+    here: Callable[..., Any], config_file: Write, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    path = config_file(output=f"s3://{s3.bucket}/runs")
+    refuses(here("evaluate", path), "Unable to locate credentials")
+
+
+def test_a_store_that_refuses_the_connection(
+    here: Callable[..., Any], config_file: Write, s3: Any
+) -> None:
+    path = config_file(output="s3://b/runs", store={"endpoint_url": "http://127.0.0.1:9"})
+    start = time.perf_counter()
+    refuses(here("evaluate", path), "cannot be reached", "store.endpoint_url")
+    assert time.perf_counter() - start < 20
+
+
+def test_a_store_that_never_answers(here: Callable[..., Any], config_file: Write, s3: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        endpoint = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        path = config_file(output="s3://b/runs", store={"endpoint_url": endpoint})
+        start = time.perf_counter()
+        finds(here("doctor", path), "cannot be reached")
+        assert time.perf_counter() - start < 20
