@@ -17,6 +17,9 @@ $(READY): requirements/torch.txt requirements/cpu.txt pyproject.toml
 	$(BIN)/pip install --quiet --no-compile -r requirements/torch.txt
 	$(BIN)/pip install --quiet --no-compile --no-deps -r requirements/cpu.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	# On all cores, and once: an engine's many processes import torch and vLLM each. Some packages
+	# ship files for other Python versions, which cannot compile and need not.
+	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1
 	touch $(READY)
 
 quickstart: $(READY)

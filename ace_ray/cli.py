@@ -40,7 +40,11 @@ def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: in
 @click.argument("config")
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
 @_overrides
-@click.option("--limit", type=click.IntRange(min=1), help="Evaluate the first N entries only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Evaluate at most N entries, in turns from every category.",
+)
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
 def evaluate(
     config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool

@@ -111,7 +111,11 @@ class RunConfig(Section):
     max_unscored: float = Field(
         0.0, ge=0, le=1, description="share of rows that may be unscored for a headline number"
     )
-    limit: int | None = Field(None, ge=1, description="evaluate the first N entries only")
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description="evaluate at most N entries, in turns from every category and language",
+    )
     output: str = Field(
         "runs", min_length=1, description="folder or s3://bucket/prefix that holds run folders"
     )
@@ -176,7 +180,9 @@ def _override(tree: dict[str, Any], item: str) -> None:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise UserError(f"{text!r} is not a YAML value", where=f"--set {key}") from error
+        raise UserError(
+            f"{text!r} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
+        ) from error
     node: Any = tree
     *parents, last = key.split(".")
     for part in parents:

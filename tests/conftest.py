@@ -1,4 +1,4 @@
-"""What several tests share: an S3 server, the command line, the benchmark data, a tiny tokenizer."""
+"""What several tests share: an S3 server, the command line, benchmark data, a tiny model."""
 
 from __future__ import annotations
 
@@ -105,6 +105,22 @@ def cli(tmp_path: Path) -> Cli:
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """As `cli`, in this process: for the many cases where a second of start-up adds nothing."""
+    import ace_ray.cli
+
+    def run(*arguments: object) -> Ended:
+        monkeypatch.setattr("sys.argv", ["ace-ray", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            ace_ray.cli.main()
+        said = capsys.readouterr()
+        return Ended(int(end.value.code or 0), said.out, said.err)
 
     return run
 

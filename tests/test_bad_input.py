@@ -7,14 +7,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import ace_ray.cli
-
 Write = Callable[..., Path]
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
 def refuses(ended: Any, *parts: str) -> None:
@@ -41,22 +41,6 @@ def finds(ended: Any, *parts: str) -> None:
 
 def nothing_written(tmp_path: Path) -> bool:
     return not (tmp_path / "out").exists()
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """``ace-ray ARGUMENTS`` in this process: as `cli`, where a second of start-up adds nothing."""
-    from tests.conftest import Ended
-
-    def run(*arguments: object) -> Ended:
-        monkeypatch.setattr("sys.argv", ["ace-ray", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            ace_ray.cli.main()
-        said = capsys.readouterr()
-        return Ended(int(end.value.code or 0), said.out, said.err)
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -121,6 +105,7 @@ def test_an_unknown_key_from_the_shell(cli: Any, config_file: Write, tmp_path: P
     assert nothing_written(tmp_path)
 
 
+@needs_vllm
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
@@ -136,20 +121,20 @@ def test_an_unknown_key_from_the_shell(cli: Any, config_file: Write, tmp_path: P
 def test_a_missing_model_is_named(
     here: Callable[..., Any], config_file: Write, tmp_path: Path, source: str, parts: Any
 ) -> None:
-    pytest.importorskip("vllm")
     path = config_file(backend="vllm", model={"source": source})
     refuses(here("evaluate", path), *parts)
     finds(here("doctor", path), *parts)
     assert nothing_written(tmp_path)
 
 
+@needs_vllm
 def test_a_model_that_the_hub_does_not_have(cli: Any, config_file: Write, tmp_path: Path) -> None:
-    pytest.importorskip("vllm")
     path = config_file(backend="vllm", model={"source": "org/nowhere"})
     closed = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9"}
     refuses(cli("evaluate", path, env=closed), "'org/nowhere'", "check the id")
 
 
+@needs_vllm
 def test_a_revision_of_a_folder(
     here: Callable[..., Any], config_file: Write, model_folder: Write
 ) -> None:
@@ -158,6 +143,7 @@ def test_a_revision_of_a_folder(
     refuses(here("evaluate", path), "model.revision", "only Hugging Face ids")
 
 
+@needs_vllm
 def test_an_incomplete_model_folder(
     here: Callable[..., Any], config_file: Write, model_folder: Write
 ) -> None:
@@ -173,6 +159,7 @@ def test_an_incomplete_model_folder(
     refuses(here("evaluate", path), str(folder), "no config.json")
 
 
+@needs_vllm
 def test_a_model_without_a_chat_template(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:
@@ -182,6 +169,7 @@ def test_a_model_without_a_chat_template(
     assert nothing_written(tmp_path)
 
 
+@needs_vllm
 def test_a_model_whose_chat_template_refuses(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:
@@ -192,6 +180,7 @@ def test_a_model_whose_chat_template_refuses(
     assert nothing_written(tmp_path)
 
 
+@needs_vllm
 def test_no_prompt_fits_the_context(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:
@@ -205,6 +194,7 @@ def test_no_prompt_fits_the_context(
     assert nothing_written(tmp_path)
 
 
+@needs_vllm
 @pytest.mark.parametrize(
     ("engine", "parts"),
     [
@@ -217,7 +207,6 @@ def test_no_prompt_fits_the_context(
 def test_a_bad_engine_argument_is_named(
     here: Callable[..., Any], config_file: Write, model_folder: Write, engine: Any, parts: Any
 ) -> None:
-    pytest.importorskip("vllm")
     source = str(model_folder())
     path = config_file(backend="vllm", model={"source": source}, engine=engine)
     refuses(here("evaluate", path), *parts)
@@ -226,17 +215,17 @@ def test_a_bad_engine_argument_is_named(
     assert time.perf_counter() - start < 10
 
 
+@needs_vllm
 def test_an_unknown_reasoning_parser(
     here: Callable[..., Any], config_file: Write, model_folder: Write
 ) -> None:
-    pytest.importorskip("vllm")
     model = {"source": str(model_folder()), "reasoning_parser": "deepseek_r2"}
     path = config_file(backend="vllm", model=model)
     refuses(here("evaluate", path), "'deepseek_r2'", "did you mean 'deepseek_r1'?")
 
 
+@needs_vllm
 def test_doctor_reports_several_mistakes_at_once(cli: Any, config_file: Write) -> None:
-    pytest.importorskip("vllm")
     path = config_file(
         backend="vllm",
         model={"source": "./nowhere"},
@@ -320,10 +309,10 @@ def test_a_bucket_that_does_not_exist(
     finds(here("doctor", path), "bucket nowhere does not exist")
 
 
+@needs_vllm
 def test_a_bucket_on_the_way_to_a_model(
     here: Callable[..., Any], config_file: Write, s3: Any
 ) -> None:
-    pytest.importorskip("vllm")
     path = config_file(backend="vllm", model={"source": "s3://nowhere/model"})
     refuses(here("evaluate", path), "bucket nowhere does not exist")
     path = config_file(backend="vllm", model={"source": f"s3://{s3.bucket}/nothing"})
@@ -343,7 +332,8 @@ def guarded(s3: Any) -> Iterator[Any]:
 
     def allow(unchecked: str) -> None:
         url = f"{s3.endpoint_url}/moto-api/reset-auth"
-        urllib.request.urlopen(urllib.request.Request(url, unchecked.encode(), method="POST"))
+        kind = {"Content-Type": "text/plain"}
+        urllib.request.urlopen(urllib.request.Request(url, unchecked.encode(), kind))
 
     allow("0")
     yield key

@@ -56,8 +56,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         _, failure = _tried(lambda: preflight.check_output(config))
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
-    _, failure = _tried(lambda: preflight.check_chat(plan))
-    yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
+    if names is not None:
+        _, failure = _tried(lambda: preflight.check_chat(plan))
+        yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 

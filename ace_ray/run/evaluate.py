@@ -64,6 +64,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
     console.print(
         f"[bold]{plan.run_id}[/]: {len(plan.rows)} rows declared, {len(owed)} to evaluate",
         highlight=False,
+        soft_wrap=True,
     )
     timing: dict[str, Any] = {}
     if owed:

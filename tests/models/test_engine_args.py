@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.models import engine_args
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+
+
+@needs_vllm
+def test_arguments_of_both_argument_classes_are_known() -> None:
+    check_engine_args({"dtype": 1, "max_model_len": 1, "tensor_parallel_size": 1})
+    check_engine_args({"enable_log_requests": 1, "kv_cache_memory_bytes": 1})
+
+
+@needs_vllm
+def test_parsers_are_known() -> None:
+    for name in ("auto", "none", "deepseek_r1", "qwen3"):
+        check_reasoning_parser(name)
+    with pytest.raises(UserError, match="known: "):
+        check_reasoning_parser("zzzzzz")
+
+
+def test_without_vllm_the_fix_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_args.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="vLLM is not installed; install"):
+        check_engine_args({})
+
+
+def test_a_vllm_of_another_layout_checks_its_arguments_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Spec:
+        origin = str(tmp_path / "__init__.py")
+
+    monkeypatch.setattr(engine_args.importlib.util, "find_spec", lambda name: Spec)
+    check_engine_args({"anything": 1})
+    check_reasoning_parser("anything")

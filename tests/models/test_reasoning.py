@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from ace_ray.models.reasoning import Split, split_think, splitter
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[f(a=1)]", Split("", "[f(a=1)]", False)),
+        ("", Split("", "", False)),
+        ("  spaced ", Split("", "  spaced ", False)),
+        ("<think>why</think>[f()]", Split("why", "[f()]", False)),
+        ("\n <think>\nwhy\n</think>\n\n[f()]\n", Split("why", "[f()]\n", False)),
+        ("<think></think>[f()]", Split("", "[f()]", False)),
+        ("<think>a</think>\n<think>b</think> [f()]", Split("a\nb", "[f()]", False)),
+        ("<think>why [f()]", Split("why [f()]", "", True)),
+        ("<think>a</think><think>b", Split("a\nb", "", True)),
+        ("<think>", Split("", "", True)),
+        ("<think>all</think>", Split("all", "", False)),
+        ("why</think>[f()]", Split("why", "[f()]", False)),
+    ],
+)
+def test_leading_blocks_are_reasoning(text: str, expected: Split) -> None:
+    assert split_think(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[say(text="<think>not mine</think>")]',
+        "[f()] <think>late</think>",
+        '[say(text="<think>")]',
+    ],
+)
+def test_a_tag_inside_the_answer_is_the_answer(text: str) -> None:
+    assert split_think(text) == Split("", text, False)
+    assert split_think(f"<think>why</think>{text}") == Split("why", text, False)
+
+
+def test_a_block_that_the_prompt_opened() -> None:
+    assert split_think("why</think>[f()]", opened=True) == Split("why", "[f()]", False)
+    assert split_think("why, cut", opened=True) == Split("why, cut", "", True)
+    assert split_think("<think>why</think>x", opened=True) == Split("why", "x", False)
+
+
+def test_splitters_by_name() -> None:
+    text = "<think>why</think>x"
+    assert splitter("none", None, opened=True)(text, True) == Split("", text, False)
+    assert splitter("auto", None, opened=False)(text, True) == Split("why", "x", False)
+    assert splitter("auto", None, opened=True)("cut", False) == Split("cut", "", True)

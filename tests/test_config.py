@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ace_ray.config import RunConfig, load_config
+from ace_ray.errors import UserError
+
+CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.yaml"))
+FULL: dict[str, Any] = {
+    "model": {"source": "org/model", "chat_template_kwargs": {"enable_thinking": False}},
+    "benchmarks": ["acebench", {"name": "acebench", "data": "mini", "languages": ["en"]}],
+    "engine": {"dtype": "bfloat16", "tensor_parallel_size": 2},
+    "sampling": {"temperature": 1, "stop": ["\n\n"]},
+    "samples": 3,
+    "workers": "auto",
+    "concurrency": 7,
+    "store": {"endpoint_url": "http://localhost:9000"},
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(FULL))
+    return str(file)
+
+
+def test_a_dumped_config_is_the_same_config(path: str) -> None:
+    config = load_config(path)
+    dumped = config.model_dump(mode="json")
+    assert RunConfig.model_validate(json.loads(json.dumps(dumped))) == config
+
+
+def test_the_config_of_a_manifest_runs_again(path: str, tmp_path: Path) -> None:
+    config = load_config(path)
+    manifest = {"schema_version": 1, "config": config.model_dump(mode="json"), "run_id": "x"}
+    saved = tmp_path / "run.json"
+    saved.write_text(json.dumps(manifest))
+    assert load_config(str(saved)) == config
+    assert load_config(str(saved), ["samples=1"]).samples == 1
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
+def test_checked_in_configs_are_valid(config: Path) -> None:
+    load_config(str(config))
+
+
+def test_overrides_reach_into_sections_and_lists(path: str) -> None:
+    config = load_config(
+        path,
+        [
+            "sampling.max_tokens=7",
+            "store.region=eu-central-1",
+            "engine.max_num_seqs=4",
+            "model.chat_template_kwargs.depth=2",
+            "benchmarks.0.data=elsewhere",
+            "benchmarks.1.languages=[zh]",
+            "sampling.stop.0=END",
+            "limit=5",
+        ],
+    )
+    assert config.sampling.max_tokens == 7
+    assert config.store.region == "eu-central-1"
+    assert config.store.endpoint_url == "http://localhost:9000"
+    assert config.engine == {**FULL["engine"], "max_num_seqs": 4}
+    assert config.model.chat_template_kwargs == {"enable_thinking": False, "depth": 2}
+    assert [b.options for b in config.benchmarks] == [
+        {"data": "elsewhere"},
+        {"data": "mini", "languages": ["zh"]},
+    ]
+    assert config.sampling.stop == ["END"]
+    assert config.limit == 5
+
+
+def test_a_later_override_wins_and_values_win_over_all(path: str) -> None:
+    config = load_config(path, ["samples=4", "samples=5", "output=a"], {"output": "b #1: c"})
+    assert (config.samples, config.output) == (5, "b #1: c")
+
+
+def test_an_override_makes_the_section_it_needs(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("model: {source: m}\nbenchmarks: [acebench]\nengine:\n")
+    assert load_config(str(file), ["engine.seed=1"]).engine == {"seed": 1}
+
+
+def test_a_benchmark_may_be_named_by_a_word(path: str) -> None:
+    first = load_config(path).benchmarks[0]
+    assert (first.name, first.options) == ("acebench", {})
+
+
+@pytest.mark.parametrize(
+    ("override", "where"),
+    [
+        ("samples.a=1", "leads nowhere"),
+        ("benchmarks.9.data=x", "leads nowhere"),
+        ("benchmarks.-1.data=x", "leads nowhere"),
+        ("=1", "not KEY=VALUE"),
+        ("samples", "not KEY=VALUE"),
+    ],
+)
+def test_an_override_that_leads_nowhere(path: str, override: str, where: str) -> None:
+    with pytest.raises(UserError, match=where):
+        load_config(path, [override])
+
+
+def test_values_are_not_coerced(path: str) -> None:
+    for bad in ("samples='3'", "samples=true", "samples=3.0", "model.source=3", "limit=0"):
+        with pytest.raises(UserError):
+            load_config(path, [bad])
+    assert load_config(path, ["sampling.temperature=1"]).sampling.temperature == 1.0
+
+
+def test_sampling_has_a_seed_for_each_sample(path: str) -> None:
+    sampling = load_config(path, ["sampling.seed=10"]).sampling.sampling()
+    assert sampling.stop == ("\n\n",)
+    assert [sampling.for_sample(i).seed for i in range(3)] == [10, 11, 12]

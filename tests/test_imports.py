@@ -1,0 +1,118 @@
+"""The floors: an import goes down, never up, never sideways between benchmarks.
+
+One door for each heavy dependency, so that most of the package runs without it.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
+FLOORS = [
+    {"errors", "records", "stats", "store", "config"},
+    {"calls"},
+    {"models"},
+    {"sandbox"},
+    {"benchmarks"},
+    {"run"},
+    {"report"},
+    {"cli"},
+]
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+DOORS = {
+    "vllm": {"models"},
+    "torch": {"models"},
+    "transformers": {"models"},
+    "huggingface_hub": {"models"},
+    "ray": {"run", "sandbox"},
+    "boto3": {"store"},
+    "botocore": {"store"},
+    "pyarrow.fs": {"store"},
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(module: str) -> str:
+    """``ace_ray.run.plan`` -> ``run``; "" for the package itself."""
+    return [*module.split("."), ""][1]
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports(path: Path) -> list[str]:
+    """Every module that ``path`` imports, inside functions too; ``from a import b`` as ``a.b``."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_an_import_goes_down(path: Path) -> None:
+    module = name_of(path)
+    room = room_of(module)
+    assert not room or room in FLOOR, f"{room} has no floor: give it one here and in the docs"
+    for target in imports(path):
+        there = room_of(target)
+        if not within(target, "ace_ray") or there in ("__version__", ""):
+            continue
+        assert room, f"ace_ray/__init__.py imports {target}"
+        assert FLOOR[there] <= FLOOR[room], f"{module} imports {target}, which is above it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_heavy_dependencies_have_one_door(path: Path) -> None:
+    room = room_of(name_of(path))
+    for target in imports(path):
+        for package, rooms in DOORS.items():
+            assert not within(target, package) or room in rooms, f"{target} belongs in {rooms}"
+
+
+def test_benchmarks_do_not_know_each_other() -> None:
+    folder = PACKAGE / "benchmarks"
+    names = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert "acebench" in names
+    for path in MODULES:
+        module = name_of(path)
+        mine = next((n for n in names if within(module, f"ace_ray.benchmarks.{n}")), None)
+        if mine is None:
+            continue
+        for target in imports(path):
+            for other in names - {mine}:
+                assert not within(target, f"ace_ray.benchmarks.{other}"), f"{module}: {target}"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "ace_ray.cli",
+        "ace_ray.store",
+        "ace_ray.models.sources",
+        "ace_ray.run.doctor",
+        "ace_ray.run.evaluate",
+        "ace_ray.benchmarks.acebench.benchmark",
+    ],
+)
+def test_what_needs_no_engine_loads_none(module: str) -> None:
+    heavy = {"vllm", "torch", "transformers", "ray", "boto3"}
+    script = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

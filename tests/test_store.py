@@ -1,0 +1,182 @@
+"""Both kinds of store keep the same promises; the S3 one speaks to a real server."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.store import LocalStore, S3Store, Store, open_store
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "local":
+        return open_store(str(tmp_path / "root"))
+    s3 = request.getfixturevalue("s3")
+    return open_store(f"s3://{s3.bucket}/{tmp_path.name}/root")
+
+
+def paths(store: Store, prefix: str = "") -> list[str]:
+    return [item.path for item in store.list(prefix)]
+
+
+def test_put_get_list_delete(store: Store) -> None:
+    assert store.list() == []
+    assert store.get("a") is None
+    assert store.get("a/b") is None
+    for path in ("rows/b", "rows/a", "rowsaurus", "top", "deep/er/x"):
+        store.put(path, path.encode())
+    assert paths(store) == ["deep/er/x", "rows/a", "rows/b", "rowsaurus", "top"]
+    assert paths(store, "rows/") == ["rows/a", "rows/b"]
+    assert paths(store, "rows") == ["rows/a", "rows/b", "rowsaurus"]
+    assert paths(store, "deep/e") == ["deep/er/x"]
+    assert paths(store, "nothing/") == []
+    assert store.get("rows/a") == b"rows/a"
+    store.delete("rows/a")
+    store.delete("rows/a")
+    assert store.get("rows/a") is None
+    assert paths(store, "rows/") == ["rows/b"]
+
+
+def test_an_etag_changes_with_the_content(store: Store) -> None:
+    store.put("a", b"1")
+    (before,) = store.list()
+    store.put("a", b"22")
+    (after,) = store.list()
+    assert before.etag != after.etag
+    assert (before.size, after.size) == (1, 2)
+
+
+def test_children_see_their_part_only(store: Store) -> None:
+    child, sibling = store.child("run-1"), store.child("run-10")
+    child.put("x", b"x")
+    sibling.put("y", b"y")
+    assert paths(child) == ["x"]
+    assert paths(sibling) == ["y"]
+    assert paths(store) == ["run-1/x", "run-10/y"]
+    assert child.child("x").get("below") is None
+
+
+def test_a_store_can_be_pickled_after_use(store: Store) -> None:
+    store.put("a", b"1")
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy == store
+    assert copy.get("a") == b"1"
+
+
+def test_parquet_is_read_by_column(store: Store) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), sink)
+    store.put("rows/p.parquet", sink.getvalue())
+    with store.open("rows/p.parquet") as file:
+        assert pq.read_table(file, columns=["b"]).to_pydict() == {"b": ["x", "y"]}
+
+
+def test_checking_leaves_nothing_behind(store: Store) -> None:
+    store.check_writable()
+    assert store.list() == []
+    if isinstance(store, LocalStore):
+        assert not Path(store.root).exists()
+
+
+def test_readers_see_whole_objects_only(store: Store) -> None:
+    sizes = [1 << 18, 1 << 16]
+    store.put("a", b"0" * sizes[0])
+    stop = threading.Event()
+    seen: set[int] = set()
+
+    def read() -> None:
+        while not stop.is_set():
+            data = store.get("a")
+            assert data is not None
+            seen.add(len(data))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for i in range(20):
+        store.put("a", b"0" * sizes[i % 2])
+    stop.set()
+    reader.join()
+    assert seen <= set(sizes)
+
+
+def test_a_failed_write_leaves_the_old_object_and_no_scrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("a", b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        store.put("a", b"new")
+    assert store.get("a") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_scraps_of_a_killed_writer_are_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / ".tmp-dead").write_bytes(b"half")
+    assert LocalStore(str(tmp_path)).list() == []
+
+
+def test_local_failures_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    store = LocalStore(str(tmp_path))
+    with pytest.raises(UserError, match="file/below"):
+        store.put("file/below", b"")
+    with pytest.raises(UserError, match=r"folder: cannot read"):
+        store.get("folder")
+
+
+def test_a_probe_that_cannot_be_deleted_is_not_listed(s3: Any) -> None:
+    store = S3Store(f"s3://{s3.bucket}/probed")
+    s3.client.put_object(Bucket=s3.bucket, Key="probed/.ace-ray-probe", Body=b"")
+    assert store.list() == []
+
+
+def test_a_bucket_alone_is_a_root(s3: Any) -> None:
+    s3.client.create_bucket(Bucket="alone")
+    store = open_store("s3://alone/", endpoint_url=s3.endpoint_url)
+    store.put("a/b", b"1")
+    assert paths(store) == ["a/b"]
+    assert paths(store.child("a")) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        ("AccessDenied", "access to bucket b is denied"),
+        ("ExpiredToken", "token has expired"),
+        ("SignatureDoesNotMatch", "secret key"),
+        ("PermanentRedirect", "another region"),
+        ("NoSuchBucket", "bucket b does not exist"),
+        ("SlowDown", "SlowDown"),
+    ],
+)
+def test_answers_of_the_store_are_explained(s3: Any, code: str, part: str) -> None:
+    from botocore.stub import Stubber
+
+    store = S3Store("s3://b/p")
+    with Stubber(store._client) as stub:
+        stub.add_client_error("put_object", service_error_code=code)
+        with pytest.raises(UserError, match=part) as caught:
+            store.put("a", b"")
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("uri", ["s3://", "s3:///x", "gs://b/x", "http://x/y"])
+def test_uris_that_name_no_store(uri: str) -> None:
+    with pytest.raises(UserError):
+        open_store(uri)
