@@ -102,9 +102,9 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 @click.option("--output", type=click.Path(path_type=Path), required=True)
 def score(path: Path, benchmark: str, data: str, output: Path) -> None:
     """Score outputs made elsewhere: JSON lines, or an official result folder. No engine."""
-    from ace_ray.benchmarks.acebench.data import locate
-    from ace_ray.benchmarks.acebench.score import score as score_outputs
-    from ace_ray.benchmarks.acebench.table import HEADER, table
+    from ace_ray.benchmarks.acebench.data.loader import locate
+    from ace_ray.benchmarks.acebench.scoring.outputs import score as score_outputs
+    from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
     from ace_ray.report.table import print_benchmark
 
     summary = score_outputs(path, data=locate(data), output=output)
@@ -127,7 +127,7 @@ _benchmark = click.argument("benchmark", type=click.Choice(["acebench"]))
 @click.argument("path", type=click.Path(path_type=Path))
 def data_import(benchmark: str, path: Path) -> None:
     """Import data from a checkout of the official repository into the cache."""
-    from ace_ray.benchmarks.acebench.importer import import_checkout
+    from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
     click.echo(import_checkout(path))
 
@@ -138,7 +138,7 @@ def data_import(benchmark: str, path: Path) -> None:
 @click.option("--sha256", help="Expected SHA-256 of the archive.")
 def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download the official data at its pinned commit, check it, import it."""
-    from ace_ray.benchmarks.acebench.download import OFFICIAL_URL, pull
+    from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
 
     click.echo(pull(url=url or OFFICIAL_URL, sha256=sha256))
 
@@ -148,8 +148,8 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
     """Put every gold answer, and a mangled copy, through both rule sets."""
-    from ace_ray.benchmarks.acebench.data import locate
-    from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
+    from ace_ray.benchmarks.acebench.data.loader import locate
+    from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
 
     report = check_gold(locate(folder))
     for line in lines(report):

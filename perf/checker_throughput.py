@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ace_ray.benchmarks.acebench.categories import GENERATION, SPECIAL
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.data import MINI, load
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.calls import render
 from ace_ray.records import Entry
 

@@ -58,4 +58,3 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         wide.print(table)
     if summary.get("comparable"):
         console.print(summary["comparable"], highlight=False, soft_wrap=True)
-

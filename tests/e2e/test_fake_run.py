@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from ace_ray.benchmarks.acebench.data import load, locate
-from ace_ray.benchmarks.acebench.golden import render_gold
+from ace_ray.benchmarks.acebench.data.loader import load, locate
+from ace_ray.benchmarks.acebench.scoring.golden import render_gold
 from ace_ray.run.rows import ROWS
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]

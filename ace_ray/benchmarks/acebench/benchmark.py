@@ -11,9 +11,9 @@ from pydantic import Field
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import prompts as texts
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.data import data_hash, load, locate
-from ace_ray.benchmarks.acebench.summary import summarize
-from ace_ray.benchmarks.acebench.table import HEADER, table
+from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.acebench.scoring.summary import summarize
+from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
 from ace_ray.benchmarks.protocol import Model, ScoredRow
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN
-from ace_ray.benchmarks.acebench.upstream_prompts import PHRASE_MODULES, ROLE_MODULES
-from ace_ray.benchmarks.acebench.upstream_worlds import CLASS_FILES, LOOPS
+from ace_ray.benchmarks.acebench.data.upstream_prompts import PHRASE_MODULES, ROLE_MODULES
+from ace_ray.benchmarks.acebench.data.upstream_worlds import CLASS_FILES, LOOPS
 
 TRAP = 'raise SystemExit("imported")\nimport no_such_module_anywhere\n'
 

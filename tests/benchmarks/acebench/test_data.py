@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from synthetic_checkout import rows_of, write_data, write_rows
 
-from ace_ray.benchmarks.acebench import data
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
+from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.errors import UserError
 
 SINGLE = "normal_single_turn_single_function"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from synthetic_checkout import write_checkout
 
-from ace_ray.benchmarks.acebench import archive as archives
-from ace_ray.benchmarks.acebench import download
-from ace_ray.benchmarks.acebench.data import imports_folder
+from ace_ray.benchmarks.acebench.data import archive as archives
+from ace_ray.benchmarks.acebench.data import download
+from ace_ray.benchmarks.acebench.data.loader import imports_folder
 from ace_ray.errors import UserError
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks.acebench.categories import GENERATION
-from ace_ray.benchmarks.acebench.data import MINI
-from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
-from ace_ray.benchmarks.acebench.golden import render_gold, render_mangled
+from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
+from ace_ray.benchmarks.acebench.scoring.golden import render_gold, render_mangled
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 

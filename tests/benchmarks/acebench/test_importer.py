@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from synthetic_checkout import write_checkout, write_data
 
-from ace_ray.benchmarks.acebench import importer
-from ace_ray.benchmarks.acebench.data import imports_folder, load
-from ace_ray.benchmarks.acebench.upstream_prompts import read_prompts
-from ace_ray.benchmarks.acebench.upstream_worlds import read_worlds
+from ace_ray.benchmarks.acebench.data import importer
+from ace_ray.benchmarks.acebench.data.loader import imports_folder, load
+from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
+from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
 from ace_ray.errors import UserError
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench import data
 from ace_ray.benchmarks.acebench.categories import (
     AGENT,
     CATEGORIES,
@@ -21,7 +20,8 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     NORMAL,
 )
-from ace_ray.benchmarks.acebench.golden import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.data import loader as data
+from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
 from ace_ray.records import Entry
 
 ENTRIES = data.load(data.MINI)

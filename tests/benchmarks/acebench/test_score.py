@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.data import load
-from ace_ray.benchmarks.acebench.golden import render_gold
-from ace_ray.benchmarks.acebench.score import score
+from ace_ray.benchmarks.acebench.data.loader import load
+from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.scoring.outputs import score
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 

@@ -16,8 +16,8 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     SPECIAL,
 )
-from ace_ray.benchmarks.acebench.summary import SummaryRow, summarize
-from ace_ray.benchmarks.acebench.table import HEADER, table
+from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow, summarize
+from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
 from ace_ray.records import Verdict
 from ace_ray.stats import wilson
 

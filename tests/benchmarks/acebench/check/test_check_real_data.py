@@ -13,7 +13,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.data import load
+from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.calls import render
 from ace_ray.records import Entry
 

@@ -41,9 +41,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from ace_ray.benchmarks.acebench.aggregates import Accuracy, mean_over_languages, paper, workbook
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
-from ace_ray.benchmarks.acebench.tally import Tally, accuracies, counts, errors
+from ace_ray.benchmarks.acebench.scoring.aggregates import (
+    Accuracy,
+    mean_over_languages,
+    paper,
+    workbook,
+)
+from ace_ray.benchmarks.acebench.scoring.tally import Tally, accuracies, counts, errors
 from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.records import RULE_SETS, STATUSES, Verdict
 

@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench.archive import unpack
-from ace_ray.benchmarks.acebench.data import imports_folder
-from ace_ray.benchmarks.acebench.importer import (
+from ace_ray.benchmarks.acebench.data.archive import unpack
+from ace_ray.benchmarks.acebench.data.importer import (
     OFFICIAL_COMMIT,
     OFFICIAL_CONTENT_SHA256,
     import_checkout,
 )
+from ace_ray.benchmarks.acebench.data.loader import imports_folder
 from ace_ray.errors import UserError
 
 OFFICIAL_OWNER, OFFICIAL_NAME = "chenchen0103", "ACEBench"

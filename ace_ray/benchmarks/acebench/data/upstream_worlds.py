@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
-from ace_ray.benchmarks.acebench.literals import (
+from ace_ray.benchmarks.acebench.data.literals import (
     Function,
     assigned,
     literal,
     parse_source,
     templates,
 )
-from ace_ray.benchmarks.acebench.upstream_prompts import SOURCES
+from ace_ray.benchmarks.acebench.data.upstream_prompts import SOURCES
 from ace_ray.errors import UserError
 
 LOOPS = ("multi_turn", "multi_step")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, dialogue
-from ace_ray.benchmarks.acebench.files import json_lines, read_bounded
-from ace_ray.benchmarks.acebench.shapes import check_question, gold_of
+from ace_ray.benchmarks.acebench.data.files import json_lines, read_bounded
+from ace_ray.benchmarks.acebench.data.shapes import check_question, gold_of
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest
 
 BENCHMARK = "acebench"
-MINI = Path(__file__).with_name("mini")
+MINI = Path(__file__).parents[1] / "mini"
 GET_DATA = "run `ace-ray data pull acebench` or `ace-ray data import acebench PATH`"
 
 Rows = dict[str, tuple[str, dict[str, Any]]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from ace_ray.benchmarks.acebench.literals import assigned, is_prose, parse_source, strings
+from ace_ray.benchmarks.acebench.data.literals import assigned, is_prose, parse_source, strings
 from ace_ray.errors import UserError
 
 SOURCES = "model_inference"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES
-from ace_ray.benchmarks.acebench.data import load
+from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.external import Entries, Given, read, sources
-from ace_ray.benchmarks.acebench.summary import Summary, SummaryRow
+from ace_ray.benchmarks.acebench.scoring.external import Entries, Given, read, sources
+from ace_ray.benchmarks.acebench.scoring.summary import Summary, SummaryRow
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.acebench.aggregates import GROUPS
+from ace_ray.benchmarks.acebench.scoring.aggregates import GROUPS
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
 _TOP = ("normal", "special", "agent")

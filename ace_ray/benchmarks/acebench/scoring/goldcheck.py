@@ -12,14 +12,14 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES, MULTI_TURN
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.data import files_of, load
-from ace_ray.benchmarks.acebench.golden import (
+from ace_ray.benchmarks.acebench.data.loader import files_of, load
+from ace_ray.benchmarks.acebench.scoring.golden import (
     alternatives,
     function_name,
     render_gold,
     render_mangled,
 )
-from ace_ray.benchmarks.acebench.summary import SummaryRow, summarize
+from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow, summarize
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry, Verdict
 

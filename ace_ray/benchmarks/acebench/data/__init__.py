@@ -1,0 +1,1 @@
+"""ACEBench's data: the official layout, its import and its download."""

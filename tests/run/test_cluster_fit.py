@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.run.cluster import CHECKER_CPUS, TASK_CPUS, Resources, fit
+
+
+def sits(total: dict[str, float], rows: int = 100, **changes: Any) -> Resources:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], **changes}
+    return fit(RunConfig.model_validate(tree), rows, total)
+
+
+def test_two_cpus_hold_one_worker() -> None:
+    need = sits({"CPU": 2.0})
+    assert (need.workers, need.worker_gpus) == (1, 0)
+    assert need.cpus <= 2.0
+
+
+def test_too_many_workers_are_refused_with_numbers() -> None:
+    with pytest.raises(UserError) as caught:
+        sits({"CPU": 4.0}, workers=4)
+    line = str(caught.value)
+    assert line.startswith("workers: ")
+    assert "the cluster has 4" in line
+    assert "set workers to 3 or less" in line
+    assert sits({"CPU": 4.0}, workers=3).workers == 3
+
+
+def test_a_worker_larger_than_the_cluster() -> None:
+    with pytest.raises(UserError, match=r"the cluster has 2.*lower worker_cpus"):
+        sits({"CPU": 2.0}, worker_cpus=2.0)
+    with pytest.raises(UserError, match="lower worker_cpus"):
+        sits({})
+
+
+def test_too_many_checkers_are_refused() -> None:
+    with pytest.raises(UserError, match="checker"):
+        sits({"CPU": 2.0}, checkers=8)
+
+
+def test_auto_takes_every_gpu() -> None:
+    total = {"CPU": 64.0, "GPU": 8.0}
+    assert sits(total).workers == 8
+    assert sits(total, rows=3).workers == 3
+    need = sits(total, engine={"tensor_parallel_size": 2})
+    assert (need.workers, need.worker_gpus, need.gpus) == (4, 2, 8)
+    need = sits(total, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 4})
+    assert (need.workers, need.worker_gpus) == (1, 8)
+
+
+def test_a_worker_that_needs_more_gpus_than_there_are() -> None:
+    total = {"CPU": 64.0, "GPU": 4.0}
+    with pytest.raises(UserError, match="need 8, the cluster has 4"):
+        sits(total, engine={"tensor_parallel_size": 8})
+    with pytest.raises(UserError, match="5 worker"):
+        sits(total, workers=5)
+
+
+def test_the_fake_needs_no_gpu() -> None:
+    need = sits({"CPU": 4.0, "GPU": 2.0}, backend="fake")
+    assert (need.workers, need.gpus) == (1, 0)
+
+
+def test_the_demand_counts_all_pools() -> None:
+    need = Resources(workers=2, worker_cpus=1.5, worker_gpus=1, checkers=3)
+    assert need.cpus >= 3 + 3 * CHECKER_CPUS + TASK_CPUS
+    assert need.gpus == 2

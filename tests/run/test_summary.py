@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ace_ray.records import Verdict
+from ace_ray.run.rows import ResultRow
+from ace_ray.run.summary import summarize
+
+
+class Counting:
+    name = "toy"
+
+    def summarize(self, rows: Iterable[Any], max_unscored: float) -> dict[str, Any]:
+        return {"ids": [row.row_id for row in rows], "max_unscored": max_unscored}
+
+
+def row(row_id: str, status: str = "scored", benchmark: str = "toy", **more: Any) -> ResultRow:
+    verdicts = {"official": Verdict(True)} if status == "scored" else {}
+    error = None if status == "scored" else "Boom"
+    keys = {"category": "c", "language": "en", "id": row_id, "group": row_id, "sample": 0}
+    return ResultRow(
+        row_id=row_id,
+        benchmark=benchmark,
+        status=status,
+        error_class=error,
+        verdicts=verdicts,
+        **{**keys, **more},
+    )
+
+
+def summary(rows: list[ResultRow], declared: int, max_unscored: float = 0.0) -> dict[str, Any]:
+    manifest = {
+        "declared": declared,
+        "run_id": "run",
+        "model": {},
+        "config": {"max_unscored": max_unscored, "backend": "fake"},
+    }
+    benchmarks: Any = {"toy": Counting(), "other": Counting()}
+    return summarize(manifest, benchmarks, rows, {"wall_s": 1.0})
+
+
+def test_the_statuses_add_up_to_what_was_declared() -> None:
+    rows = [row("a"), row("b", "infra_error"), row("c", "quarantined"), row("d", "skipped")]
+    found = summary(rows, declared=6)
+    parts = ("scored", "infra_error", "quarantined", "skipped", "missing")
+    assert [found[part] for part in parts] == [1, 1, 1, 1, 2]
+    assert sum(found[part] for part in parts) == found["declared"] == 6
+    assert found["error_classes"] == {"Boom": 3}
+
+
+def test_a_run_is_complete_when_nothing_is_owed() -> None:
+    assert summary([row("a")], 1)["complete"]
+    assert summary([row("a"), row("b", "skipped")], 2)["complete"]
+    assert not summary([row("a"), row("b", "infra_error")], 2)["complete"]
+    assert not summary([row("a")], 2)["complete"]
+
+
+def test_a_headline_needs_the_verdicts() -> None:
+    rows = [row("a"), row("b"), row("c"), row("d", "skipped")]
+    strict = summary(rows, 4)
+    assert not strict["headline"]
+    assert strict["why"] == "1 of 4 rows have no verdict, max_unscored is 0"
+    tolerant = summary(rows, 4, max_unscored=0.25)
+    assert (tolerant["headline"], tolerant["why"]) == (True, "")
+    assert summary(rows[:3], 3)["headline"]
+
+
+def test_usage_is_added_up_over_all_rows() -> None:
+    rows = [
+        row("a", prompt_tokens=3, completion_tokens=5, model_calls=1, finish_reason="length"),
+        row("b", prompt_tokens=4, completion_tokens=6, model_calls=2, reasoning_truncated=True),
+    ]
+    found = summary(rows, 2)
+    assert found["tokens"] == {"prompt": 7, "completion": 11}
+    assert (found["model_calls"], found["cut_by_length"], found["reasoning_truncated"]) == (3, 1, 1)
+
+
+def test_each_benchmark_sees_its_own_rows() -> None:
+    found = summary([row("a"), row("b", benchmark="other"), row("c")], 3, max_unscored=0.5)
+    assert found["benchmarks"]["toy"] == {"ids": ["a", "c"], "max_unscored": 0.5}
+    assert found["benchmarks"]["other"]["ids"] == ["b"]
