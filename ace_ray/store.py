@@ -158,7 +158,8 @@ class S3Store:
     endpoint_url: str | None = None
     region: str | None = None
     patient: bool = True
-    """Whether to sit out a minute's outage, as a running job should, or to fail within 20 s."""
+    """Whether to sit out an outage of about a minute, as a running job should, or to give up
+    within 20 s."""
 
     def __post_init__(self) -> None:
         if not self._bucket:
@@ -181,7 +182,7 @@ class S3Store:
             from botocore.config import Config
 
             limits: dict[str, Any] = (
-                {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 6}}
+                {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 10}}
                 if self.patient
                 else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
             )

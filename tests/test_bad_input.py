@@ -380,3 +380,24 @@ def test_a_store_that_never_answers(here: Callable[..., Any], config_file: Write
         start = time.perf_counter()
         finds(here("doctor", path), "cannot be reached")
         assert time.perf_counter() - start < 20
+
+
+def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
+    config_file: Write, tmp_path: Path
+) -> None:
+    from ace_ray.config import load_config
+    from ace_ray.errors import UserError
+    from ace_ray.run.plan import make_plan
+    from ace_ray.run.preflight import make_benchmarks, open_output, resolve_model
+
+    config = load_config(str(config_file(run_id="mine")))
+    plan = make_plan(config, resolve_model(config), make_benchmarks(config))
+    folder = tmp_path / "out" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="files that are no run"):
+        open_output(plan, fresh=True)
+    (folder / "run.json").write_text(manifest({"model": "other"}))
+    assert open_output(plan, fresh=True)[1] is None
+    with pytest.raises(UserError, match="a different run"):
+        open_output(plan)

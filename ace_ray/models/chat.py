@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class Chat:
     ) -> Chat:
         """The chat of a model folder. Raises `UserError` when it has none."""
         try:
-            from transformers import AutoTokenizer
+            tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
             raise UserError(
                 "transformers is not installed",
@@ -37,7 +38,7 @@ class Chat:
             ) from error
         try:
             # Said outright: without an answer transformers asks at the terminal and waits.
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            tokenizer = tokenizer_class.from_pretrained(folder, trust_remote_code=trust_remote_code)
         # The Rust tokenizers raise bare Exception on a damaged file.
         except Exception as error:
             line = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -84,3 +85,18 @@ class Chat:
         safe = text.encode("utf-8", "replace").decode("utf-8")
         ids: list[int] = self.tokenizer.encode(safe, add_special_tokens=False)
         return ids
+
+
+def _tokenizer_class(folder: Path) -> Any:
+    """The class to load the tokenizer with: `AutoTokenizer`, or the one it would choose."""
+    import transformers
+
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        named = settings["tokenizer_class"]
+    except (OSError, ValueError, KeyError, TypeError):
+        named = None
+    # AutoTokenizer imports torch: 5-15 s of CPU before a run can start.
+    if named in ("PreTrainedTokenizerFast", "TokenizersBackend") and "auto_map" not in settings:
+        return transformers.PreTrainedTokenizerFast
+    return transformers.AutoTokenizer

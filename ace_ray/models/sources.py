@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,27 +139,48 @@ def materialize(ref: ModelRef) -> Path:
         return folder
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=True)
-    folder = cache_root() / "models" / ref.revision.replace(":", "-")[:40]
+    folder = _cached(ref)
+    if ref.kind == "gguf":
+        _make_once(folder, lambda: _convert(Path(ref.location), folder))
+    else:
+        _make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS))
+    return folder
+
+
+def tokenizer_folder(ref: ModelRef) -> Path:
+    """Like `materialize`, without the weights where they come over a network."""
+    if ref.kind == "hub":
+        return _hub_snapshot(ref, weights=False)
+    if ref.kind == "s3" and not _cached(ref).is_dir():
+        folder = _cached(ref).with_name(_cached(ref).name + "-tokenizer")
+        light = tuple(ending for ending in _WEIGHTS if ending not in (".safetensors", ".bin"))
+        _make_once(folder, lambda: _download_s3(ref, folder, light))
+        return folder
+    return materialize(ref)
+
+
+def tokenizer_is_near(ref: ModelRef) -> bool:
+    """Whether `tokenizer_folder` takes seconds: a GGUF file is converted first."""
+    return ref.kind != "gguf" or _cached(ref).is_dir()
+
+
+def _cached(ref: ModelRef) -> Path:
+    return cache_root() / "models" / ref.revision.replace(":", "-")[:40]
+
+
+def _make_once(folder: Path, make: Callable[[], None]) -> None:
+    """``make`` the cached ``folder`` if it is not there, in one process of this node only."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
             if not folder.is_dir():
-                if ref.kind == "gguf":
-                    _convert(Path(ref.location), folder)
-                else:
-                    _download_s3(ref, folder)
+                make()
     except OSError as error:
         raise UserError(
             f"the model cannot be cached: {error.strerror or error}",
             where=str(folder),
             fix="set ACE_RAY_CACHE to a writable folder with space",
         ) from error
-    return folder
-
-
-def tokenizer_folder(ref: ModelRef) -> Path:
-    """Like `materialize`, but fetches no weights from a hub when the tokenizer is enough."""
-    return _hub_snapshot(ref, weights=False) if ref.kind == "hub" else materialize(ref)
 
 
 def _convert(gguf: Path, folder: Path) -> None:
@@ -227,12 +248,12 @@ def _resolve_s3(source: str, endpoint_url: str | None, region: str | None) -> Mo
     return ModelRef(source, "s3", store.root, revision, endpoint_url, region)
 
 
-def _download_s3(ref: ModelRef, folder: Path) -> None:
+def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     store = S3Store(ref.location, ref.endpoint_url, ref.region)
     scratch = folder.with_name(folder.name + ".part")
     for item in store.list():
         # Flat folders only: a key is never allowed to name a path outside of the cache.
-        if item.path.endswith(_WEIGHTS) and "/" not in item.path:
+        if item.path.endswith(endings) and "/" not in item.path:
             scratch.mkdir(parents=True, exist_ok=True)
             store.download(item.path, scratch / item.path)
     scratch.rename(folder)

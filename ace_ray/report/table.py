@@ -23,6 +23,8 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
+    if summary["limit"]:
+        say(f"limited to {summary['limit']} entries: a sample of the benchmark, not its score")
     say(line)
     for name, count in summary["error_classes"].items():
         say(f"  {count} x {name}")

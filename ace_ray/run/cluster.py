@@ -35,15 +35,10 @@ def connect() -> None:
         ) from error
     if ray.is_initialized():
         return
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        try:
-            ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), **quiet)
-        except ConnectionError:
-            if "RAY_ADDRESS" in os.environ:
-                raise
-            # No dashboard: it doubles the start-up time. `ray start --head` gives one.
-            ray.init(address="local", include_dashboard=False, **quiet)
+        # Never address="auto": it would join another driver's private Ray and die with it.
+        # No dashboard for a Ray of our own: it doubles the start-up time.
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         address = os.environ.get("RAY_ADDRESS", "the cluster on this machine")
         text = str(error)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.sources import ModelRef
+from ace_ray.models.sources import ModelRef, tokenizer_is_near
 from ace_ray.run import preflight
 from ace_ray.run.cluster import fit
 from ace_ray.run.plan import Plan, make_plan
@@ -51,19 +51,22 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     if plan is None:
         yield Line("data", failure, problem=True)
     else:
-        yield from _plan(plan)
+        yield from _plan(plan, fits=names is not None)
     if plan is None or model is None:
         _, failure = _tried(lambda: preflight.check_output(config))
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
-    if names is not None:
+    if not tokenizer_is_near(model):
+        yield Line("prompts", "checked when the run starts, once the GGUF file is converted")
+    elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
         yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 
 
-def _plan(plan: Plan) -> Iterator[Line]:
+def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
+    """What is planned; with ``fits`` also whether it sits on this machine."""
     for name, benchmark in plan.benchmarks.items():
         entries = sum(entry.benchmark == name for entry in plan.entries)
         identity = benchmark.identity()
@@ -73,7 +76,8 @@ def _plan(plan: Plan) -> Iterator[Line]:
             f"sha256 {str(identity.get('data_sha256'))[:12]}",
         )
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
-    if "RAY_ADDRESS" in os.environ:
+    # What a cluster offers is only known once it is joined.
+    if not fits or os.environ.get("RAY_ADDRESS", "local") != "local":
         return
     here = {"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}
     need, failure = _tried(lambda: fit(plan.config, len(plan.rows), here))

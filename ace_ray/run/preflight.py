@@ -150,8 +150,10 @@ def _output(config: RunConfig) -> Store:
     return open_store(config.output, endpoint_url=options.endpoint_url, region=options.region)
 
 
-def open_output(plan: Plan) -> tuple[Store, dict[str, Any] | None]:
+def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
     """The run's store, checked to be writable, and the manifest it already holds.
+
+    With ``fresh`` any run may be there, which the caller is about to replace; it counts as none.
 
     Raises:
         UserError: it cannot be written, or holds a different run.
@@ -174,6 +176,8 @@ def open_output(plan: Plan) -> tuple[Store, dict[str, Any] | None]:
                 where=plan.uri,
                 fix="choose another run_id or --output",
             )
+        return store, None
+    if fresh:
         return store, None
     try:
         manifest: dict[str, Any] = json.loads(raw)

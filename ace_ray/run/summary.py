@@ -38,6 +38,7 @@ def summarize(
         "run_id": manifest["run_id"],
         "model": manifest["model"],
         "backend": manifest["config"]["backend"],
+        "limit": manifest["config"]["limit"],
         "declared": declared,
         **statuses,
         "missing": missing,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,3 +49,12 @@ def test_a_folder_without_template_or_tokenizer(model_folder: Make) -> None:
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(UserError, match="the tokenizer cannot be loaded"):
         Chat.load(folder, {})
+
+
+def test_a_plain_tokenizer_loads_without_torch(model_folder: Make) -> None:
+    script = (
+        "import sys; from pathlib import Path; from ace_ray.models.chat import Chat; "
+        "Chat.load(Path(sys.argv[1]), {}).render([{'role': 'user', 'content': 'x'}]); "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script, str(model_folder())], check=True)

@@ -76,6 +76,7 @@ def test_a_gguf_file_is_converted_once(
     file = tmp_path / "m.gguf"
     file.write_bytes(b"GGUF")
     ref = resolve(str(file), None)
+    assert not sources.tokenizer_is_near(ref)
     calls = []
 
     def convert(gguf: Path, folder: Path) -> None:
@@ -86,6 +87,7 @@ def test_a_gguf_file_is_converted_once(
     assert materialize(ref) == materialize(ref) == tokenizer_folder(ref)
     assert materialize(ref).is_relative_to(cache)
     assert calls == [file]
+    assert sources.tokenizer_is_near(ref)
 
 
 def test_a_damaged_gguf_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +129,10 @@ def test_an_s3_prefix(model_folder: Make, s3: Any, cache: Path) -> None:
     s3.client.put_object(Bucket=s3.bucket, Key="models/tinyish/config.json", Body=b"{}")
     ref = resolve(uri + "/", None, endpoint_url=s3.endpoint_url, region="us-east-1")
     assert (ref.kind, ref.location, ref.name) == ("s3", uri, "tiny")
+    light = {p.name for p in tokenizer_folder(ref).iterdir()}
+    assert light == {p.name for p in folder.iterdir()} - {"model.safetensors"}
     local = materialize(ref)
+    assert tokenizer_folder(ref) == local
     assert local.is_relative_to(cache)
     assert {p.name: p.read_bytes() for p in local.iterdir()} == {
         p.name: p.read_bytes() for p in folder.iterdir()

@@ -49,9 +49,9 @@ class Toy:
         return {"rows": len(list(rows)), "max_unscored": max_unscored}
 
 
-def planned(toy: Toy | None = None, model: ModelRef = MODEL, **changes: Any) -> Plan:
+def planned(toy: Toy | None = None, ref: ModelRef = MODEL, **changes: Any) -> Plan:
     tree = {"model": {"source": "org/tiny"}, "benchmarks": ["toy"], **changes}
-    return make_plan(RunConfig.model_validate(tree), model, [toy or Toy()])
+    return make_plan(RunConfig.model_validate(tree), ref, [toy or Toy()])
 
 
 def ids(plan: Plan) -> set[str]:
@@ -85,7 +85,7 @@ def test_row_ids_change_with_what_is_asked(changes: dict[str, Any]) -> None:
 def test_row_ids_change_with_the_model_and_the_texts() -> None:
     before = ids(planned())
     other = dataclasses.replace(MODEL, revision="commit-2")
-    assert not ids(planned(model=other)) & before
+    assert not ids(planned(ref=other)) & before
     reworded, regraded, revised = Toy(), Toy(), Toy()
     reworded.wording = "write: "
     regraded.gold = "other gold"
@@ -146,10 +146,10 @@ def test_nothing_to_run_is_a_mistake() -> None:
 
 def test_run_ids_are_names_that_every_store_takes() -> None:
     odd = dataclasses.replace(MODEL, location="org/Tïny Model (v2)")
-    run_id = planned(model=odd).run_id
+    run_id = planned(ref=odd).run_id
     assert run_id.startswith("toy-t-ny-model-v2")
     assert RunConfig.model_fields["run_id"]
-    assert planned(model=odd, run_id=run_id).run_id == run_id
+    assert planned(ref=odd, run_id=run_id).run_id == run_id
     assert planned(run_id="mine").uri == "runs/mine"
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ace_ray.config import RunConfig
 from ace_ray.records import Verdict
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.summary import summarize
@@ -30,11 +31,14 @@ def row(row_id: str, status: str = "scored", benchmark: str = "toy", **more: Any
 
 
 def summary(rows: list[ResultRow], declared: int, max_unscored: float = 0.0) -> dict[str, Any]:
+    config = RunConfig.model_validate(
+        {"model": {"source": "m"}, "benchmarks": ["toy"], "max_unscored": max_unscored}
+    )
     manifest = {
         "declared": declared,
         "run_id": "run",
         "model": {},
-        "config": {"max_unscored": max_unscored, "backend": "fake"},
+        "config": config.model_dump(mode="json"),
     }
     benchmarks: Any = {"toy": Counting(), "other": Counting()}
     return summarize(manifest, benchmarks, rows, {"wall_s": 1.0})
