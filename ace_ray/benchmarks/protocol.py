@@ -52,7 +52,8 @@ class Benchmark(Protocol):
     def identity(self) -> Mapping[str, Any]:
         """What can move a score besides model and sampling: hashes of data and prompts, variants.
 
-        JSON values; goes into the manifest and into every row's identity."""
+        JSON values; goes into the manifest and the run's identity. Its ``protocol`` key, if any,
+        holds what decides a row's content besides entry and prompt, and enters every row's id."""
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         """The messages that open the entry's episode; used for planning and preflight."""

@@ -13,35 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.errors import EngineDead, PromptTooLong, UserError
+from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.chat import Chat
 from ace_ray.models.reasoning import split_think, splitter
 from ace_ray.records import Completion, Sampling
-
-INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
-RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
-
-
-def check_engine_args(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for an argument that vLLM does not know or that belongs elsewhere."""
-    import dataclasses
-    import difflib
-
-    for name in args:
-        if name in RESERVED:
-            raise UserError(
-                f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
-            )
-    try:
-        from vllm.engine.arg_utils import AsyncEngineArgs
-    except ImportError as error:
-        raise UserError("vLLM is not installed", where="this machine", fix=INSTALL) from error
-    known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
-    for name in args:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            fix = f"did you mean {near[0]!r}?" if near else "see vLLM's engine arguments"
-            raise UserError(f"vLLM has no engine argument {name!r}", where="engine", fix=fix)
 
 
 class VLLMEngine:

@@ -26,7 +26,7 @@ from ace_ray.run.preflight import (
     resolve_model,
 )
 from ace_ray.run.summary import SUMMARY, summarize
-from ace_ray.store import Store, open_store
+from ace_ray.store import Store
 
 SUCCESS = "_SUCCESS"
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
@@ -55,9 +55,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
     """
     began = time.time()
     plan = plan_run(config)
-    if fresh:
-        _remove_run(config, plan)
-    store, manifest = open_output(plan)
+    store, manifest = open_output(plan, fresh=fresh)
     facts = check_chat(plan)
     settled = settled_ids(store) if manifest else set()
     owed = [row for row in plan.rows if row.row_id not in settled]
@@ -106,6 +104,7 @@ def _run(
         resources = cluster.fit(plan.config, len(owed), ray.cluster_resources())
         engine = engine_args(plan.config, on_gpu=resources.gpus > 0)
         if manifest is None:
+            _remove_run(store)
             machine = {**facts, **_machine(ray.cluster_resources())}
             store.put(MANIFEST, _json(make_manifest(plan, {**machine, "engine_args": engine})))
         board = start_board(entry_table(plan.entries))
@@ -217,11 +216,8 @@ def _machine(resources: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def _remove_run(config: RunConfig, plan: Plan) -> None:
-    """``--fresh``: remove what an earlier run of this id left, and nothing that is no run."""
-    store = open_store(plan.uri, endpoint_url=config.store.endpoint_url, region=config.store.region)
-    if store.get(MANIFEST) is None:
-        return
+def _remove_run(store: Store) -> None:
+    """Remove what an earlier run left in this folder: only ``--fresh`` gets here with one."""
     store.delete(SUCCESS)
     for item in store.list(FOLDER):
         store.delete(item.path)
@@ -230,4 +226,7 @@ def _remove_run(config: RunConfig, plan: Plan) -> None:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "replace")
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate survives as an escape only
+        return json.dumps(value, indent=2).encode()

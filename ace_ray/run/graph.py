@@ -16,6 +16,9 @@ from ace_ray.run.rows import PLAN
 from ace_ray.run.worker import Checker, EngineWorker, Job, Writer
 from ace_ray.store import Store
 
+MAX_DEATHS = 5
+"""Engines that one block may kill before the run fails."""
+
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
 
@@ -89,6 +92,9 @@ def run_graph(
             ),
             num_cpus=resources.worker_cpus,
             num_gpus=resources.worker_gpus,
+            # Ray would retry for ever what kills its worker every time.
+            max_restarts=MAX_DEATHS * max(1, len(rows)),
+            max_task_retries=MAX_DEATHS,
         )
         .map_batches(
             Checker,

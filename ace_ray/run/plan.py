@@ -61,25 +61,26 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     sampling = config.sampling.sampling()
     samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
-    protocol = {
+    candidate = {
         "model": model.revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         "reasoning_parser": config.model.reasoning_parser,
         "backend": config.backend,
-        "benchmarks": {name: dict(b.identity()) for name, b in by_name.items()},
     }
-    shared = digest(protocol)
+    described = {name: dict(b.identity()) for name, b in by_name.items()}
+    shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
     rows = []
     for index, entry in enumerate(entries):
         prompt = canonical_json(by_name[entry.benchmark].prompt(entry))
         content = entry.content_hash()
         interactive = by_name[entry.benchmark].interactive(entry)
         for sample, drawn in enumerate(samplings):
-            row_id = digest(shared, content, prompt, drawn, sample)[:32]
+            row_id = digest(shared[entry.benchmark], content, prompt, drawn, sample)[:32]
             rows.append(PlannedRow(row_id, index, sample, len(prompt), interactive))
     rows.sort(key=lambda row: -row.size)
     identity = {
-        **protocol,
+        **candidate,
+        "benchmarks": described,
         "engine": config.engine,
         "sampling": samplings,
         "rows": digest(sorted(row.row_id for row in rows)),

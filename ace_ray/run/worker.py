@@ -133,7 +133,7 @@ class EngineWorker:
             }
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_named(error)}
-            print(traceback.format_exc(), flush=True)
+            _log_traceback()
         record["duration_s"] = time.perf_counter() - clock
         return record
 
@@ -144,6 +144,13 @@ class EngineWorker:
             benchmark.run_episode(entry, model, sampling), self._job.config.episode_timeout_s
         )
         return episode_columns(episode)
+
+
+def _log_traceback() -> None:
+    # Escaped: a lone surrogate in a message would make print raise, and Ray's error transport end
+    # the process.
+    text = traceback.format_exc().encode("ascii", "backslashreplace").decode()
+    print(text, flush=True)
 
 
 def _named(error: Exception) -> dict[str, str]:
@@ -184,7 +191,7 @@ class Checker:
                 verdicts = self._job.benchmarks[entry.benchmark].check(entry, episode_of(row))
             except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
                 row |= {"status": "infra_error", **_named(error)}
-                print(traceback.format_exc(), flush=True)
+                _log_traceback()
         return {
             **row,
             **verdict_columns(verdicts),

@@ -137,7 +137,7 @@ def test_resume_evaluates_only_what_is_owed(first, script, tmp_path):
 
 def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     path, _ = script
-    bucket = s3
+    bucket = s3.bucket
     output = f"s3://{bucket}/e2e"
     args = ["--output", output, "--set", "samples=1", "--set", "engine.fail={}"]
     done = evaluate(path, *args)

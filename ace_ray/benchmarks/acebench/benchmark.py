@@ -75,12 +75,11 @@ class ACEBench:
 
     def identity(self) -> Mapping[str, Any]:
         return {
-            "data": self._options.data,
             "data_sha256": self._data_sha256 or data_hash(self.entries()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
-            "mode": "prompt",
+            "protocol": {"mode": "prompt"},
         }
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
