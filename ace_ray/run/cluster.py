@@ -40,19 +40,13 @@ def connect() -> None:
         # No dashboard for a Ray of our own: it doubles the start-up time.
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
-        address = os.environ.get("RAY_ADDRESS", "the cluster on this machine")
-        text = str(error)
-        if "auth" in text.lower():
-            raise UserError(
-                "the Ray cluster asks for a token",
-                where=address,
-                fix="export the head's RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
-            ) from error
-        line = next((part for part in text.splitlines() if part.strip()), type(error).__name__)
+        # Ray says no more than "failed to connect" when the token is missing.
+        lines = [line for line in str(error).splitlines() if line.strip()]
         raise UserError(
-            f"cannot join or start Ray: {line}",
-            where=address,
-            fix="check RAY_ADDRESS, or unset it to start a local Ray",
+            f"cannot join or start Ray: {lines[0] if lines else type(error).__name__}",
+            where=os.environ.get("RAY_ADDRESS", "the Ray cluster on this machine"),
+            fix="check RAY_ADDRESS; if the cluster asks for a token, export RAY_AUTH_MODE=token and "
+            "the head's RAY_AUTH_TOKEN (docs/clusters.md)",
         ) from error
 
 

@@ -152,17 +152,3 @@ def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     names = [item["Key"].split("/", 2)[2] for item in listed]
     assert {"_SUCCESS", "run.json", "summary.json"} <= set(names)
     assert sum(name.startswith("rows/part-") for name in names) == len(names) - 3
-
-
-def test_one_prompt_over_the_context_is_a_skipped_row(script, tmp_path):
-    path, facts = script
-    longest = sorted(len(str(entry.data["function"]).split()) for entry in facts["entries"])[-1]
-    args = ["--output", str(tmp_path), "--set", "samples=1", "--set", "engine.fail={}"]
-    done = evaluate(path, *args, "--set", f"engine.max_model_len={150 + longest}")
-    (run,) = tmp_path.iterdir()
-    summary = json.loads((run / "summary.json").read_text())
-    assert done.returncode == 0, done.stderr
-    assert summary["scored"] + summary["skipped"] == 8
-    assert 0 < summary["skipped"] < 8
-    assert summary["error_classes"] == {"PromptTooLong": summary["skipped"]}
-    assert not summary["headline"]

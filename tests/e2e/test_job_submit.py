@@ -41,7 +41,7 @@ def cluster() -> Iterator[tuple[str, dict[str, str]]]:
     }
     env.pop("RAY_ADDRESS", None)
     head = subprocess.Popen(
-        f"{RAY} start --head --block --num-cpus=2 --node-ip-address=127.0.0.1 "
+        f"{RAY} start --head --block --num-cpus=2 "
         f"--port={port} --dashboard-port={dashboard}".split(),
         env=env,
         stdout=subprocess.DEVNULL,
