@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ace_ray.config import RunConfig
@@ -35,19 +37,59 @@ def connect() -> None:
         ) from error
     if ray.is_initialized():
         return
+    address = _running_cluster()
     try:
-        # Never address="auto": it would join another driver's private Ray and die with it.
+        # Ray finds a running cluster, and the token it made for it, only when it is left to look.
         # No dashboard for a Ray of our own: it doubles the start-up time.
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            "local" if address == "local" else None,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     except Exception as error:
         # Ray says no more than "failed to connect" when the token is missing.
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise UserError(
             f"cannot join or start Ray: {lines[0] if lines else type(error).__name__}",
-            where=os.environ.get("RAY_ADDRESS", "the Ray cluster on this machine"),
-            fix="check RAY_ADDRESS; if the cluster asks for a token, export RAY_AUTH_MODE=token and "
-            "the head's RAY_AUTH_TOKEN (docs/clusters.md)",
+            where=f"Ray at {address}",
+            fix="check RAY_ADDRESS; if the cluster asks for a token, export the head's "
+            "RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
         ) from error
+
+
+def _running_cluster() -> str:
+    """The address to join, or "local".
+
+    Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
+    address that nobody answers at: Ray would wait for it for minutes, and a killed head leaves its
+    address behind.
+
+    Raises:
+        UserError: ``RAY_ADDRESS`` does not answer.
+    """
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named and named not in ("auto", "local"):
+        if "://" not in named and not _answers(named):
+            raise UserError(
+                "nothing answers at this address",
+                where=f"RAY_ADDRESS={named}",
+                fix="name a running cluster, or unset it to start a local Ray",
+            )
+        return named
+    # Where `ray start` leaves the address of the head it started on this machine.
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    started = note.read_text().strip() if named != "local" and note.is_file() else ""
+    return started if started and _answers(started) else "local"
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 @dataclass(frozen=True)

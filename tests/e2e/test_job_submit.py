@@ -56,6 +56,8 @@ def cluster() -> Iterator[tuple[str, dict[str, str]]]:
             time.sleep(0.5)
         else:
             pytest.fail("the local cluster did not come up")
+        # The head's address stays behind in Ray's temporary folder: exactly what a later local
+        # run must not wait for (test_a_dead_head_is_not_waited_for).
         yield address, {**env, "RAY_ADDRESS": f"127.0.0.1:{port}"}
     finally:
         os.killpg(head.pid, signal.SIGTERM)

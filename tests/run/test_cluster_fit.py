@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.cluster import CHECKER_CPUS, Resources, fit
+from ace_ray.run.cluster import CHECKER_CPUS, Resources, _running_cluster, fit
 
 
 def sits(total: dict[str, float], rows: int = 100, **changes: Any) -> Resources:
@@ -69,3 +70,21 @@ def test_the_demand_counts_all_pools() -> None:
     need = Resources(workers=2, worker_cpus=1.5, worker_gpus=1, checkers=3)
     assert need.cpus > 3 + 3 * CHECKER_CPUS
     assert need.gpus == 2
+
+
+def test_a_dead_head_is_not_waited_for(tmp_path, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"  # bound, but nobody listens
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(address)
+        monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        assert _running_cluster() == "local"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(UserError, match="nothing answers at this address"):
+            _running_cluster()
+        taken.listen()
+        assert _running_cluster() == address
+        monkeypatch.delenv("RAY_ADDRESS")
+        assert _running_cluster() == address
