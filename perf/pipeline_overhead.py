@@ -58,13 +58,13 @@ for line in sys.stdin:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, help="default: 24, or 96 with --dummy")
+    parser.add_argument("--rows", type=int, help="default: 24, or 256 with --dummy")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--dummy", action="store_true", help="tiny dummy-weight Llama")
     parser.add_argument("--data", default="mini", help="ACEBench data folder")
     args = parser.parse_args()
-    rows = args.rows or (96 if args.dummy else 24)
+    rows = args.rows or (256 if args.dummy else 24)
 
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-perf-"))
     try:

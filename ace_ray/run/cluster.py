@@ -26,6 +26,9 @@ def connect() -> None:
     """
     # Before Ray is imported: its logger and its usage ping read the environment then.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
+    # processes at every step. Takes effect in a Ray that is started here.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
