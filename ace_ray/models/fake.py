@@ -27,8 +27,9 @@ class FakeScript(Section):
     max_model_len: int = 1 << 20
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
     hang: list[str] = Field(default_factory=list, description="never answers")
-    die_once: dict[str, str] = Field(
-        default_factory=dict, description="engine death, while the named marker file is absent"
+    die: dict[str, str] = Field(
+        default_factory=dict,
+        description="engine death, once for the named marker file, every time for an empty name",
     )
 
 
@@ -51,9 +52,10 @@ class FakeEngine:
         words = count_words(messages)
         if words >= script.max_model_len:
             raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
-        for key, marker in script.die_once.items():
-            if key in last and not os.path.exists(marker):
-                open(marker, "w").close()
+        for key, marker in script.die.items():
+            if key in last and not (marker and os.path.exists(marker)):
+                if marker:
+                    open(marker, "w").close()
                 raise EngineDead("told to die")
         if any(key in last for key in script.hang):
             await asyncio.Event().wait()

@@ -93,8 +93,10 @@ def run_graph(
             num_cpus=resources.worker_cpus,
             num_gpus=resources.worker_gpus,
             # Ray would retry for ever what kills its worker every time.
-            max_restarts=MAX_DEATHS * max(1, len(rows)),
-            max_task_retries=MAX_DEATHS,
+            ray_remote_args_fn=lambda: {
+                "max_restarts": MAX_DEATHS * max(1, len(rows)),
+                "max_task_retries": MAX_DEATHS,
+            },
         )
         .map_batches(
             Checker,

@@ -27,7 +27,7 @@ def test_fails_as_told(tmp_path: Path) -> None:
         ask({"fail": {"x": "boom"}}, "x")
     with pytest.raises(PromptTooLong, match="3 tokens, the context holds 3"):
         ask({"max_model_len": 3}, "a b c")
-    script = {"die_once": {"x": str(tmp_path / "marker")}}
+    script = {"die": {"x": str(tmp_path / "marker")}}
     with pytest.raises(EngineDead):
         ask(script, "x")
     assert ask(script, "x").text == "[]"
