@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_USER = 0
+unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
 .PHONY: install quickstart test lint lock clean
 
@@ -13,13 +15,15 @@ install: $(READY)
 
 # torch has a step of its own, with its dependencies; the rest installs without resolution.
 $(READY): requirements/torch.txt requirements/cpu.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python >= 3.11 is needed: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --no-compile -r requirements/torch.txt
 	$(BIN)/pip install --quiet --no-compile --no-deps -r requirements/cpu.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	# On all cores, and once: an engine's many processes import torch and vLLM each. Some packages
 	# ship files for other Python versions, which cannot compile and need not.
-	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	touch $(READY)
 
 quickstart: $(READY)

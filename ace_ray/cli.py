@@ -129,7 +129,7 @@ def data_import(benchmark: str, path: Path) -> None:
     """Import data from a checkout of the official repository into the cache."""
     from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
-    click.echo(import_checkout(path))
+    import_checkout(path, say=click.echo)
 
 
 @data.command("pull")
@@ -140,7 +140,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download the official data at its pinned commit, check it, import it."""
     from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
 
-    click.echo(pull(url=url or OFFICIAL_URL, sha256=sha256))
+    pull(url=url or OFFICIAL_URL, sha256=sha256, say=click.echo)
 
 
 @data.command("check")

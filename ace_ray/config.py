@@ -6,6 +6,7 @@ A saved, resolved config (``run.json`` -> ``config``) re-runs as it is.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,13 @@ from ace_ray.errors import UserError
 from ace_ray.records import Sampling
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def cache_root() -> Path:
+    """Where downloads, imports and converted models live: ``ACE_RAY_CACHE``, else
+    ``~/.cache/ace_ray``."""
+    set_root = os.environ.get("ACE_RAY_CACHE")
+    return Path(set_root).expanduser() if set_root else Path.home() / ".cache" / "ace_ray"
 
 
 class Section(BaseModel):
@@ -56,7 +64,7 @@ class SamplingConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0, description="0 keeps all tokens")
     max_tokens: int = Field(1200, ge=1, description="per answer; upstream's default")
-    seed: int = Field(0, ge=0, description="of sample 0; sample i uses seed + i")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="of sample 0; sample i uses seed + i")
     stop: list[str] = Field(default_factory=list)
 
     def sampling(self) -> Sampling:
@@ -92,7 +100,7 @@ class RunConfig(Section):
         default_factory=dict, description="engine arguments under vLLM's own names"
     )
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
-    samples: int = Field(1, ge=1, description="answers per entry")
+    samples: int = Field(1, ge=1, le=10_000, description="answers per entry")
     workers: CountOrAuto = Field(
         "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
     )
@@ -179,7 +187,8 @@ def _override(tree: dict[str, Any], item: str) -> None:
         raise UserError(f"{item!r} is not KEY=VALUE", where="--set", fix="write a.b=c")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    # ValueError: a text that looks like a date and is none.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(
             f"{text!r} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
         ) from error

@@ -1,4 +1,4 @@
-"""``ray job submit --working-dir . -- python jobs/evaluate.py --config configs/quickstart.yaml``
+"""``ray job submit --working-dir . -- python jobs/evaluate.py --config configs/acebench.yaml``
 
 The same call as ``ace-ray evaluate``; resumes by default, so a resubmitted job continues.
 """

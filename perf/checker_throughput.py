@@ -1,6 +1,6 @@
 """How many model outputs a second one core decodes and judges under both rule sets.
 
-    python perf/checker_throughput.py [--data FOLDER] [--seconds 5] [--floor 10000]
+    python perf/checker_throughput.py --data FOLDER [--seconds 5] [--floor 10000]
 
 The outputs are those of ACEBench's 15 generation categories: each row's gold answer and wrong
 variants of it, as models write them. Exit code 1 below the floor.
@@ -9,15 +9,14 @@ variants of it, as models write them. Exit code 1 below the floor.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 from ace_ray.benchmarks.acebench.categories import GENERATION, SPECIAL
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.acebench.data.loader import load, locate
+from ace_ray.benchmarks.acebench.scoring.golden import function_name
 from ace_ray.calls import render
 from ace_ray.records import Entry
 
@@ -29,7 +28,7 @@ def outputs(entry: Entry) -> list[str]:
     if entry.category in SPECIAL:
         return _special_outputs(entry)
     gold = entry.gold[0] if isinstance(entry.gold, list) else entry.gold
-    calls = [(name, dict(args)) for name, args in gold.items()]
+    calls = [(function_name(entry, name), dict(args)) for name, args in gold.items()]
     right = render(calls)
     fewer = [(name, dict(list(args.items())[:-1])) for name, args in calls]
     other = [(name, {key: "something else" for key in args}) for name, args in calls]
@@ -60,14 +59,12 @@ def _special_outputs(entry: Entry) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    shared = os.environ.get("ACE_RAY_SHARED")
-    default = Path(shared, "data", "acebench") if shared else MINI
-    parser.add_argument("--data", type=Path, default=default, help="folder of ACEBench rows")
+    parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--floor", type=int, default=10_000, help="outputs a second")
     options = parser.parse_args()
 
-    entries = load(options.data, categories=GENERATION)
+    entries = load(locate(options.data), categories=GENERATION)
     work = [(entry, output) for entry in entries for output in outputs(entry)]
     valid = Counter(
         rules

@@ -1,7 +1,7 @@
 """The pipeline's speed as a share of bare ``vllm.LLM``: same prompts, same engine arguments.
 
-    python perf/pipeline_overhead.py                # SmolLM2-135M, 24 prompts: at least 0.95
-    python perf/pipeline_overhead.py --dummy        # tiny dummy-weight Llama: at least 0.85
+    python perf/pipeline_overhead.py --data DIR          # SmolLM2-135M, 24 prompts: at least 0.95
+    python perf/pipeline_overhead.py --data DIR --dummy  # tiny dummy Llama: at least 0.85
 
 Runs alternate (bare, pipeline, bare, ...) and the medians are compared, since noise on a small
 machine is about 8 %. Engine start is left out on both sides: bare time is one ``LLM.chat`` over all
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--dummy", action="store_true", help="tiny dummy-weight Llama")
-    parser.add_argument("--data", default="mini", help="ACEBench data folder")
+    parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
     args = parser.parse_args()
     rows = args.rows or (256 if args.dummy else 24)
 
@@ -84,9 +84,7 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
         folder, engine = tiny_llama(folder, scratch / "tiny"), {**ENGINE, "load_format": "dummy"}
     config = {
         "model": {"source": str(folder)},
-        "benchmarks": [
-            {"name": "acebench", "data": args.data, "languages": ["en"], "prompts": "own"}
-        ],
+        "benchmarks": [{"name": "acebench", "data": args.data, "languages": ["en"]}],
         "engine": engine,
         "sampling": {"max_tokens": args.max_tokens},
         "limit": rows,
@@ -94,6 +92,8 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
     }
     (scratch / "config.yaml").write_text(yaml.safe_dump(config))
     messages = planned_messages(scratch / "config.yaml")
+    if len(messages) < rows:
+        raise SystemExit(f"{args.data} holds {len(messages)} English rows, {rows} were asked for")
     spec = {
         "model": str(folder),
         "engine": engine,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -39,6 +40,33 @@ def finds(ended: Any, *parts: str) -> None:
         assert part in failed[0]
 
 
+@pytest.fixture
+def gguf_file(tmp_path: Path) -> Write:
+    """Makes a GGUF file without weights: a context of 4096, tokens of up to 8 characters."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    def make(*, template: str | None = "{{ messages[0]['content'] }}") -> Path:
+        fields = [
+            text("general.architecture") + struct.pack("<I", 8) + text("llama"),
+            text("llama.context_length") + struct.pack("<II", 4, 4096),
+            text("tokenizer.ggml.model") + struct.pack("<I", 8) + text("gpt2"),
+            text("tokenizer.ggml.tokens")
+            + struct.pack("<IIQ", 9, 8, 2)
+            + text("</close>")
+            + text("the"),
+            text("tokenizer.ggml.eos_token_id") + struct.pack("<II", 4, 0),
+        ]
+        if template is not None:
+            fields.append(text("tokenizer.chat_template") + struct.pack("<I", 8) + text(template))
+        file = tmp_path / "model.gguf"
+        file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, len(fields)) + b"".join(fields))
+        return file
+
+    return make
+
+
 def nothing_written(tmp_path: Path) -> bool:
     return not (tmp_path / "out").exists()
 
@@ -64,6 +92,9 @@ def nothing_written(tmp_path: Path) -> bool:
         ("samples", ("--set", "a.b=c")),
         ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "leads nowhere")),
         ("samples=[1", ("--set samples", "not a YAML value")),
+        ("run_id=2024-13-45", ("--set run_id", "not a YAML value", "quote it")),
+        ("samples=10001", ("'samples' is 10001", "10000")),
+        ("sampling.seed=2147483648", ("'sampling.seed'", "2147483647")),
         ("benchmarks.0.name=bfcx", ("'bfcx'", "installed: acebench")),
         ("benchmarks.0.data=/no/data", ("/no/data",)),
         ("benchmarks.0.categories=[agent]", ("'agent'", "choose among")),
@@ -202,6 +233,9 @@ def test_no_prompt_fits_the_context(
         ({"model": "x"}, ("engine.model", "use model.source")),
         ({"tensor_parallel_size": "two"}, ("'tensor_parallel_size' is 'two'",)),
         ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),
+        ({"max_model_len": "abc"}, ("'max_model_len' is 'abc'", "a whole number")),
+        ({"dtype": "bfloat99"}, ("'dtype' is 'bfloat99'", "bfloat16")),
+        ({"max_model_len": 4097}, ("'max_model_len' is 4097", "set at most 4096")),
     ],
 )
 def test_a_bad_engine_argument_is_named(
@@ -213,6 +247,67 @@ def test_a_bad_engine_argument_is_named(
     start = time.perf_counter()
     finds(here("doctor", path), *parts)
     assert time.perf_counter() - start < 10
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("more", "fine"),
+    [
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, False),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, True),
+        ({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2}}}, True),
+        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, True),
+        ({"model_max_length": 8192}, True),
+    ],
+)
+def test_more_context_than_the_model_has(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, more: Any, fine: bool
+) -> None:
+    folder = model_folder()
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **more}))
+    engine = {"max_model_len": 8192}
+    path = config_file(backend="vllm", model={"source": str(folder)}, engine=engine)
+    if fine:
+        assert here("doctor", path).code == 0
+    else:
+        finds(here("doctor", path), "'max_model_len' is 8192", "set at most 4096")
+
+
+@needs_vllm
+def test_more_context_than_the_model_has_where_vllm_is_told(
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
+    engine = {"max_model_len": 8192}
+    path = config_file(backend="vllm", model={"source": str(model_folder())}, engine=engine)
+    assert here("doctor", path).code == 0
+
+
+@needs_vllm
+def test_a_gguf_file_is_checked_before_it_is_converted(
+    here: Callable[..., Any], config_file: Write, gguf_file: Write, cache: Path
+) -> None:
+    def doctor(file: Path, **engine: Any) -> Any:
+        return here(
+            "doctor", config_file(backend="vllm", model={"source": f"{file}"}, engine=engine)
+        )
+
+    file = gguf_file()
+    ended = doctor(file)
+    assert ended.code == 0, ended.stdout
+    assert "lengths are a lower bound" in ended.stdout
+    finds(doctor(file, max_model_len=16), "no prompt fits", "at least", "the context holds 16")
+    finds(doctor(file, max_model_len=8192), "'max_model_len' is 8192", "set at most 4096")
+    finds(doctor(gguf_file(template=None)), "no chat template")
+    refusing = gguf_file(template="{{ raise_exception('no system role here') }}")
+    finds(doctor(refusing), "no system role here")
+    file.write_bytes(file.read_bytes()[:40])
+    finds(doctor(file), "metadata cannot be read")
+    assert not (cache / "models").exists()
 
 
 @needs_vllm

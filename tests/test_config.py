@@ -101,6 +101,7 @@ def test_a_benchmark_may_be_named_by_a_word(path: str) -> None:
         ("benchmarks.-1.data=x", "leads nowhere"),
         ("=1", "not KEY=VALUE"),
         ("samples", "not KEY=VALUE"),
+        ("run_id=2024-13-45", "not a YAML value"),
     ],
 )
 def test_an_override_that_leads_nowhere(path: str, override: str, where: str) -> None:
@@ -109,7 +110,14 @@ def test_an_override_that_leads_nowhere(path: str, override: str, where: str) ->
 
 
 def test_values_are_not_coerced(path: str) -> None:
-    for bad in ("samples='3'", "samples=true", "samples=3.0", "model.source=3", "limit=0"):
+    for bad in (
+        "samples='3'",
+        "samples=true",
+        "samples=3.0",
+        "model.source=3",
+        "limit=0",
+        f"sampling.seed={2**31}",
+    ):
         with pytest.raises(UserError):
             load_config(path, [bad])
     assert load_config(path, ["sampling.temperature=1"]).sampling.temperature == 1.0

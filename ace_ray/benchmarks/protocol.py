@@ -55,6 +55,11 @@ class Benchmark(Protocol):
         JSON values; goes into the manifest and the run's identity. Its ``protocol`` key, if any,
         holds what decides a row's content besides entry and prompt, and enters every row's id."""
 
+    def resolved(self) -> dict[str, Any]:
+        """The benchmark's section of the config with nothing left open: defaults filled in, data
+        and files pinned by version or absolute path. It makes the same benchmark again, from any
+        folder; JSON values, without the name."""
+
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         """The messages that open the entry's episode; used for planning and preflight."""
 

@@ -14,17 +14,17 @@ from __future__ import annotations
 from ace_ray.calls.fold import Budget, Refused, fold
 from ace_ray.calls.literals import Call, dotted_name, literal, literal_calls, render
 from ace_ray.calls.plain import plain_calls
-from ace_ray.calls.syntax import MAX_CHARS, MAX_DEPTH, MAX_DIGITS, NotCalls, TooLarge, expression
+from ace_ray.calls.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, NotCalls, expression
 
 __all__ = [
     "MAX_CHARS",
+    "MAX_CODE",
     "MAX_DEPTH",
     "MAX_DIGITS",
     "Budget",
     "Call",
     "NotCalls",
     "Refused",
-    "TooLarge",
     "dotted_name",
     "expression",
     "fold",

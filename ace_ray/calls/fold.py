@@ -1,7 +1,8 @@
-"""Arithmetic on literals, as Python would do it, in bounded time and memory.
+"""Operations on literals, as Python would do them, in bounded time and memory.
 
 Some evaluators run binary operations of a model's text through ``eval``. Where their verdict is
-wanted for harmless ones (``4 + 1``, ``'a' + 'b'``, ``60 * 60``), this folds exactly those.
+wanted for harmless ones (``4 + 1``, ``'a' + 'b'``, ``1 + [1, 2][0]``), this folds exactly those:
+the ones that hold no name, so that nothing but literals can come of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ MAX_SIZE = 100_000
 """Largest value made by one operation: characters, elements and 32-bit words, summed up."""
 MAX_WORK = 1_000_000
 """Most that all operations of one text may make together."""
+_CHARS = 50
+"""Characters that count as one when texts are merely joined."""
 
 _Sized = tuple[Any, int]
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -33,6 +36,18 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitXor: operator.xor,
     ast.MatMult: operator.matmul,
 }
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+}
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.Not: operator.not_,
     ast.UAdd: operator.pos,
@@ -41,6 +56,16 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 # A width or precision of four digits, or one taken from the arguments, in a format string.
 _WIDE = re.compile(r"[%)][#\- +.0-9]*(?:\*|[0-9]{4,})")
+_WIDE_SPEC = re.compile(r"\d{4,}")
+# Nothing that holds one of these is folded; comprehensions would have to be run.
+_REFUSED = (
+    ast.Call, ast.Name, ast.Attribute, ast.Pow, ast.LShift, ast.RShift, ast.NamedExpr, ast.Await,
+    ast.Yield, ast.YieldFrom, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+_CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
+# A formatted field: under 1,000 of width and of precision, 309 digits of a float; a repr's escapes.
+_FIELD = 2_400
+_FIELD_PER_SIZE = 12
 _UNPRINTABLE = 10**MAX_DIGITS
 _PYTHON_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, MemoryError)
 
@@ -62,24 +87,27 @@ class Budget:
         if size > MAX_SIZE or self.left < 0:
             raise Refused("arithmetic with too large a result")
 
+    def charge_joined(self, chars: int) -> None:
+        self.charge(chars // _CHARS)
+
 
 def fold(node: ast.BinOp, budget: Budget, max_depth: int = MAX_DIGITS) -> Any:
-    """The value of a binary operation on literals.
+    """The value of a binary operation on literals and on what can be made of them.
 
-    Operands are numbers, strings, bytes, lists, tuples and dicts; nested operations and signs are
-    folded too, left to right. Raises `NotCalls` where Python would raise while evaluating, or where
-    the expression cannot be written back as text (trees deeper than ``max_depth``, integers beyond
-    `MAX_DIGITS`); `Refused` on reaching a name, a call, a power or shift of numbers, any other
-    kind of expression, or too large a result.
+    Raises, in this order, `NotCalls` where the expression cannot be written back as text (trees
+    deeper than ``max_depth``, integers beyond `MAX_DIGITS`); `Refused` where it holds a name, a
+    call, an attribute, a power, a shift or a comprehension anywhere; then, on the way of
+    evaluation, `NotCalls` where Python would raise and `Refused` for too large a result.
     """
-    _check_writable(node, max_depth)
+    _check_whole(node, max_depth)
     try:
         return _sized(node, budget)[0]
     except _PYTHON_ERRORS as error:
         raise NotCalls(f"{type(error).__name__} in arithmetic") from None
 
 
-def _check_writable(node: ast.expr, max_depth: int) -> None:
+def _check_whole(node: ast.expr, max_depth: int) -> None:
+    refused = ""
     pending: list[tuple[ast.AST, int]] = [(node, 1)]
     while pending:
         inner, depth = pending.pop()
@@ -88,34 +116,135 @@ def _check_writable(node: ast.expr, max_depth: int) -> None:
         if isinstance(inner, ast.Constant):
             if type(inner.value) is int and inner.value >= _UNPRINTABLE:
                 raise NotCalls(f"an integer of more than {MAX_DIGITS} digits")
-        else:
-            pending.extend((child, depth + 1) for child in ast.iter_child_nodes(inner))
+            continue
+        if isinstance(inner, _REFUSED):
+            refused = type(inner).__name__
+        elif isinstance(inner, ast.JoinedStr):
+            _check_joined(inner)
+        pending.extend((child, depth + 1) for child in ast.iter_child_nodes(inner))
+    if refused:
+        raise Refused(f"{refused} in an operation")
+
+
+def _check_joined(node: ast.JoinedStr) -> None:
+    # Which of them can be written back, with which quotes, is not worth restating.
+    try:
+        ast.unparse(node)
+    except (ValueError, RecursionError) as error:
+        raise NotCalls(f"{type(error).__name__} in an f-string") from None
 
 
 def _sized(node: ast.expr, budget: Budget) -> _Sized:
-    if isinstance(node, ast.BinOp):
-        return _operation(node, budget)
     if isinstance(node, ast.Constant):
         return node.value, _size(node.value)
     if isinstance(node, ast.UnaryOp):
         value, size = _sized(node.operand, budget)
         if isinstance(node.op, ast.Invert) and isinstance(value, bool):
             value = int(value)  # the same result, without Python 3.12's warning
-        return _UNARY[type(node.op)](value), size
-    if isinstance(node, (ast.List, ast.Tuple)):
-        items = [_sized(item, budget) for item in node.elts]
-        values = [value for value, _ in items]
-        size = 1 + sum(size for _, size in items)
-        return (values if isinstance(node, ast.List) else tuple(values)), size
-    if isinstance(node, ast.Dict):
-        return _dict(node, budget)
-    raise Refused(f"{type(node).__name__} in an operation")
+        return _UNARY[type(node.op)](value), 1 if isinstance(node.op, ast.Not) else size
+    if isinstance(node, ast.BoolOp):
+        return _bool_op(node, budget)
+    if isinstance(node, ast.IfExp):
+        test, _ = _sized(node.test, budget)
+        return _sized(node.body if test else node.orelse, budget)
+    folded = _FOLDED.get(type(node))
+    if folded is None:
+        raise Refused(f"{type(node).__name__} in an operation")
+    return folded(node, budget)
 
 
 def _size(value: object) -> int:
     if isinstance(value, (str, bytes)):
         return len(value)
+    if isinstance(value, dict):
+        return 1 + sum(_size(key) + _size(item) for key, item in value.items())
+    if isinstance(value, (list, tuple, set)):
+        return 1 + sum(map(_size, value))
     return value.bit_length() // 32 + 1 if isinstance(value, int) else 1
+
+
+def _bool_op(node: ast.BoolOp, budget: Budget) -> _Sized:
+    found = _sized(node.values[0], budget)
+    for item in node.values[1:]:
+        if bool(found[0]) is isinstance(node.op, ast.Or):
+            break
+        found = _sized(item, budget)
+    return found
+
+
+def _items(node: ast.List | ast.Tuple | ast.Set, budget: Budget) -> _Sized:
+    values: list[Any] = []
+    size = 1
+    for item in node.elts:
+        if isinstance(item, ast.Starred):
+            inner, inner_size = _sized(item.value, budget)
+            values.extend(inner)
+            size += inner_size
+            budget.charge(inner_size)
+        else:
+            value, value_size = _sized(item, budget)
+            values.append(value)
+            size += value_size
+    if isinstance(node, ast.List):
+        return values, size
+    return (tuple(values) if isinstance(node, ast.Tuple) else set(values)), size
+
+
+def _subscript(node: ast.Subscript, budget: Budget) -> _Sized:
+    container, size = _sized(node.value, budget)
+    index, _ = _sized(node.slice, budget)
+    budget.charge(size)
+    found = container[index]
+    return found, _size(found)
+
+
+def _slice(node: ast.Slice, budget: Budget) -> _Sized:
+    bounds = (node.lower, node.upper, node.step)
+    return slice(*[None if part is None else _sized(part, budget)[0] for part in bounds]), 1
+
+
+def _compare(node: ast.Compare, budget: Budget) -> _Sized:
+    left = _sized(node.left, budget)
+    found: Any = True
+    for op, comparator in zip(node.ops, node.comparators, strict=True):
+        right = _sized(comparator, budget)
+        budget.charge(left[1] + right[1])
+        found = _COMPARE[type(op)](left[0], right[0])
+        if not found:
+            break
+        left = right
+    return found, 1
+
+
+def _joined(node: ast.JoinedStr, budget: Budget) -> _Sized:
+    text = "".join([_sized(part, budget)[0] for part in node.values])
+    budget.charge_joined(len(text))
+    return text, len(text)
+
+
+def _formatted_value(node: ast.FormattedValue, budget: Budget) -> _Sized:
+    value, size = _sized(node.value, budget)
+    spec = "" if node.format_spec is None else _sized(node.format_spec, budget)[0]
+    if _WIDE_SPEC.search(spec):
+        raise Refused("a format with a wide field")
+    convert = _CONVERSIONS.get(node.conversion)
+    if isinstance(value, str) and convert in (None, str):
+        budget.charge_joined(_FIELD + size)
+    else:
+        budget.charge(_FIELD + _FIELD_PER_SIZE * size)
+    text = format(value if convert is None else convert(value), spec)
+    return text, len(text)
+
+
+def _lambda(node: ast.Lambda, budget: Budget) -> _Sized:
+    for default in (*node.args.defaults, *node.args.kw_defaults):
+        if default is not None:
+            _sized(default, budget)
+    return _some_function, 1
+
+
+def _some_function() -> None:
+    """What a lambda is folded to: nothing here can call it."""
 
 
 def _dict(node: ast.Dict, budget: Budget) -> _Sized:
@@ -123,7 +252,13 @@ def _dict(node: ast.Dict, budget: Budget) -> _Sized:
     total = 1
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         if key_node is None:
-            raise Refused("** in an operation")
+            inner, inner_size = _sized(value_node, budget)
+            if not isinstance(inner, dict):
+                raise TypeError("** of something else than a dict")
+            pairs.update(inner)
+            total += inner_size
+            budget.charge(inner_size)
+            continue
         key, key_size = _sized(key_node, budget)
         pairs[key], value_size = _sized(value_node, budget)
         total += key_size + value_size
@@ -144,16 +279,14 @@ def _operation(node: ast.BinOp, budget: Budget) -> _Sized:
 def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) -> _Sized:
     (a, a_size), (b, b_size) = left, right
     size = a_size + b_size
-    if op in (ast.Pow, ast.LShift, ast.RShift):
-        numbers = (int, float, complex) if op is ast.Pow else int
-        if isinstance(a, numbers) and isinstance(b, numbers):
-            raise Refused("a power or a shift")
-        raise TypeError("a power or a shift of other things than numbers")
     if op is ast.Mult:
         size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
     elif op is ast.Mod and isinstance(a, (str, bytes)):
         size = _formatted(a, b_size)
-    budget.charge(size)
+    if op is ast.Add and isinstance(a, (str, bytes)):
+        budget.charge_joined(size)
+    else:
+        budget.charge(size)
     return _BINARY[op](a, b), size
 
 
@@ -169,5 +302,19 @@ def _formatted(template: str | bytes, args_size: int) -> int:
     text = template if isinstance(template, str) else template.decode("latin-1")
     if _WIDE.search(text):
         raise Refused("a format with a wide field")
-    # Each field: under 1,000 of width and of precision, 309 digits of a float, escapes of a repr.
-    return len(text) + text.count("%") * (2_400 + 12 * args_size)
+    return len(text) + text.count("%") * (_FIELD + _FIELD_PER_SIZE * args_size)
+
+
+_FOLDED: dict[type[ast.expr], Callable[[Any, Budget], _Sized]] = {
+    ast.BinOp: _operation,
+    ast.List: _items,
+    ast.Tuple: _items,
+    ast.Set: _items,
+    ast.Dict: _dict,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.Compare: _compare,
+    ast.JoinedStr: _joined,
+    ast.FormattedValue: _formatted_value,
+    ast.Lambda: _lambda,
+}

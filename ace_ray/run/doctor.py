@@ -56,8 +56,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         _, failure = _tried(lambda: preflight.check_output(config))
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
-    if not tokenizer_is_near(model):
-        yield Line("prompts", "checked when the run starts, once the GGUF file is converted")
+    if names is not None and not tokenizer_is_near(model):
+        found, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
+        yield Line("prompts", failure or str(found), bool(failure))
     elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
         yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
@@ -80,7 +81,7 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
     if not fits or os.environ.get("RAY_ADDRESS", "local") != "local":
         return
     here = {"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}
-    need, failure = _tried(lambda: fit(plan.config, len(plan.rows), here))
+    need, failure = _tried(lambda: fit(plan.config, len(plan.rows), [here]))
     text = failure
     if need is not None:
         text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit this machine"

@@ -10,13 +10,14 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.parts import FOLDER, latest_rows, settled_ids
+from ace_ray.run.parts import FOLDER, latest_rows, part_names, settled_ids
 from ace_ray.run.plan import MANIFEST, Plan, PlannedRow, make_manifest, make_plan
 from ace_ray.run.preflight import (
     check_chat,
@@ -54,6 +55,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         RunFailed: the cluster or the engines failed; rows already written stay.
     """
     began = time.time()
+    _check_lasting(config)
     plan = plan_run(config)
     store, manifest = open_output(plan, fresh=fresh)
     facts = check_chat(plan)
@@ -101,7 +103,8 @@ def _run(
 
     cluster.connect()
     try:
-        resources = cluster.fit(plan.config, len(owed), ray.cluster_resources())
+        resources = cluster.fit(plan.config, len(owed), cluster.nodes())
+        cluster.note_if_busy(resources, console)
         engine = engine_args(plan.config, on_gpu=resources.gpus > 0)
         if manifest is None:
             _remove_run(store)
@@ -127,10 +130,11 @@ def _run(
         with ProgressView(read, len(owed), console):
             try:
                 run_graph(job, owed, resources, store, session)
-            except (KeyboardInterrupt, UserError):
-                raise
             except Exception as error:
-                raise _explained(error, read) from error
+                failure = _explained(error, read)
+                if manifest is None and not part_names(store):
+                    _remove_run(store)  # no row came of it: leave no trace of a run
+                raise failure from error
         tally = read()
         return _timing(tally, began, started)
     finally:
@@ -152,21 +156,16 @@ def engine_args(config: RunConfig, *, on_gpu: bool) -> dict[str, Any]:
     return args
 
 
-def _explained(error: Exception, read: Any) -> Exception:
-    """The cause in one line, from the board if a worker wrote it there, else from Ray."""
+def _explained(error: Exception, read: Any) -> RunFailed:
+    """The cause in one line, from the board if an actor wrote it there, else from Ray."""
     try:
-        failure, deaths = read().failure, read().deaths
+        tally = read()
+        cause = tally.failure or (f"engines died: {tally.deaths[-1]}" if tally.deaths else "")
     except Exception:  # noqa: BLE001 - the cluster may be gone; the first error is the news
-        failure, deaths = None, []
-    if failure and failure[1]:
-        return UserError(failure[0])
-    if failure:
-        return RunFailed(f"an engine worker could not start: {failure[0]} (details: {_logs()})")
-    if deaths:
-        return RunFailed(f"engines died: {deaths[-1]} (details: {_logs()})")
+        cause = ""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    last = lines[-1].strip() if lines else type(error).__name__
-    return RunFailed(f"{type(error).__name__}: {last} (details: {_logs()})")
+    cause = cause or f"{type(error).__name__}: {lines[0] if lines else ''}"
+    return RunFailed(f"{' '.join(cause.split())} (details: {_logs()})")
 
 
 def _logs() -> str:
@@ -214,6 +213,18 @@ def _machine(resources: Mapping[str, float]) -> dict[str, Any]:
             "cluster_memory_bytes": int(resources.get("memory", 0)),
         },
     }
+
+
+def _check_lasting(config: RunConfig) -> None:
+    """Refuse an output inside the folder that Ray unpacks a job into and deletes after it."""
+    output = config.output
+    relative = "://" not in output and not Path(output).expanduser().is_absolute()
+    if relative and "working_dir_files" in Path.cwd().parts:
+        raise UserError(
+            f"the output {output!r} is relative, and this job's folder is temporary",
+            where="output",
+            fix="pass --output s3://bucket/prefix or an absolute path",
+        )
 
 
 def _remove_run(store: Store) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.run.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.plan import PlannedRow
 from ace_ray.run.rows import PLAN
 from ace_ray.run.worker import Checker, EngineWorker, Job, Writer
-from ace_ray.store import Store
+from ace_ray.store import LocalStore, Store
 
 MAX_DEATHS = 5
 """Engines that one block may kill before the run fails."""
@@ -43,7 +45,7 @@ def rows_per_block(job: Job, rows: int) -> int:
     """
     if job.config.rows_per_block != "auto":
         return job.config.rows_per_block
-    return max(1, min(8, rows // 64), min(64, rows // 2000))
+    return max(1, min(8, rows // 32), min(64, rows // 2000))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
@@ -113,6 +115,7 @@ def run_graph(
             batch_format="pyarrow",
             compute=ActorPoolStrategy(size=1),
             num_cpus=WRITER_CPUS,
+            ray_remote_args_fn=_writer_place(store),
         )
     )
     written = 0
@@ -121,8 +124,19 @@ def run_graph(
     return written
 
 
+def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
+    """A local folder is the driver's: write it there, if that node takes actors at all."""
+    if not isinstance(store, LocalStore):
+        return None
+    node = ray.get_runtime_context().get_node_id()
+    return lambda: {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
+
+
 def _quiet() -> None:
     context = DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
+    # Each task in flight would read its process's page tables once a second: an engine worker has
+    # dozens of tasks and gigabytes.
+    context.memory_usage_poll_interval_s = None
     logging.getLogger("ray.data").setLevel(logging.ERROR)

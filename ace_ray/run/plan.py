@@ -51,6 +51,13 @@ class Plan:
 
 def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark]) -> Plan:
     """Declare the rows of a run. Raises `UserError` when there is nothing to run."""
+    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
+    if len(by_name) < len(benchmarks):
+        raise UserError(
+            "a benchmark is named twice",
+            where="benchmarks",
+            fix="name each once; two variants are two runs",
+        )
     entries: list[Entry] = []
     for benchmark in benchmarks:
         entries += benchmark.entries()
@@ -58,7 +65,6 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         entries = spread(entries, config.limit)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
-    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     sampling = config.sampling.sampling()
     samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
     candidate = {
@@ -130,6 +136,9 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     resolved = plan.config.model_dump(mode="json")
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
+    resolved["benchmarks"] = [
+        {"name": name, **benchmark.resolved()} for name, benchmark in plan.benchmarks.items()
+    ]
     resolved["run_id"] = plan.run_id
     return {
         "schema_version": 1,

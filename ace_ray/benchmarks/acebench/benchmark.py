@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import prompts as texts
@@ -29,6 +29,15 @@ _GROUPS = {
 }
 
 
+OFFICIAL_DATA_SHA256 = {
+    ("en",): "e10a2ca5d401646cf7794219ab6a18269f1af00919ff2afbe823fe927d8f536e",
+    ("zh",): "f37b329a5ee0fad38ab5a39bd8ffbea5ca15d4afadd0bbade17d911df7a994aa",
+    ("en", "zh"): "7e2006ce71f2e0139c6d7f66b5aa0e78e534afabd46e4304307b3e33659377a2",
+}
+"""`data_hash` of all generation categories of the official data, by languages."""
+OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
+
+
 class Options(Section):
     """The ``acebench`` section of a run's config."""
 
@@ -48,6 +57,11 @@ class Options(Section):
         "standard", description="of the normal prompt, as in the paper's appendix D.4"
     )
 
+    @field_validator("languages")
+    @classmethod
+    def _once(cls, names: list[str]) -> list[str]:
+        return list(dict.fromkeys(names))
+
 
 class ACEBench:
     """The 15 generation categories: one model call an entry."""
@@ -57,7 +71,12 @@ class ACEBench:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._folder = locate(options.data)
-        self._prompts = _prompts(options, self._folder)
+        self._wording = _wording(options, self._folder)
+        self._prompts = (
+            texts.official(self._folder, options.variant)
+            if self._wording == "official"
+            else texts.own(options.variant)
+        )
         self._data_sha256 = ""
 
     @classmethod
@@ -81,6 +100,15 @@ class ACEBench:
             "variant": self._prompts.variant,
             "protocol": {"mode": "prompt"},
         }
+
+    def resolved(self) -> dict[str, Any]:
+        options = self._options
+        data = options.data
+        if data.partition(":")[0] == "imported":
+            data = f"imported:{self._folder.name}"
+        elif data != "mini":
+            data = str(self._folder.absolute())
+        return {**options.model_dump(mode="json"), "data": data, "prompts": self._wording}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return self._prompts.messages(entry)
@@ -109,16 +137,29 @@ class ACEBench:
     def _comparable(self) -> str:
         if self._options.data == "mini":
             return "not comparable with any leaderboard: the mini set is ace_ray's own"
-        if self._prompts.source != "official" or self._prompts.variant != "standard":
-            return "not comparable with the leaderboard: the prompts are not the official ones"
-        return "official prompts: the official rule set compares with the leaderboard"
+        if reasons := list(self._differences()):
+            return "not comparable with the leaderboard: " + "; ".join(reasons)
+        return "official data and prompts: the official rule set compares with the leaderboard"
+
+    def _differences(self) -> Iterator[str]:
+        """What sets this run apart from those of the leaderboard."""
+        languages = tuple(sorted(self._options.languages))
+        if set(_chosen(self._options.categories)) != set(groups.GENERATION):
+            yield "not all categories"
+        elif self.identity()["data_sha256"] != OFFICIAL_DATA_SHA256[languages]:
+            yield "the data is not the official one"
+        standard = self._prompts.variant == "standard"
+        if not standard:
+            yield f"the variant of the prompt is {self._prompts.variant}"
+        if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
+            yield "the prompts are not the official ones"
 
 
-def _prompts(options: Options, folder: Path) -> texts.Prompts:
-    present = (folder / "upstream" / "prompts.json").is_file()
-    if options.prompts == "official" or (options.prompts == "auto" and present):
-        return texts.official(folder, options.variant)
-    return texts.own(options.variant)
+def _wording(options: Options, folder: Path) -> Literal["official", "own"]:
+    """Whose prompts to take. Those of a shortened variant are partly ours either way."""
+    if options.prompts != "auto":
+        return options.prompts
+    return "official" if (folder / texts.OFFICIAL_FILE).is_file() else "own"
 
 
 def _chosen(names: Sequence[str]) -> list[str]:

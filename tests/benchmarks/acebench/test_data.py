@@ -6,6 +6,7 @@ from synthetic_checkout import rows_of, write_data, write_rows
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
+from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 
 SINGLE = "normal_single_turn_single_function"
@@ -106,6 +107,13 @@ def test_a_bad_line_is_named(tmp_path, line, message):
         (SINGLE, 0, {"time": None}, '"time" is missing'),
         (SINGLE, 1, {"ground_truth": None}, '"ground_truth" is missing'),
         (SINGLE, 1, {"ground_truth": []}, '"ground_truth" has the wrong shape'),
+        (SINGLE, 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
+        (SINGLE, 1, {"ground_truth": {"light": "x"}}, "each an object of arguments"),
+        (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
+        ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of texts"),
+        ("special_incomplete", 1, {"ground_truth": {"light": [1]}}, "object of lists of texts"),
+        ("special_error_param", 1, {"ground_truth": {"room": [["x"]]}}, "object of lists of texts"),
+        ("special_error_param", 1, {"ground_truth": {"room": []}}, "object of lists of texts"),
         ("normal_preference", 0, {"profile": 1}, '"profile" has the wrong shape'),
         ("special_incomplete", 1, {"ground_truth": "x"}, '"ground_truth" has the wrong shape'),
         ("special_irrelevant", 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
@@ -188,6 +196,8 @@ def test_locate(tmp_path, monkeypatch):
             data.locate(name)
 
 
-def test_cache_root_default(monkeypatch):
-    monkeypatch.delenv("ACE_RAY_CACHE", raising=False)
-    assert data.cache_root() == Path.home() / ".cache" / "ace_ray"
+def test_cache_root(monkeypatch):
+    monkeypatch.setenv("ACE_RAY_CACHE", "~/elsewhere")
+    assert cache_root() == Path.home() / "elsewhere"
+    monkeypatch.delenv("ACE_RAY_CACHE")
+    assert cache_root() == Path.home() / ".cache" / "ace_ray"

@@ -239,3 +239,13 @@ def test_official_checkout(cache):
     assert manifest["content_sha256"] == importer.OFFICIAL_CONTENT_SHA256
     assert manifest["commit"] == importer.OFFICIAL_COMMIT
     assert [sum(manifest["rows"][language].values()) for language in ("en", "zh")] == [1023, 1017]
+
+
+def test_the_command_says_what_the_import_says(checkout, cache, here, monkeypatch):
+    monkeypatch.setenv("ACE_RAY_CACHE", str(cache))
+    ended = here("data", "import", "acebench", checkout)
+    (line,) = ended.stdout.splitlines()
+    assert line.startswith("imported: 38 rows")
+    assert left_in(cache)[0] in line
+    ended = here("data", "import", "acebench", checkout / "data_all")
+    assert "official prompts and worlds are not available" in ended.stdout.splitlines()[1]

@@ -10,7 +10,6 @@ from ace_ray.calls import (
     Call,
     NotCalls,
     Refused,
-    TooLarge,
     expression,
     literal_calls,
     plain_calls,
@@ -47,7 +46,7 @@ def decode(output: str | None, *, whole: bool) -> Decoded:
     if isinstance(official_parsed, list):
         return Decoded(official_parsed, strict, chars=chars)
     if isinstance(official_parsed, NotCalls):
-        return Decoded(str(official_parsed), strict, isinstance(official_parsed, TooLarge), chars)
+        return Decoded(str(official_parsed), strict, chars=chars)
     try:
         return Decoded(calls_of(official_parsed), strict, chars=chars)
     except (NotCalls, Refused, RecursionError) as error:

@@ -8,8 +8,8 @@ calls and nothing else. The first of these that fails names the error:
   arguments and literal Python values (``true`` and ``null`` are not);
 - ``function_name``: the names called, as a multiset, are not the gold answer's;
 - ``param_num``: not the same parameter names;
-- ``param_type``: another type, within containers too. ``bool`` is not ``int``; ``int`` and
-  ``float`` are one type where the function's schema says ``number`` or ``float``;
+- ``param_type``: another type than the gold value's, within containers too, whatever the schema
+  says: ``28.0`` is not ``28``, ``True`` is not ``1``;
 - ``param_value``: not equal.
 
 Parallel calls may come in any order, each gold call needs a call of its own. Where no assignment
@@ -28,8 +28,6 @@ from ace_ray.calls import Call
 from ace_ray.records import Entry, Verdict
 
 _NUMBER = re.compile(r"(?<=.)_[0-9]+$")
-_REAL_TYPES = ("number", "float")
-_NO_SCHEMA: Mapping[str, Any] = {}
 # How far a call is from its gold call. Any fault outweighs all differences between faults.
 _FAULTS = {"": 0, "param_value": 1_001, "param_type": 1_002, "param_num": 1_003}
 
@@ -48,7 +46,7 @@ def judge(entry: Entry, calls: list[Call] | str) -> Verdict:
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
     for gold in alternatives:
-        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
+        fault = _judge_one(calls, _gold_calls(gold, candidates))
         if fault is None:
             return Verdict(True)
         first = first or fault
@@ -74,37 +72,26 @@ def _described(candidates: list[Any], name: str) -> Any:
     return None
 
 
-def _properties(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    return _part(_part(_described(candidates, name), "parameters"), "properties")
-
-
-def _part(schema: Any, key: str) -> Mapping[str, Any]:
-    part = schema.get(key) if isinstance(schema, dict) else None
-    return part if isinstance(part, dict) else _NO_SCHEMA
-
-
-def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
+def _judge_one(calls: list[Call], gold: list[Call]) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
             return "function_name", f"the function called is not {gold[0].name}"
-        return _call_fault(calls[0], gold[0], _properties(candidates, gold[0].name))
+        return _call_fault(calls[0], gold[0])
     if len(calls) != len(gold):
         return "function_name", f"{len(calls)} calls instead of {len(gold)}"
     if Counter(call.name for call in calls) != Counter(call.name for call in gold):
         return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
     faults: dict[int, _Fault] = {}
     for name in dict.fromkeys(call.name for call in gold):
-        faults |= _group_faults(name, calls, gold, _properties(candidates, name))
+        faults |= _group_faults(name, calls, gold)
     return faults[min(faults)] if faults else None
 
 
-def _group_faults(
-    name: str, calls: list[Call], gold: list[Call], schema: Mapping[str, Any]
-) -> dict[int, _Fault]:
+def _group_faults(name: str, calls: list[Call], gold: list[Call]) -> dict[int, _Fault]:
     """Faults of one function's gold calls by their position, under the best assignment."""
     mine = [call for call in calls if call.name == name]
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
-    faults = [[_call_fault(call, target, schema) for call in mine] for _, target in wanted]
+    faults = [[_call_fault(call, target) for call in mine] for _, target in wanted]
     costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
     found = {}
     for (place, _), row, column in zip(wanted, faults, assign(costs), strict=True):
@@ -113,13 +100,13 @@ def _group_faults(
     return found
 
 
-def _call_fault(call: Call, gold: Call, schema: Mapping[str, Any]) -> _Fault | None:
+def _call_fault(call: Call, gold: Call) -> _Fault | None:
     args, gold_args = call.args, gold.args
     if args.keys() != gold_args.keys():
         different = sorted(str(param)[:80] for param in args.keys() ^ gold_args.keys())
         return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
     for param, value in gold_args.items():
-        if not _same_type(args[param], value, schema.get(param)):
+        if not _same_type(args[param], value):
             return "param_type", f"parameter {param} has the wrong type"
     for param, value in gold_args.items():
         if args[param] != value:
@@ -127,22 +114,13 @@ def _call_fault(call: Call, gold: Call, schema: Mapping[str, Any]) -> _Fault | N
     return None
 
 
-def _same_type(value: Any, gold: Any, schema: Any) -> bool:
+def _same_type(value: Any, gold: Any) -> bool:
     kind = type(gold)
     if type(value) is not kind:
-        numbers = type(value) in (int, float) and kind in (int, float)
-        return numbers and isinstance(schema, dict) and schema.get("type") in _REAL_TYPES
+        return False
     # Where sizes or keys differ it is the values that differ, so only common parts count here.
     if kind is dict:
-        parts = _part(schema, "properties")
-        return all(
-            _same_type(value[key], item, parts.get(key))
-            for key, item in gold.items()
-            if key in value
-        )
+        return all(_same_type(value[key], item) for key, item in gold.items() if key in value)
     if kind is list:
-        inner = _part(schema, "items")
-        return all(
-            _same_type(item, gold_item, inner) for item, gold_item in zip(value, gold, strict=False)
-        )
+        return all(map(_same_type, value, gold))
     return True

@@ -6,11 +6,12 @@ The prompts ask for one sentence each (upstream ``prompt_en.py`` and ``prompt_zh
 - error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
 - irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
 
-Accepted around and within a sentence: ASCII or full-width parentheses and commas, any case of its
-fixed words, quotes around a name or value, list brackets and other text around it, several
-sentences of one kind. What the sentences name, taken together, must be exactly what is wrong: the
-APIs with the set of missing parameters of each, or the set of (parameter, value) pairs. One
-sentence may list several parameters and, in the same order, their values.
+Accepted around and within a sentence: ASCII or full-width parentheses, commas and semicolons, "and"
+between names, any case of its fixed words, quotes around a name or value, list brackets and other
+text around it, several sentences of one kind. What the sentences name, taken together, must be
+exactly what is wrong: the APIs with the set of missing parameters of each, or the set of
+(parameter, value) pairs. One sentence may list several parameters and, in the same order, their
+values.
 
 Errors:
 
@@ -45,11 +46,12 @@ _SAYS_INCORRECT = re.compile(
 )
 _REFUSES = re.compile(r"cannot solve this problem|limitations of the function", re.IGNORECASE)
 _COMMAS = re.compile(r"[,，、]")
+_SEPARATORS = re.compile(r"[,，、;；和与](?:\s{0,9}and\s)?|\sand\s", re.IGNORECASE)
 _QUOTES = " \t\r\n'\"`‘’“”「」[]"
-# `name(key=` anywhere, or `[name()`; names start at a word boundary, so the search is linear.
+# `name(key=`, `name()` or `[name(`; names start at a word boundary, so the search is linear.
+_KEYWORD_OR_END = r"\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
 _CALL = re.compile(
-    r"(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}[^\W\d]\w{0,100}\s{0,9}=(?!=)"
-    r"|\[\s{0,9}[^\W\d][\w.]{0,200}\(\s{0,9}\)"
+    r"(?<![\w.])[^\W\d][\w.]{0,200}" + _KEYWORD_OR_END + r"|\[\s{0,9}[^\W\d][\w.]{0,200}\("
 )
 _JSON_CALL = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']""")
 
@@ -86,7 +88,10 @@ def _irrelevant(entry: Entry, text: str) -> Verdict:
 
 
 def _calls(entry: Entry, text: str) -> bool:
-    """Whether a function is called: ``name(`` of a candidate, ``F(k=``, ``[F()``, or as JSON."""
+    """Whether a function is called: ``F(k=``, ``F()``, ``[F(``, or as JSON.
+
+    Only a candidate's name may have blanks after it; ``F (a)`` in a sentence is a mention.
+    """
     if "(" in text and _CALL.search(text):
         return True
     functions = entry.data.get("function")
@@ -97,40 +102,44 @@ def _calls(entry: Entry, text: str) -> bool:
     ]
     if any(found in names for found in _JSON_CALL.findall(text)):
         return True
-    return any(
-        re.search(rf"(?<![\w.]){re.escape(name)}\s{{0,9}}\(", text)
-        for name in names
-        if name and name in text
-    )
+    return any(_called(name, text) for name in names if name and name in text)
+
+
+def _called(name: str, text: str) -> bool:
+    spaced = rf"{re.escape(name)}\s{{0,9}}"
+    pattern = rf"(?<![\w.]){spaced}{_KEYWORD_OR_END}|\[\s{{0,9}}{spaced}\("
+    return re.search(pattern, text) is not None
 
 
 def _names_missing(text: str, gold: Mapping[str, list[str]]) -> bool:
     named: dict[str, set[str]] = {}
     for params, api in _MISSING.findall(text):
-        named.setdefault(_bare(api), set()).update(_split(params))
+        named.setdefault(_bare(api), set()).update(_split(params, _SEPARATORS))
     return named == {api: set(params) for api, params in gold.items()}
 
 
 def _names_values(text: str, gold: Mapping[str, list[Any]]) -> bool:
-    """Values may hold commas, so the whole is compared before its parts."""
+    """Values may hold commas and "and", so the whole is compared before its parts."""
     wanted = {(param, _bare(str(value))) for param, values in gold.items() for value in values}
     named: set[tuple[str, str]] = set()
     for values, keys in _INCORRECT.findall(text):
-        params = _split(keys)
+        params = _split(keys, _SEPARATORS)
         if len(params) != 1:
-            parts = _split(values)
+            parts = _split(values, _COMMAS)
+            if len(parts) != len(params):
+                parts = _split(values, _SEPARATORS)
             if len(parts) != len(params):
                 return False
             named.update(zip(params, parts, strict=True))
-        elif (params[0], _bare(values)) in wanted:
-            named.add((params[0], _bare(values)))
-        else:
-            named.update((params[0], part) for part in _split(values))
+            continue
+        readings = ([_bare(values)], _split(values, _COMMAS), _split(values, _SEPARATORS))
+        pairs = [{(params[0], part) for part in reading} for reading in readings]
+        named |= next((found for found in pairs if found <= wanted), pairs[0])
     return named == wanted
 
 
-def _split(text: str) -> list[str]:
-    return [_bare(part) for part in _COMMAS.split(text) if _bare(part)]
+def _split(text: str, separators: re.Pattern[str]) -> list[str]:
+    return [_bare(part) for part in separators.split(text) if _bare(part)]
 
 
 def _bare(text: str) -> str:

@@ -6,7 +6,6 @@ Layout, as published: ``data_<lang>/data_<category>.json`` holds one question pe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, dialogue
 from ace_ray.benchmarks.acebench.data.files import json_lines, read_bounded
 from ace_ray.benchmarks.acebench.data.shapes import check_question, gold_of
+from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest
 
@@ -55,12 +55,6 @@ def files_of(language: str, category: str) -> tuple[str, str]:
     """The question file and the answer file, relative to the data folder."""
     name = f"data_{category}.json"
     return f"data_{language}/{name}", f"data_{language}/possible_answer/{name}"
-
-
-def cache_root() -> Path:
-    """Where downloads and imports live: ``ACE_RAY_CACHE``, else ``~/.cache/ace_ray``."""
-    set_root = os.environ.get("ACE_RAY_CACHE")
-    return Path(set_root).expanduser() if set_root else Path.home() / ".cache" / "ace_ray"
 
 
 def imports_folder(cache: Path | None = None) -> Path:

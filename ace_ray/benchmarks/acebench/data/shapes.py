@@ -27,7 +27,17 @@ def _functions(value: Any) -> bool:
 
 def _calls(value: Any) -> bool:
     """One object of calls, or a list of such objects that are all right answers."""
-    return isinstance(value, dict) or (_objects(value) and bool(value))
+    alternatives = value if isinstance(value, list) else [value]
+    return bool(alternatives) and all(
+        isinstance(calls, dict) and calls and _objects(list(calls.values()))
+        for calls in alternatives
+    )
+
+
+def _named_texts(value: Any) -> bool:
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(_texts(texts) and texts for texts in value.values())
 
 
 def _milestones(value: Any) -> bool:
@@ -42,7 +52,8 @@ OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
 TEXTS: Shape = ("a list of texts", _texts)
 OBJECTS: Shape = ("a list of objects", _objects)
 FUNCTIONS: Shape = ('a list of objects with a "name"', _functions)
-CALLS: Shape = ("an object of calls or a list of them", _calls)
+CALLS: Shape = ("an object of calls, each an object of arguments, or a list of those", _calls)
+NAMED_TEXTS: Shape = ("an object of lists of texts, none empty", _named_texts)
 MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _milestones)
 
 
@@ -71,7 +82,7 @@ def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:
     if category == "special_irrelevant":
         _need(where, row, ground_truth=TEXT)
     elif category.startswith("special_"):
-        _need(where, row, ground_truth=OBJECT)
+        _need(where, row, ground_truth=NAMED_TEXTS)
     else:
         _need(where, row, ground_truth=CALLS)
     return row["ground_truth"]

@@ -33,6 +33,14 @@ def verdict(category: str, gold: Any, output: str | None) -> str:
         (ONE, "Missing necessary parameters（room、 'day'）for the api（`book`）。", ""),
         (ONE, f"{BOOK}. Could you tell me which day you would like?", ""),
         (TWO, f"{BOOK}, Missing necessary parameters (card) for the api (pay)", ""),
+        *[
+            (ONE, f"Missing necessary parameters ({listed}) for the api (book)", "")
+            for listed in ("day and room", "'day', and 'room'", "day和room", "day与 room")
+        ],
+        *[
+            (ONE, f"Missing necessary parameters ({listed}) for the api (book)", "")
+            for listed in ("day、room", "day; room", "day；room", "room AND day")
+        ],
         (TWO, BOOK, "correction_failed"),
         (ONE, f"{BOOK} Missing necessary parameters (card) for the api (pay)", "correction_failed"),
         (ONE, "Missing necessary parameters (day) for the api (book)", "correction_failed"),
@@ -47,7 +55,11 @@ def verdict(category: str, gold: Any, output: str | None) -> str:
         (ONE, f"{BOOK} There is incorrect value (x) for the parameters (y)", "correction_failed"),
         (ONE, f"{BOOK} [pay(card='1')]", "detection_failed"),
         (ONE, f"{BOOK} [other()]", "detection_failed"),
-        (ONE, f"{BOOK} book (", "detection_failed"),
+        (ONE, f"{BOOK} book (day='x')", "detection_failed"),
+        (ONE, f"{BOOK} [book ('x')]", "detection_failed"),
+        (ONE, f"{BOOK} [other('x')]", "detection_failed"),
+        (ONE, f"{BOOK} other()", "detection_failed"),
+        (ONE, f"{BOOK} I need the day to use book (a hotel service), see pay (b).", ""),
         (ONE, f'{BOOK} {{"name": "pay", "arguments": {{}}}}', "detection_failed"),
         (ONE, "[book(day='?')]", "detection_failed"),
         (ONE, "Which day, and which room?", "detection_failed"),
@@ -75,6 +87,9 @@ def wrong(value: str, param: str) -> str:
         ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), ""),
         ({"day": ["x1"], "room": ["y"]}, wrong("x1, y", "day, room"), ""),
         ({"day": ["x1"], "room": ["y"]}, wrong("x1", "day") + wrong("y", "room"), ""),
+        ({"day": ["x1"], "room": ["y"]}, wrong("x1 and y", "day and room"), ""),
+        ({"day": ["x1"], "room": ["a, b"]}, wrong("x1; a, b", "day; room"), "correction_failed"),
+        ({"day": ["salt and oil"], "room": ["y"]}, wrong("salt and oil, y", "day, room"), ""),
         ({"day": ["x1"], "room": ["y"]}, wrong("y, x1", "day, room"), "correction_failed"),
         ({"day": ["x1"], "room": ["y"]}, wrong("x1", "day"), "correction_failed"),
         ({"day": ["x1"]}, wrong("x1", "room"), "correction_failed"),

