@@ -121,7 +121,8 @@ def _check_whole(node: ast.expr, max_depth: int) -> None:
             refused = type(inner).__name__
         elif isinstance(inner, ast.JoinedStr):
             _check_joined(inner)
-        pending.extend((child, depth + 1) for child in ast.iter_child_nodes(inner))
+        below = depth + (2 if isinstance(inner, ast.Dict) else 1)  # writing a dict takes more stack
+        pending.extend((child, below) for child in ast.iter_child_nodes(inner))
     if refused:
         raise Refused(f"{refused} in an operation")
 

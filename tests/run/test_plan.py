@@ -33,6 +33,9 @@ class Toy:
     def identity(self) -> Mapping[str, Any]:
         return self.facts
 
+    def resolved(self) -> dict[str, Any]:
+        return {"texts": self.texts}
+
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
 
@@ -89,7 +92,7 @@ def test_row_ids_change_with_the_model_and_the_texts() -> None:
     reworded, regraded, revised = Toy(), Toy(), Toy()
     reworded.wording = "write: "
     regraded.gold = "other gold"
-    revised.facts = {"variant": "minimal"}
+    revised.facts = {"variant": "standard", "protocol": {"mode": "other"}}
     for toy in (reworded, regraded, revised):
         assert not ids(planned(toy)) & before
 

@@ -54,6 +54,20 @@ LONG = [
     "x" + "[0]" * 2_000,
     "\\" * 60_000,
     "'" * 60_000,
+    "[" + "1," * 65_000 + "]",
+    "[" + "[]," * 43_000 + "]",
+    "1+1," * 32_000,
+    "[" + "f()," * 32_000 + "]",
+    "[" + "1," * 65_000 + " 1 1]",
+    "f'" + "{a}" * 10_900 + "'",
+    "f'" + "{a}" * 43_000 + "'",
+    "'" + "x" * 4_000_000 + "'",
+    "'''" + "x\n" * 2_000_000,
+    "'" + "x" * 4_000_000 + "'" + "+'b'" * 300,
+    "1+('x'*99999)[0]" * 100,
+    "''+" + "f'{1:999}'+" * 250 + "''",
+    "''+" + "f'{(\"x\"*9000)!a:999}'+" * 250 + "''",
+    "[1]+[" + "*[1]*9000," * 9_000 + "]",
 ]
 SPECIAL = [
     "There is incorrect value (" * 5_000,
@@ -121,7 +135,7 @@ def test_nothing_runs_and_nothing_hangs(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     slow = [row for row in found if row[2] > 1.0]
     assert not slow
-    harmless = ("[X(a=9999", "[X(a=0xff")
+    harmless = ("[X(a=9999", "[X(a=0xff")  # numbers, which have no value check
     accepted = [row[:2] for row in found if "normal" in row[1] and not row[4]]
     assert accepted == []
     wrongly = [

@@ -51,7 +51,7 @@ FORMATS = {
     "[plan(city='Rome'[0])]": "",
     "[plan(city='Rome' + str(1))]": "official_unsafe",
     "[plan(city='Rome' * 2 ** 9)]": "official_unsafe",
-    "[plan(city=1 - 'Rome' + str(1))]": "wrong_output_format",
+    "[plan(city=1 - 'Rome' + str(1))]": "official_unsafe",
     "[plan(city=-'Rome')]": "wrong_output_format",
     "[plan(city=f'Rome')]": "wrong_output_format",
     "[plan(city={**Rome})]": "wrong_output_format",
@@ -195,6 +195,44 @@ def test_sums_too_deep_to_be_written_back_are_a_format_error() -> None:
     assert verdict(f"[plan(days={'1+' * 300}1)]", gold) == ""
     assert verdict(f"[plan(days={'1+' * 329}1)]", gold) == "wrong_output_format"
     assert verdict(f"[plan(days={'f()+' * 329}1)]", gold) == "wrong_output_format"
+
+
+OPERATIONS = {
+    "1 + [1, 2][0]": "",
+    "1 + (2 if True else 3)": "",
+    "1 + (0 or 2)": "",
+    "1 + (2 > 1)": "",
+    "1 + {1}": "wrong_output_format",
+    "1 + (lambda: 0)": "wrong_output_format",
+    "1 / 0, city=x + 1": "wrong_output_format",
+    "x + 1, city=1 / 0": "official_unsafe",
+    "'x' ** 2": "official_unsafe",
+    "'x' << 2": "official_unsafe",
+    "1 / 0 + open('x')": "official_unsafe",
+    "'a' - 1 + exit()": "official_unsafe",
+    "1 / 0 + x": "official_unsafe",
+    "1 + [y for y in 'a']": "official_unsafe",
+    "[1, 2][0]": "type_error",
+    "-" * 100_000 + "1": "wrong_output_format",
+    "a" + ".a" * 50_000: "wrong_output_format",
+    "1+" * 40_000 + "1": "wrong_output_format",
+    "1" + " " * 70_000: "",
+    "'" + "x" * 5_000_000 + "'": "wrong_output_format",
+}
+
+
+@pytest.mark.parametrize(("value", "error_type"), OPERATIONS.items(), ids=lambda text: text[:20])
+def test_operations_on_literals_are_done_and_others_named(value: str, error_type: str) -> None:
+    assert verdict(f"[plan(days={value})]", {"plan": {"days": 3, "city": "Rome"}}) == error_type
+
+
+def test_long_texts_are_read() -> None:
+    gold = {"plan": {"city": "Rome"}}
+    assert verdict(f"[plan(city='Rome{'x' * 1_000_000}')]", gold) == ""
+    assert verdict(f"[plan(city='Rome' + '{'x' * 1_000_000}')]", gold) == ""
+    assert verdict("[plan(city='Ro' + f'me')]", gold) == ""
+    multi_turn = "normal_multi_turn_user_adjust"
+    assert verdict("[" * 200_000, gold, category=multi_turn) == "wrong_output_format"
 
 
 def test_a_caller_deep_in_its_own_stack_gets_a_verdict_all_the_same() -> None:
