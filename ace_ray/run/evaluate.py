@@ -150,9 +150,17 @@ def engine_args(config: RunConfig, *, on_gpu: bool) -> dict[str, Any]:
         if int(args.get("tensor_parallel_size", 1)) > 1:
             # A Ray executor inside a Ray actor would ask for the GPUs a second time.
             args.setdefault("distributed_executor_backend", "mp")
-    elif "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+        return args
+    if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
         # Without it vLLM demands most of the machine's memory to be free.
         args.setdefault("kv_cache_memory_bytes", 1 << 30)
+    if config.sampling.temperature > 0:
+        # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU
+        # generators cannot: the engine dies. Whole prompts need a batch that holds the longest.
+        args["enable_chunked_prefill"] = False
+        if "max_num_batched_tokens" in args:
+            longest = args.get("max_model_len") or 0
+            args["max_num_batched_tokens"] = max(args["max_num_batched_tokens"], longest)
     return args
 
 
