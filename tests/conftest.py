@@ -179,19 +179,3 @@ def model_folder(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
-
-
-@pytest.fixture(scope="session")
-def ray_local() -> Iterator[Any]:
-    """A local Ray with two CPUs, started once for all tests that need one."""
-    ray = pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-        )
-        yield ray
-        ray.shutdown()

@@ -73,6 +73,3 @@ class FakeEngine:
             completion_tokens=len(text.split()),
             seconds=script.delay_s,
         )
-
-    def close(self) -> None:
-        pass

@@ -101,9 +101,6 @@ class VLLMEngine:
             seconds=time.perf_counter() - start,
         )
 
-    def close(self) -> None:
-        self._engine.shutdown()
-
 
 def _bind_cpu_threads() -> None:
     """Give a CPU engine all cores of this process.

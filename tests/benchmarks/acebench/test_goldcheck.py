@@ -56,7 +56,6 @@ def test_mangling_avoids_the_other_answers_and_never_changes() -> None:
     assert render_mangled(entry({"f": {}})) == "[f_altered()]"
 
 
-@pytest.mark.skipif(not (MINI / "data_en").is_dir(), reason="the mini set is not written yet")
 def test_the_mini_set_proves_itself() -> None:
     report = check_gold(MINI)
     assert report["ok"]
