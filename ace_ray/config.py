@@ -106,6 +106,9 @@ class RunConfig(Section):
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: int = Field(1, ge=1, description="checker actors")
+    sandboxes: CountOrAuto = Field(
+        "auto", description="sandbox actors, if there are episodes; auto: one per worker"
+    )
     concurrency: CountOrAuto = Field(
         "auto", description="episodes in flight per worker; auto: twice the engine's max_num_seqs"
     )

@@ -61,3 +61,7 @@ class PromptRefused(RowError):
 
 class EngineDead(Exception):
     """The engine behind this worker is gone and will not answer again."""
+
+
+class SandboxLost(RowError):
+    """The sandbox of an episode died again and again, or cannot be opened."""

@@ -69,9 +69,31 @@ class Sampling:
         return replace(self, seed=self.seed + sample)
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """An answer to messages with tools, taken apart by a tool parser.
+
+    ``content`` is the text beside the calls, all of it when there are none. ``error`` is the class
+    of the exception on which the parser gave up, so that the answer counts as one without calls.
+    """
+
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    error: str = ""
+
+
 @dataclass(slots=True)
 class Completion:
-    """One answer of a model. ``text`` is the answer without its reasoning."""
+    """One answer of a model. ``text`` is the answer without its reasoning, tool calls included as
+    the model wrote them; ``tools`` the same taken apart, None when no tools were offered."""
 
     text: str
     reasoning: str = ""
@@ -80,6 +102,7 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    tools: ToolAnswer | None = None
 
 
 @dataclass(slots=True)
@@ -99,8 +122,11 @@ class Episode:
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
 
     def record(self, completion: Completion) -> None:
-        """Append a completion as the assistant's message and add up its usage."""
-        self.messages.append({"role": "assistant", "content": completion.text})
+        """Append a completion as the assistant's message and add up its usage.
+
+        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
+        """
+        self.messages.append(_assistant(completion))
         self.output = completion.text
         self.reasoning = completion.reasoning
         self.reasoning_truncated = completion.reasoning_truncated
@@ -109,6 +135,20 @@ class Episode:
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1
         self.generation_s += completion.seconds
+
+
+def _assistant(completion: Completion) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": completion.text}
+    if tools := completion.tools:
+        message |= {"content": tools.content, "text": completion.text}
+        if tools.calls:
+            message["tool_calls"] = [
+                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in tools.calls
+            ]
+        if tools.error:
+            message["tool_parser_error"] = tools.error
+    return message
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ callable that takes the benchmark's section of the config and returns a `Benchma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ace_ray.models.roles import Role
 from ace_ray.records import Completion, Entry, Episode, Sampling, Verdict
+from ace_ray.sandbox.protocol import Scenario, Session
 
 
 class Model(Protocol):
@@ -20,6 +23,31 @@ class Model(Protocol):
     async def chat(
         self, messages: Sequence[Mapping[str, Any]], sampling: Sampling
     ) -> Completion: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A model in a part of an episode, how it draws its tokens, and what can move a score in that
+    (JSON values, for the row)."""
+
+    model: Model
+    sampling: Sampling
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What an episode has at its disposal.
+
+    ``roles`` are the players of `Benchmark.roles` by name. ``open_sandbox`` opens the entry's
+    scenario. ``deadline`` is a time of the event loop's clock at which the episode should end by
+    itself; None: no limit.
+    """
+
+    candidate: Player
+    roles: Mapping[str, Player] = field(default_factory=dict)
+    open_sandbox: Callable[[], Awaitable[Session]] | None = None
+    deadline: float | None = None
 
 
 class ScoredRow(Protocol):
@@ -53,7 +81,8 @@ class Benchmark(Protocol):
         """What can move a score besides model and sampling: hashes of data and prompts, variants.
 
         JSON values; goes into the manifest and the run's identity. Its ``protocol`` key, if any,
-        holds what decides a row's content besides entry and prompt, and enters every row's id."""
+        holds what decides a row's content besides entry and prompt, and enters every row's id;
+        its ``episodes`` key enters those of interactive rows."""
 
     def resolved(self) -> dict[str, Any]:
         """The benchmark's section of the config with nothing left open: defaults filled in, data
@@ -66,7 +95,16 @@ class Benchmark(Protocol):
     def interactive(self, entry: Entry) -> bool:
         """Whether the episode makes more than one model call."""
 
-    async def run_episode(self, entry: Entry, model: Model, sampling: Sampling) -> Episode: ...
+    def roles(self) -> Mapping[str, Role]:
+        """Other models that take part in episodes, by the name of their part."""
+
+    def role_sampling(self, role: str) -> Sampling:
+        """How the model in ``role`` draws its tokens unless the config says otherwise."""
+
+    def scenario(self, entry: Entry) -> Scenario:
+        """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
+
+    async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         """Verdicts of all rule sets, by name. Stateless, never raises on any output."""

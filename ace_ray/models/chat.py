@@ -5,10 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import PromptRefused, UserError
+
+_PROBE = "ace_ray_probe_tool"
+_PROBE_FUNCTION = {
+    "name": _PROBE,
+    "description": "Looks something up.",
+    "parameters": {
+        "type": "object",
+        "properties": {"key": {"type": "string", "description": "What to look up."}},
+        "required": ["key"],
+    },
+}
 
 
 class Chat:
@@ -91,17 +103,58 @@ class Chat:
     def template_sha256(self) -> str:
         return hashlib.sha256(self.template.encode()).hexdigest()
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt text. Raises `PromptRefused` when the template rejects the messages."""
+    @property
+    def tools_template_sha256(self) -> str:
+        """Of the template that renders tools; some models have one of its own for them."""
+        template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
+        return hashlib.sha256(template.encode()).hexdigest()
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
+        """The prompt text, with ``tools`` in OpenAI's form if any.
+
+        Raises `PromptRefused` when the template rejects the messages.
+        """
         from jinja2 import TemplateError
 
+        offered = {"tools": list(tools)} if tools else {}
         try:
             text = self.tokenizer.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=True, **self._kwargs
+                list(messages),
+                tokenize=False,
+                add_generation_prompt=True,
+                **offered,
+                **self._kwargs,
             )
         except (TemplateError, TypeError, ValueError) as error:
             raise PromptRefused(f"the chat template refuses these messages: {error}") from error
         return str(text)
+
+    @cached_property
+    def supports_tools(self) -> bool:
+        """Whether the template shows tools to the model: the name of a probe tool is in the prompt.
+
+        Templates without tools ignore the variable, and the model would answer blindly.
+        """
+        try:
+            return _PROBE in self.render(
+                [{"role": "user", "content": "x"}],
+                [{"type": "function", "function": _PROBE_FUNCTION}],
+            )
+        except PromptRefused:
+            return False
+
+    def require_tools(self, where: str) -> None:
+        """Raise `UserError` about the model ``where`` when its template does not show tools."""
+        if not self.supports_tools:
+            raise UserError(
+                "the model's chat template ignores tools",
+                where=where,
+                fix="use a model with a tool-calling template, or write mode: prompt",
+            )
 
     def encode(self, text: str) -> list[int]:
         """Token ids; the template has already written the special tokens."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -174,3 +175,27 @@ def _string_keys(module: ast.Module) -> set[str]:
         for key in value.keys
         if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
+
+
+def cluster_engine_args(args: Mapping[str, Any], *, on_gpu: bool, seeded: bool) -> dict[str, Any]:
+    """``args`` with what an engine inside an actor needs on this kind of cluster.
+
+    ``seeded``: whether requests draw their tokens, and so have seeds.
+    """
+    args = dict(args)
+    if on_gpu:
+        if int(args.get("tensor_parallel_size", 1)) > 1:
+            # A Ray executor inside a Ray actor would ask for the GPUs a second time.
+            args.setdefault("distributed_executor_backend", "mp")
+        return args
+    if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+        # Without it vLLM demands most of the machine's memory to be free.
+        args.setdefault("kv_cache_memory_bytes", 1 << 30)
+    if seeded:
+        # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU
+        # generators cannot: the engine dies. Whole prompts need a batch that holds the longest.
+        args["enable_chunked_prefill"] = False
+        if "max_num_batched_tokens" in args:
+            longest = args.get("max_model_len") or 0
+            args["max_num_batched_tokens"] = max(args["max_num_batched_tokens"], longest)
+    return args

@@ -15,7 +15,14 @@ from pydantic import Field
 from ace_ray.config import Section
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.reasoning import split_think
-from ace_ray.records import Completion, Sampling
+from ace_ray.records import Completion, Sampling, ToolAnswer, ToolCall
+
+
+class FakeCall(Section):
+    """A tool call of the fake; ``arguments`` is JSON text, right or wrong."""
+
+    name: str
+    arguments: str = "{}"
 
 
 class FakeScript(Section):
@@ -23,6 +30,9 @@ class FakeScript(Section):
 
     default: str = "[]"
     replies: dict[str, str] = Field(default_factory=dict)
+    calls: dict[str, list[FakeCall]] = Field(
+        default_factory=dict, description="called beside the reply when tools are offered"
+    )
     delay_s: float = 0.0
     max_model_len: int = 1 << 20
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
@@ -33,9 +43,12 @@ class FakeScript(Section):
     )
 
 
-def count_words(messages: Sequence[Mapping[str, Any]]) -> int:
+def count_words(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+) -> int:
     """The fake's token count."""
-    return sum(len(str(message["content"]).split()) for message in messages)
+    texts = [message["content"] for message in messages] + [*(tools or ())]
+    return sum(len(str(text).split()) for text in texts)
 
 
 class FakeEngine:
@@ -47,9 +60,14 @@ class FakeEngine:
         self._script = FakeScript.model_validate(dict(script))
         self.max_model_len = self._script.max_model_len
 
-    async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
         script, last = self._script, str(messages[-1]["content"])
-        words = count_words(messages)
+        words = count_words(messages, tools)
         if words >= script.max_model_len:
             raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
         for key, marker in script.die.items():
@@ -65,8 +83,11 @@ class FakeEngine:
                 raise RuntimeError(text)
         text = next((r for k, r in script.replies.items() if k in last), script.default)
         split = split_think(text)
+        calls = next((c for k, c in script.calls.items() if k in last), [])
+        answer = ToolAnswer(split.answer, tuple(ToolCall(c.name, c.arguments) for c in calls))
         return Completion(
             text=split.answer,
+            tools=None if tools is None else answer,
             reasoning=split.reasoning,
             reasoning_truncated=split.truncated,
             prompt_tokens=words,

@@ -16,11 +16,16 @@ from typing import Any
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.chat import Chat
 from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Sampling
 
 
 class VLLMEngine:
-    """One vLLM engine. Loading takes 20-60 s: make one per worker and share it."""
+    """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
+
+    ``tool_parser`` names the vLLM tool parser that answers to tools are read with; without one
+    no tools can be offered. Raises `UserError` when it, or the chat template, does not fit.
+    """
 
     def __init__(
         self,
@@ -29,6 +34,7 @@ class VLLMEngine:
         *,
         template_kwargs: Mapping[str, Any],
         reasoning_parser: str,
+        tool_parser: str | None = None,
     ) -> None:
         _bind_cpu_threads()
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -51,12 +57,23 @@ class VLLMEngine:
             if reasoning_parser != "auto"
             else None
         )
+        self._tool_parser = None
+        if tool_parser is not None:
+            self._chat.require_tools(str(folder))
+            self._tool_parser = tool_parser_of(tool_parser, self._chat.tokenizer)
         self._ids = itertools.count()
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
 
-    async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
-        text = self._chat.render(messages)
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        if tools is not None and self._tool_parser is None:
+            raise ValueError("tools without a tool parser to read the answer with")
+        text = self._chat.render(messages, tools)
         ids = self._chat.encode(text)
         room = self.max_model_len - len(ids)
         if room < 1:
@@ -72,6 +89,7 @@ class VLLMEngine:
             seed=sampling.seed if sampling.temperature > 0 else None,
             stop=list(sampling.stop) or None,
             output_kind=self._final,
+            **self._tool_parser.detokenization if self._tool_parser and tools else {},
         )
         start = time.perf_counter()
         final = None
@@ -91,8 +109,10 @@ class VLLMEngine:
             if self._named_split
             else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
         )
+        read = self._tool_parser
         return Completion(
             text=split.answer,
+            tools=read(split.answer, tools) if read and tools is not None else None,
             reasoning=split.reasoning,
             reasoning_truncated=split.truncated,
             finish_reason=finish,

@@ -19,6 +19,7 @@ from ace_ray.errors import UserError
 
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
+SANDBOX_CPUS = 0.1
 """Small, so that a 2-CPU cluster has room beside one engine."""
 
 
@@ -107,14 +108,23 @@ class Resources:
     worker_cpus: float
     worker_gpus: int
     checkers: int
+    sandboxes: int = 0
+    server_cpus: float = 0.0
+    server_gpus: int = 0
 
     @property
     def cpus(self) -> float:
-        return self.workers * self.worker_cpus + self.checkers * CHECKER_CPUS + WRITER_CPUS
+        return (
+            self.workers * self.worker_cpus
+            + self.checkers * CHECKER_CPUS
+            + WRITER_CPUS
+            + self.sandboxes * SANDBOX_CPUS
+            + self.server_cpus
+        )
 
     @property
     def gpus(self) -> int:
-        return self.workers * self.worker_gpus
+        return self.workers * self.worker_gpus + self.server_gpus
 
 
 def gpus_per_worker(engine: dict[str, Any]) -> int:
@@ -129,11 +139,19 @@ def nodes() -> list[dict[str, float]]:
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
-def fit(config: RunConfig, rows: int, cluster: Sequence[Mapping[str, float]]) -> Resources:
+def fit(
+    config: RunConfig,
+    rows: int,
+    cluster: Sequence[Mapping[str, float]],
+    *,
+    interactive: bool = False,
+    servers: tuple[float, int] = (0.0, 0),
+) -> Resources:
     """How the run sits on a cluster of nodes with these resources.
 
     Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
-    fit is refused.
+    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what the servers of other
+    models hold, (CPUs, GPUs).
 
     Raises:
         UserError: the demand exceeds the cluster.
@@ -148,20 +166,34 @@ def fit(config: RunConfig, rows: int, cluster: Sequence[Mapping[str, float]]) ->
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     most = sum(_room(node, config.worker_cpus, per_worker) for node in cluster)
-    small = config.checkers * CHECKER_CPUS + WRITER_CPUS
+    server_cpus, server_gpus = servers
+    small = config.checkers * CHECKER_CPUS + WRITER_CPUS + server_cpus
     cpus = sum(node.get("CPU", 0.0) for node in cluster)
     if config.workers != "auto":
         workers = config.workers
     else:
-        by_gpu = gpus // per_worker if per_worker else 1
+        by_gpu = (gpus - server_gpus) // per_worker if per_worker else 1
         workers = max(1, min(by_gpu, rows))
-    need = Resources(workers, config.worker_cpus, per_worker, config.checkers)
-    if workers > most or need.cpus > cpus:
+    sandboxes = 0
+    if interactive:
+        sandboxes = workers if config.sandboxes == "auto" else config.sandboxes
+        small += sandboxes * SANDBOX_CPUS
+    need = Resources(
+        workers,
+        config.worker_cpus,
+        per_worker,
+        config.checkers,
+        sandboxes,
+        server_cpus,
+        server_gpus,
+    )
+    if workers > most or need.cpus > cpus or need.gpus > gpus:
         fits = max(0, min(most, math.floor((cpus - small) / config.worker_cpus)))
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
+        server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise UserError(
             f"{workers} worker(s) of {config.worker_cpus:g} CPU(s){gpu_text} each on one node, and "
-            f"{small:g} CPUs for checking and writing, do not fit {len(cluster)} node(s) with "
+            f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all",
             where="workers",
             fix=f"set workers to {fits} or less"

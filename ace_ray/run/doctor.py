@@ -15,6 +15,7 @@ from ace_ray.models.sources import ModelRef, tokenizer_is_near
 from ace_ray.run import preflight
 from ace_ray.run.cluster import fit
 from ace_ray.run.plan import Plan, make_plan
+from ace_ray.run.roles import demand
 
 T = TypeVar("T")
 
@@ -81,7 +82,15 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
     if not fits or os.environ.get("RAY_ADDRESS", "local") != "local":
         return
     here = {"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}
-    need, failure = _tried(lambda: fit(plan.config, len(plan.rows), [here]))
+    need, failure = _tried(
+        lambda: fit(
+            plan.config,
+            len(plan.rows),
+            [here],
+            interactive=any(row.interactive for row in plan.rows),
+            servers=demand(plan.parts, on_gpu=here["GPU"] > 0),
+        )
+    )
     text = failure
     if need is not None:
         text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit this machine"

@@ -17,6 +17,8 @@ from rich.console import Console
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.run import roles
 from ace_ray.run.parts import FOLDER, latest_rows, part_names, settled_ids
 from ace_ray.run.plan import MANIFEST, Plan, PlannedRow, make_manifest, make_plan
 from ace_ray.run.preflight import (
@@ -99,26 +101,29 @@ def _run(
     from ace_ray.run.graph import run_graph
     from ace_ray.run.progress import ProgressView
     from ace_ray.run.rows import entry_table
-    from ace_ray.run.worker import Job
+    from ace_ray.run.worker import Job, Scenarios
+    from ace_ray.sandbox.actor import start_actors
 
     cluster.connect()
     try:
-        resources = cluster.fit(plan.config, len(owed), cluster.nodes())
+        interactive = any(row.interactive for row in owed)
+        parts = plan.parts if interactive else {}
+        nodes = cluster.nodes()
+        on_gpu = plan.config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
+        resources = cluster.fit(
+            plan.config,
+            len(owed),
+            nodes,
+            interactive=interactive,
+            servers=roles.demand(parts, on_gpu=on_gpu),
+        )
         cluster.note_if_busy(resources, console)
-        engine = engine_args(plan.config, on_gpu=resources.gpus > 0)
+        engine = engine_args(plan.config, parts, on_gpu=on_gpu)
         if manifest is None:
             _remove_run(store)
             machine = {**facts, **_machine(ray.cluster_resources())}
             store.put(MANIFEST, _json(make_manifest(plan, {**machine, "engine_args": engine})))
         board = start_board(entry_table(plan.entries))
-        job = Job(
-            run_id=plan.run_id,
-            config=plan.config,
-            model=plan.model,
-            engine=engine,
-            benchmarks=plan.benchmarks,
-            board=board,
-        )
 
         def read() -> Tally:
             tally: Tally = ray.get(board.read.remote(), timeout=30)
@@ -127,41 +132,45 @@ def _run(
         started = time.time()
         # Sessions sort by time: a later attempt at a row wins over an earlier one.
         session = f"{time.time_ns() // 1_000_000:014d}-{os.urandom(3).hex()}"
-        with ProgressView(read, len(owed), console):
-            try:
-                run_graph(job, owed, resources, store, session)
-            except Exception as error:
-                failure = _explained(error, read)
-                if manifest is None and not part_names(store):
-                    _remove_run(store)  # no row came of it: leave no trace of a run
-                raise failure from error
+        try:
+            with roles.serving_parts(parts, on_gpu=on_gpu) as served:
+                job = Job(
+                    run_id=plan.run_id,
+                    config=plan.config,
+                    model=plan.model,
+                    engine=engine,
+                    benchmarks=plan.benchmarks,
+                    board=board,
+                    parts=parts,
+                    served=served,
+                    sandboxes=start_actors(
+                        Scenarios(board, plan.benchmarks),
+                        resources.sandboxes,
+                        cpus=cluster.SANDBOX_CPUS,
+                    ),
+                )
+                with ProgressView(read, len(owed), console):
+                    run_graph(job, owed, resources, store, session)
+        except Exception as error:
+            failure = _explained(error, read)
+            if manifest is None and not part_names(store):
+                _remove_run(store)  # no row came of it: leave no trace of a run
+            raise failure from error
         tally = read()
         return _timing(tally, began, started)
     finally:
         ray.shutdown()
 
 
-def engine_args(config: RunConfig, *, on_gpu: bool) -> dict[str, Any]:
-    """The config's engine arguments with what an actor on this kind of cluster needs."""
-    args = dict(config.engine)
+def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[str, Any]:
+    """The candidate's engine arguments with what an actor on this kind of cluster needs."""
     if config.backend == "fake":
-        return args
-    if on_gpu:
-        if int(args.get("tensor_parallel_size", 1)) > 1:
-            # A Ray executor inside a Ray actor would ask for the GPUs a second time.
-            args.setdefault("distributed_executor_backend", "mp")
-        return args
-    if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
-        # Without it vLLM demands most of the machine's memory to be free.
-        args.setdefault("kv_cache_memory_bytes", 1 << 30)
-    if config.sampling.temperature > 0:
-        # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU
-        # generators cannot: the engine dies. Whole prompts need a batch that holds the longest.
-        args["enable_chunked_prefill"] = False
-        if "max_num_batched_tokens" in args:
-            longest = args.get("max_model_len") or 0
-            args["max_num_batched_tokens"] = max(args["max_num_batched_tokens"], longest)
-    return args
+        return dict(config.engine)
+    samplings = [config.sampling.sampling()] + [
+        part.sampling for cast in parts.values() for part in cast.values() if part.role == "same"
+    ]
+    seeded = any(sampling.temperature > 0 for sampling in samplings)
+    return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
 
 
 def _explained(error: Exception, read: Any) -> RunFailed:

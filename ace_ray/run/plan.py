@@ -18,6 +18,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
+from ace_ray.run.roles import Parts, cast
 
 MANIFEST = "run.json"
 
@@ -39,6 +40,7 @@ class Plan:
     config: RunConfig
     model: ModelRef
     benchmarks: dict[str, Benchmark]
+    parts: Parts
     entries: list[Entry]
     rows: list[PlannedRow]
     identity: dict[str, Any]
@@ -73,20 +75,28 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "reasoning_parser": config.model.reasoning_parser,
         "backend": config.backend,
     }
+    parts = cast(config, model, benchmarks)
     described = {name: dict(b.identity()) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
+    roles = {name: {r: dict(part.identity) for r, part in p.items()} for name, p in parts.items()}
+    played = {
+        name: digest(shared[name], d.get("episodes"), roles[name]) for name, d in described.items()
+    }
     rows = []
     for index, entry in enumerate(entries):
         prompt = canonical_json(by_name[entry.benchmark].prompt(entry))
         content = entry.content_hash()
         interactive = by_name[entry.benchmark].interactive(entry)
         for sample, drawn in enumerate(samplings):
-            row_id = digest(shared[entry.benchmark], content, prompt, drawn, sample)[:32]
+            protocol = (played if interactive else shared)[entry.benchmark]
+            row_id = digest(protocol, content, prompt, drawn, sample)[:32]
             rows.append(PlannedRow(row_id, index, sample, len(prompt), interactive))
-    rows.sort(key=lambda row: -row.size)
+    # Episodes first: they take many calls one after another.
+    rows.sort(key=lambda row: (not row.interactive, -row.size))
     identity = {
         **candidate,
         "benchmarks": described,
+        "roles": roles,
         "engine": config.engine,
         "sampling": samplings,
         "rows": digest(sorted(row.row_id for row in rows)),
@@ -95,6 +105,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         config=config,
         model=model,
         benchmarks=by_name,
+        parts=parts,
         entries=entries,
         rows=rows,
         identity=identity,

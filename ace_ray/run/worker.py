@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from ace_ray.benchmarks.protocol import Benchmark, Model
+from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
 from ace_ray.config import RunConfig
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.sources import ModelRef, materialize
-from ace_ray.records import Entry, Episode, Sampling
+from ace_ray.records import Entry, Episode
 from ace_ray.run.board import fetch_entries
 from ace_ray.run.parts import write_part
+from ace_ray.run.roles import Parts, Players, Served
 from ace_ray.run.rows import (
     EPISODES,
     ROWS,
@@ -31,7 +32,12 @@ from ace_ray.run.rows import (
     episode_of,
     verdict_columns,
 )
+from ace_ray.sandbox.actor import SandboxPool
+from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
+
+DEADLINE_GRACE_S = 300.0
+"""For an episode that has reached its deadline to read its sandbox's state."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,24 @@ class Job:
     benchmarks: Mapping[str, Benchmark]
     board: Any
     """Actor handle of the run's `Board`, which also knows the entries."""
+    parts: Parts
+    served: Mapping[tuple[str, str], Served]
+    sandboxes: tuple[Any, ...]
+    """Handles of `SandboxActor`s; empty when no row is interactive."""
+
+
+class Scenarios:
+    """Opens the scenario of an entry by its index, in a sandbox actor."""
+
+    def __init__(self, board: Any, benchmarks: Mapping[str, Benchmark]) -> None:
+        self._board, self._benchmarks = board, benchmarks
+        self._entries: pa.Table | None = None
+
+    def __call__(self, index: int) -> Scenario:
+        if self._entries is None:
+            self._entries = fetch_entries(self._board)
+        entry = entry_at(self._entries, index)
+        return self._benchmarks[entry.benchmark].scenario(entry)
 
 
 def start_engine(job: Job) -> Any:
@@ -85,6 +109,8 @@ class EngineWorker:
             self._earlier: dict[str, int] = ray.get(job.board.killed.remote())
             self._held: set[str] = set()
             self._engine = start_engine(job)
+            self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
+            self._sandboxes = SandboxPool(job.sandboxes)
         except Exception as error:
             report(job, "an engine worker could not start", error)
             raise
@@ -105,7 +131,6 @@ class EngineWorker:
 
     async def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         entry = entry_at(self._entries, row["entry"])
-        sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
         started, clock = datetime.now(UTC), time.perf_counter()
         record = {
             **row,
@@ -120,7 +145,8 @@ class EngineWorker:
         benchmark = self._job.benchmarks[entry.benchmark]
         self._held.add(row["row_id"])
         try:
-            record |= await self._episode(benchmark, entry, self._engine, sampling)
+            episode = await self._episode(benchmark, entry, row)
+            record |= episode_columns(episode)
         except EngineDead as error:
             # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
             # whole job. os._exit, since exit_actor counts as intended and is not retried.
@@ -142,13 +168,18 @@ class EngineWorker:
         record["duration_s"] = time.perf_counter() - clock
         return record
 
-    async def _episode(
-        self, benchmark: Benchmark, entry: Entry, model: Model, sampling: Sampling
-    ) -> dict[str, Any]:
-        episode = await asyncio.wait_for(
-            benchmark.run_episode(entry, model, sampling), self._job.config.episode_timeout_s
+    async def _episode(self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any]) -> Episode:
+        sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
+        limit = self._job.config.episode_timeout_s
+        stage = Stage(
+            candidate=Player(self._engine, sampling),
+            roles=self._players.of(entry.benchmark, row["sample"]),
+            open_sandbox=lambda: self._sandboxes.open(row["entry"]),
+            deadline=asyncio.get_running_loop().time() + limit,
         )
-        return episode_columns(episode)
+        # An interactive episode ends by itself at the deadline and keeps what it has reached.
+        grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
+        return await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
 
 
 def _log_traceback() -> None:

@@ -10,17 +10,28 @@ from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import prompts as texts
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
+from ace_ray.benchmarks.acebench.agent.episode import play_agent
+from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.acebench.scenarios.world import (
+    World,
+    check_entry,
+    load_worlds,
+    open_world,
+)
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
-from ace_ray.benchmarks.protocol import Model, ScoredRow
+from ace_ray.benchmarks.protocol import ScoredRow, Stage
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode, Sampling, Verdict
+from ace_ray.models.roles import Role, parse_role
+from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
 
 _GROUPS = {
-    "all": groups.GENERATION,
+    "all": groups.CATEGORIES,
+    "generation": groups.GENERATION,
+    "agent": groups.AGENT,
     "atom": groups.ATOM,
     "single_turn": groups.SINGLE_TURN,
     "multi_turn": groups.MULTI_TURN,
@@ -57,26 +68,63 @@ class Options(Section):
         "standard", description="of the normal prompt, as in the paper's appendix D.4"
     )
 
+    protocol: Literal["auto", "official", "fixed"] = Field(
+        "auto",
+        description="of agent episodes. official: upstream's loops with their faults; fixed: "
+        "without them; auto: official with official data",
+    )
+    sandbox: Literal["auto", "official", "fixed"] = Field(
+        "auto", description="behaviour of the sandboxes where upstream's are broken; auto: as above"
+    )
+    upstream_agent: Literal["local", "api"] = Field(
+        "local",
+        description="whose prompt agent_multi_step takes under protocol official: upstream gives "
+        "its API models the Chinese one in both languages",
+    )
+    max_messages: int = Field(40, ge=2, le=1000, description="of an agent episode")
+    user: Any = Field(
+        "same",
+        description="who simulates the user: same (the candidate), {model: {source: ...}} served "
+        "on the cluster, or {endpoint: {url: ..., model: ...}}",
+    )
+
     @field_validator("languages")
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
 
 
+USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
+"""Upstream draws the user's lines at temperature 0.001, which is greedy too."""
+
+
 class ACEBench:
-    """The 15 generation categories: one model call an entry."""
+    """All 17 categories: one model call an entry, or an episode with tools and a simulated user."""
 
     name = "acebench"
 
     def __init__(self, options: Options) -> None:
-        self._options = options
         self._folder = locate(options.data)
         self._wording = _wording(options, self._folder)
+        self._options = options.model_copy(
+            update={
+                "prompts": self._wording,
+                "protocol": _settled(options.protocol, options.data),
+                "sandbox": _settled(options.sandbox, options.data),
+            }
+        )
+        self._categories = _chosen(options.categories)
         self._prompts = (
             texts.official(self._folder, options.variant)
             if self._wording == "official"
             else texts.own(options.variant)
         )
+        self._user = parse_role(options.user, "benchmarks.acebench.user")
+        self._agents: agent_texts.AgentTexts | None = None
+        self._worlds: dict[str, Any] = {}
+        if set(self._categories) & set(groups.AGENT):
+            self._agents = _agent_texts(self._wording, self._folder)
+            self._worlds = load_worlds(self._folder)
         self._data_sha256 = ""
 
     @classmethod
@@ -84,22 +132,33 @@ class ACEBench:
         return cls(validated(Options, options, where="benchmarks.acebench"))
 
     def entries(self) -> Sequence[Entry]:
-        entries = load(
-            self._folder,
-            languages=self._options.languages,
-            categories=_chosen(self._options.categories),
-        )
+        entries = load(self._folder, languages=self._options.languages, categories=self._categories)
+        for entry in entries:
+            if entry.category in groups.AGENT:
+                check_entry(self._worlds, entry)
         self._data_sha256 = data_hash(entries)
         return entries
 
     def identity(self) -> Mapping[str, Any]:
-        return {
+        found = {
             "data_sha256": self._data_sha256 or data_hash(self.entries()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
             "protocol": {"mode": "prompt"},
         }
+        if self._agents:
+            options = self._options
+            found["episodes"] = {
+                "protocol": options.protocol,
+                "sandbox": options.sandbox,
+                "max_messages": options.max_messages,
+                "upstream_agent": options.upstream_agent,
+                "prompts": self._agents.source,
+                "prompts_sha256": self._agents.sha256,
+                "worlds_sha256": digest(self._worlds),
+            }
+        return found
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
@@ -108,21 +167,74 @@ class ACEBench:
             data = f"imported:{self._folder.name}"
         elif data != "mini":
             data = str(self._folder.absolute())
-        return {**options.model_dump(mode="json"), "data": data, "prompts": self._wording}
+        return {**options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        return self._prompts.messages(entry)
+        if entry.category not in groups.AGENT:
+            return self._prompts.messages(entry)
+        functions, question = entry.data["function"], entry.data["question"]
+        if entry.category == "agent_multi_turn":
+            return self._agent_texts.turn(
+                entry.language, entry.data["involved_classes"], functions, f"user:{question}\n"
+            )
+        return self._agent_texts.step(self._step_language(entry), functions, f"user:{question}\n")
 
     def interactive(self, entry: Entry) -> bool:
-        return False
+        return entry.category in groups.AGENT
 
-    async def run_episode(self, entry: Entry, model: Model, sampling: Sampling) -> Episode:
+    def roles(self) -> Mapping[str, Role]:
+        return {"user": self._user} if "agent_multi_turn" in self._categories else {}
+
+    def role_sampling(self, role: str) -> Sampling:
+        return USER_SAMPLING
+
+    def scenario(self, entry: Entry) -> World:
+        return open_world(
+            self._worlds,
+            loop=entry.category.removeprefix("agent_"),
+            language=entry.language,
+            involved_classes=entry.data["involved_classes"],
+            initial_config=entry.data["initial_config"],
+            behaviour="official" if self._options.sandbox == "official" else "fixed",
+        )
+
+    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+        if entry.category in groups.AGENT:
+            return await play_agent(
+                entry,
+                stage,
+                self._agent_texts,
+                protocol="official" if self._options.protocol == "official" else "fixed",
+                max_messages=self._options.max_messages,
+                step_language=self._step_language(entry),
+            )
+        candidate = stage.candidate
         episode = Episode(messages=self.prompt(entry))
-        episode.record(await model.chat(episode.messages, sampling))
+        episode.record(await candidate.model.chat(episode.messages, candidate.sampling))
         return episode
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
+        if entry.category in groups.AGENT:
+            state = episode.state or {}
+            return check_agent(
+                entry,
+                state.get("after"),
+                state.get("process"),
+                end=state.get("end"),
+                steps=state.get("steps"),
+            )
         return check(entry, episode.output)
+
+    @property
+    def _agent_texts(self) -> agent_texts.AgentTexts:
+        if self._agents is None:
+            raise ValueError("no agent category was chosen")
+        return self._agents
+
+    def _step_language(self, entry: Entry) -> str:
+        """Upstream does not hand its API models' agent the language, whose default is Chinese."""
+        api = self._options.upstream_agent == "api" and self._options.protocol == "official"
+        return "zh" if api else entry.language
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
@@ -144,7 +256,7 @@ class ACEBench:
     def _differences(self) -> Iterator[str]:
         """What sets this run apart from those of the leaderboard."""
         languages = tuple(sorted(self._options.languages))
-        if set(_chosen(self._options.categories)) != set(groups.GENERATION):
+        if set(self._categories) != set(groups.CATEGORIES):
             yield "not all categories"
         elif self.identity()["data_sha256"] != OFFICIAL_DATA_SHA256[languages]:
             yield "the data is not the official one"
@@ -162,20 +274,28 @@ def _wording(options: Options, folder: Path) -> Literal["official", "own"]:
     return "official" if (folder / texts.OFFICIAL_FILE).is_file() else "own"
 
 
+def _settled(choice: str, data: str) -> str:
+    """An "auto" choice: official with official data. The mini set is ours."""
+    if choice != "auto":
+        return choice
+    return "fixed" if data == "mini" else "official"
+
+
+def _agent_texts(wording: str, folder: Path) -> agent_texts.AgentTexts:
+    if wording == "own":
+        return agent_texts.own()
+    path = folder / texts.OFFICIAL_FILE
+    return agent_texts.official(texts.read_texts(path), where=str(path))
+
+
 def _chosen(names: Sequence[str]) -> list[str]:
     chosen: list[str] = []
     for name in names:
-        if name in groups.AGENT or name == "agent":
-            raise UserError(
-                f"{name!r} is not evaluated by this version",
-                where="benchmarks.acebench.categories",
-                fix=f"choose among {', '.join([*_GROUPS, *groups.GENERATION])}",
-            )
-        if name not in _GROUPS and name not in groups.GENERATION:
+        if name not in _GROUPS and name not in groups.CATEGORIES:
             raise UserError(
                 f"there is no category or group {name!r}",
                 where="benchmarks.acebench.categories",
-                fix=f"choose among {', '.join([*_GROUPS, *groups.GENERATION])}",
+                fix=f"choose among {', '.join([*_GROUPS, *groups.CATEGORIES])}",
             )
         chosen += _GROUPS.get(name, (name,))
     return list(dict.fromkeys(chosen))

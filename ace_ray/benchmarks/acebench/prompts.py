@@ -21,7 +21,7 @@ from ace_ray.records import Entry, digest
 VARIANTS = ("standard", *NORMAL_VARIANTS)
 OFFICIAL_FILE = Path("upstream", "prompts.json")
 
-_TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|function|question)\}|[{}]")
+_TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|functions?|question|history|instruction)\}|[{}]")
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
     """
     shorter = _variant_texts(variant)
     path = data_folder / OFFICIAL_FILE
-    found = _read(path)
+    found = read_texts(path)
     for name in OWN:
-        problem = _problem(name, found.get(name))
+        problem = problem_of(found.get(name), _fields(name))
         if problem:
             raise UserError(f"{name} {problem}", where=str(path), fix=_FIX)
     texts = {name: found[name] for name in OWN}
@@ -117,7 +117,8 @@ def _variant_texts(variant: str) -> Mapping[str, str]:
     return NORMAL_VARIANTS.get(variant, {})
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_texts(path: Path) -> dict[str, Any]:
+    """The texts of ``prompts.json`` by upstream's names. Raises `UserError`."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -130,8 +131,8 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _problem(name: str, text: object) -> str:
-    """Why ``text`` cannot serve as the template ``name``; "" if it can."""
+def problem_of(text: object, expected: set[str]) -> str:
+    """Why ``text`` cannot serve as a template with exactly these placeholders; "" if it can."""
     if text is None:
         return "is missing"
     if not isinstance(text, str):
@@ -139,14 +140,13 @@ def _problem(name: str, text: object) -> str:
     tokens = list(_TOKEN.finditer(text))
     if any(token[0] in ("{", "}") for token in tokens):
         return "has a brace that is neither doubled nor part of a known placeholder"
-    expected = {f"{{{field}}}" for field in _fields(name)}
-    present = {token[0] for token in tokens if token[1]}
-    if expected != present:
-        return f"must hold the placeholders {', '.join(sorted(expected))} and no other"
+    if expected != {token[1] for token in tokens if token[1]}:
+        names = ", ".join(f"{{{name}}}" for name in sorted(expected))
+        return f"must hold the placeholders {names} and no other"
     return ""
 
 
-def _fields(name: str) -> tuple[str, ...]:
+def _fields(name: str) -> set[str]:
     if name.startswith("USER_"):
-        return ("question",)
-    return ("profile" if "PREFERENCE" in name else "time", "function")
+        return {"question"}
+    return {"profile" if "PREFERENCE" in name else "time", "function"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.categories import GENERATION
+from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
 from ace_ray.benchmarks.acebench.scoring.golden import render_gold, render_mangled
+from ace_ray.benchmarks.acebench.scoring.golden_agent import gold_state, mangled_state
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -61,7 +63,28 @@ def test_the_mini_set_proves_itself() -> None:
     assert report["ok"]
     assert set(report["categories"]) == {"en", "zh"}
     for categories in report["categories"].values():
-        assert list(categories) == list(GENERATION)
+        assert list(categories) == list(CATEGORIES)
+        agents_prove_themselves(categories, rows=4)
+
+
+def agents_prove_themselves(categories: dict[str, Any], rows: int) -> None:
+    n = sum(categories[name]["n"] for name in AGENT)
+    assert n == rows * len(AGENT)
+    for name in AGENT:
+        for rule in ("official", "strict"):
+            assert categories[name]["gold"][rule]["valid"] == categories[name]["n"]
+            assert categories[name]["mangled"][rule]["valid"] == 0
+
+
+def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
+    truth = [{"BaseAPI": {"wifi": True}}, {"Travel": {"users": {"u": {"cash": 1.5}}}}]
+    row = entry({"ground_truth": truth, "mile_stone": ["[a()]"]}, "agent_multi_turn")
+    assert gold_state(row) == [{"BaseApi": {"wifi": True}}, truth[1]]
+    altered = {"Travel": {"users": {"u": {"cash": 2.5}}}}
+    assert mangled_state(row) == [{"BaseApi": {"wifi": True}}, altered]
+    alone = entry({"ground_truth": truth[:1], "mile_stone": ["[a()]"]}, "agent_multi_turn")
+    assert mangled_state(alone) == [{"BaseApi": {"wifi": False}}]
+    assert truth[0] == {"BaseAPI": {"wifi": True}}
 
 
 @needs_official
@@ -88,6 +111,8 @@ def test_the_official_set() -> None:
         "normal_atom_list_28",
         "normal_atom_object_short_1",
     }
+    for categories in report["categories"].values():
+        agents_prove_themselves(categories, rows=25)
     known = ("whitespace", "empty", "lacks the required", "lacks items", "is cut off")
     assert all(any(phrase in row["cause"] for phrase in known) for row in rejected)
     # The dialogue accuracies that a perfect model reaches under the official rules.
@@ -103,5 +128,5 @@ def test_the_official_set() -> None:
 
 
 def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no generation category"):
+    with pytest.raises(UserError, match="holds no category"):
         check_gold(tmp_path)

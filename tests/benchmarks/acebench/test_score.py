@@ -131,17 +131,52 @@ def test_an_official_result_folder(data: Path, tmp_path: Path) -> None:
     for category in (IRRELEVANT, PREFERENCE):
         rows = [{"id": e.id, "result": render_gold(e)} for e in entries(data, category)]
         write(folder / f"data_{category}_result.json", rows)
-    agent = [{"id": f"{AGENT}_0", "result": [{"BaseApi": {}}], "process": ["[a()]"]}]
+    agent = [{"id": f"{AGENT}_0", "result": [{"BaseApi": {}}], "process": ["[ a( )]"]}]
     write(folder / f"data_{AGENT}_result.json", agent)
     (folder / "notes.txt").write_text("not a result")
     found = score(folder, data=data, output=tmp_path / "out")
     lines = verdicts(tmp_path / "out")
     assert [line["category"] for line in lines] == [PREFERENCE] * 3 + [IRRELEVANT] * 2 + [AGENT]
-    assert lines[-1]["official"] is lines[-1]["strict"] is None
+    # No attribute is no wrong attribute, officially.
+    assert lines[-1]["official"] == {
+        "valid": True,
+        "error_type": "",
+        "end_to_end": 1,
+        "process_accuracy": 1.0,
+    }
+    assert lines[-1]["strict"] == {
+        "valid": False,
+        "error_type": "undetermined",
+        "end_to_end": 0,
+        "process_accuracy": 1.0,
+    }
     assert found["source"]["format"] == "official"
-    assert found["notes"] == ["1 agent rows are not scored: this version has no checker for them"]
-    assert found["languages"]["en"]["categories"][AGENT]["status"]["skipped"] == 1
+    assert found["notes"] == []
+    stats = found["languages"]["en"]["categories"][AGENT]
+    assert stats["status"]["scored"] == 1
+    assert [stats[rule]["accuracy"] for rule in ("official", "strict")] == [1.0, 0.0]
+    assert [stats[rule]["process_accuracy"] for rule in ("official", "strict")] == [1.0, 1.0]
     assert found["languages"]["en"]["rules"]["strict"]["workbook"]["agent"]["value"] is None
+
+
+def test_agent_rows_in_json_lines(data: Path, tmp_path: Path) -> None:
+    key = {"language": "en", "category": AGENT, "id": f"{AGENT}_0"}
+    states: list[Any] = [[{"BaseApi": {"wifi": True}}], [{"BaseApi": {"wifi": False}}], None]
+    given = [{**key, "sample": i, "result": s, "process": []} for i, s in enumerate(states)]
+    found = score(write(tmp_path / "g.jsonl", given), data=data, output=tmp_path / "out")
+    lines = verdicts(tmp_path / "out")
+    assert [line["official"]["process_accuracy"] for line in lines] == [1.0, 0.0, 0.0]
+    assert [line["strict"]["process_accuracy"] for line in lines] == [0.0, 0.0, 0.0]
+    assert [line["strict"]["end_to_end"] for line in lines] == [1, 0, 0]
+    kinds = ["", "class attributes wrong", "wrong number of class"]
+    assert [line["official"]["error_type"] for line in lines] == kinds
+    stats = found["languages"]["en"]["categories"][AGENT]
+    assert (stats["scored"], stats["official"]["n"]) == (3, 1)
+    assert stats["official"]["process_accuracy"] == pytest.approx(1 / 3)
+    assert stats["official"]["samples"]["mean"] == pytest.approx(1 / 3)
+    for missing in ("result", "process"):
+        row = {name: value for name, value in given[0].items() if name != missing}
+        refused(write(tmp_path / "m.jsonl", [row]), data, tmp_path, ":1", f'"{missing}" is missing')
 
 
 @pytest.mark.parametrize(

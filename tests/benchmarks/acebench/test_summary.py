@@ -222,3 +222,14 @@ def test_table_lines() -> None:
     assert lines[0] == ["en", "special", "special_incomplete", "10", interval, interval]
     assert [line[1] for line in lines[3:]] == ["special", "overall"]
     assert lines[-1] == ["en", "overall", "", "", "-", "-"]
+
+
+def test_agent_categories_have_a_line_for_their_process() -> None:
+    verdict = Verdict(True, metrics={"end_to_end": 1, "process_accuracy": 0.9})
+    both = {"official": verdict, "strict": verdict}
+    lines = table(summarize(row("agent_multi_step", i, verdicts=both) for i in range(10)))
+    end, process = "100.0 % [72.2, 100.0]", "90.0 % [59.6, 98.2]"
+    assert lines[0] == ["en", "agent", "agent_multi_step", "10", end, end]
+    assert lines[1] == ["en", "agent", "agent_multi_step (process)", "10", process, process]
+    unscored = table(summarize([row("agent_multi_step", 0, status="infra_error", verdicts={})]))
+    assert unscored[0] == ["en", "agent", "agent_multi_step", "0", "-", "-"]

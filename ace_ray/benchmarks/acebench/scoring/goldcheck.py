@@ -1,7 +1,8 @@
 """`ace-ray data check`: what the gold answers, and mangled copies of them, reach.
 
 A sound checker gives every gold answer its point and no mangled one. The official rules reject
-some gold answers and accept many mangled ones; this names the former, each with its cause.
+some gold answers and accept many mangled ones; this names the former, each with its cause. Of an
+agent row the gold state stands for the episode's end state, the first path for its calls.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES, MULTI_TURN
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN
+from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import files_of, load
 from ace_ray.benchmarks.acebench.scoring.golden import (
     alternatives,
@@ -19,13 +20,14 @@ from ace_ray.benchmarks.acebench.scoring.golden import (
     render_gold,
     render_mangled,
 )
+from ace_ray.benchmarks.acebench.scoring.golden_agent import gold_state, mangled_state
 from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow, summarize
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry, Verdict
 
 
 def check_gold(data: Path) -> dict[str, Any]:
-    """Both rule sets over the generation categories that ``data`` has.
+    """Both rule sets over the categories that ``data`` has.
 
     Returns ``categories``: {language: {category: {"n", "gold", "mangled"}}}, the latter two with,
     per rule set, ``valid`` (rows) and ``accuracy`` (of dialogues in multi-turn); ``rejected``: per
@@ -35,9 +37,9 @@ def check_gold(data: Path) -> dict[str, Any]:
     """
     entries = list(_entries(data))
     if not entries:
-        raise UserError("holds no generation category", where=str(data))
-    gold = [(entry, check(entry, render_gold(entry))) for entry in entries]
-    mangled = [(entry, check(entry, render_mangled(entry))) for entry in entries]
+        raise UserError("holds no category", where=str(data))
+    gold = [(entry, _gold_verdicts(entry)) for entry in entries]
+    mangled = [(entry, _mangled_verdicts(entry)) for entry in entries]
     rejected = {
         rule: [_named(e) | _why(e, rule, v[rule]) for e, v in gold if not v[rule].valid]
         for rule in RULE_SETS
@@ -71,7 +73,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def cause(entry: Entry) -> str:
     """Why the official rules reject this entry's gold, in one phrase; "" where no rule applies."""
-    if entry.category.startswith("special_"):
+    if not entry.category.startswith("normal_"):
         return ""
     for key, arguments in alternatives(entry)[0].items():
         name = function_name(entry, key)
@@ -95,9 +97,26 @@ def cause(entry: Entry) -> str:
 
 def _entries(data: Path) -> Iterator[Entry]:
     for language in LANGUAGES:
-        for category in GENERATION:
+        for category in CATEGORIES:
             if any((data / name).exists() for name in files_of(language, category)):
                 yield from load(data, languages=[language], categories=[category])
+
+
+def _gold_verdicts(entry: Entry) -> Mapping[str, Verdict]:
+    if entry.category in AGENT:
+        return check_agent(entry, gold_state(entry), _first_path(entry))
+    return check(entry, render_gold(entry))
+
+
+def _mangled_verdicts(entry: Entry) -> Mapping[str, Verdict]:
+    if entry.category in AGENT:
+        return check_agent(entry, mangled_state(entry), _first_path(entry))
+    return check(entry, render_mangled(entry))
+
+
+def _first_path(entry: Entry) -> list[str]:
+    milestones = entry.gold["mile_stone"]
+    return milestones[0] if isinstance(milestones[0], list) else milestones
 
 
 def _categories(

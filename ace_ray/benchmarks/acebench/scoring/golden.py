@@ -86,12 +86,13 @@ def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
     places = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
     for key, name in places[start:] + places[:start]:
-        yield {**calls, key: {**calls[key], name: _altered(calls[key][name])}}
+        yield {**calls, key: {**calls[key], name: altered(calls[key][name])}}
     for key in calls:
         yield {f"{k}_altered" if k == key else k: arguments for k, arguments in calls.items()}
 
 
-def _altered(value: Any) -> Any:
+def altered(value: Any) -> Any:
+    """Another value: of containers the first element is altered, of numbers 1 is added."""
     match value:
         case bool():
             return not value
@@ -100,9 +101,9 @@ def _altered(value: Any) -> Any:
         case str():
             return f"{value} altered"
         case [first, *rest]:
-            return [_altered(first), *rest]
+            return [altered(first), *rest]
         case Mapping() if value:
             key = next(iter(value))
-            return {**value, key: _altered(value[key])}
+            return {**value, key: altered(value[key])}
         case _:
             return "altered"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ace_ray.benchmarks.acebench.categories import AGENT
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.scoring.external import Entries, Given, read, sources
 from ace_ray.benchmarks.acebench.scoring.summary import Summary, SummaryRow
 from ace_ray.errors import UserError
@@ -24,10 +24,11 @@ VERDICTS, SUMMARY = "verdicts.jsonl", "summary.json"
 def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) -> dict[str, Any]:
     """Score the outputs at ``path``; write ``verdicts.jsonl`` and ``summary.json`` to ``output``.
 
-    Verdict lines follow the input lines. The summary (see `summary`) declares every entry of the
+    Verdict lines follow the input lines; those of agent rows also have the verdicts' metrics,
+    ``end_to_end`` and ``process_accuracy``. The summary (see `summary`) declares every entry of the
     categories that the input touches, as often as its most frequent entry came, so an output that
     is absent shows as skipped. It also has ``source``: path, format, lines, and ``notes``: one
-    line per thing that a reader must know of. Agent rows are not scored: their verdicts are null.
+    line per thing that a reader must know of.
 
     Raises `UserError` for a bad line (see `external.read`); nothing is written then.
     """
@@ -49,7 +50,6 @@ def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) ->
         absent = 0
         for (language, category), times in came.items():
             absent += _declare(summary, entries.of(language, category), times)
-        agents = sum(times.total() for (_, category), times in came.items() if category in AGENT)
         result = {
             "benchmark": "acebench",
             "source": {
@@ -57,7 +57,7 @@ def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) ->
                 "format": "official" if files[0].category else "jsonl",
                 "lines": len(seen),
             },
-            "notes": _notes(absent, agents),
+            "notes": _notes(absent),
             **summary.result(max_unscored),
         }
         json.dump(result, summary_file, indent=2, allow_nan=False)
@@ -65,23 +65,22 @@ def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) ->
     return result
 
 
-def _verdicts(given: Given) -> Mapping[str, Verdict] | None:
-    return None if given.entry.category in AGENT else check(given.entry, given.output)
+def _verdicts(given: Given) -> Mapping[str, Verdict]:
+    if given.entry.category in AGENT:
+        return check_agent(given.entry, given.result, given.process)
+    return check(given.entry, given.output)
 
 
-def _row(given: Given, verdicts: Mapping[str, Verdict] | None) -> SummaryRow:
+def _row(given: Given, verdicts: Mapping[str, Verdict]) -> SummaryRow:
     entry, sample = given.entry, given.sample
     if not isinstance(sample, int) or abs(sample) >= 1 << 63:
         # Summaries tell samples apart by number: a stable one, of bounded size.
         sample = int.from_bytes(blake2b(json.dumps(sample).encode(), digest_size=12).digest())
-    status = "skipped" if verdicts is None else "scored"
     group = entry.group or entry.id
-    return SummaryRow(
-        entry.language, entry.category, entry.id, group, sample, status, verdicts or {}
-    )
+    return SummaryRow(entry.language, entry.category, entry.id, group, sample, "scored", verdicts)
 
 
-def _line(given: Given, verdicts: Mapping[str, Verdict] | None) -> dict[str, Any]:
+def _line(given: Given, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     entry = given.entry
     line: dict[str, Any] = {
         "language": entry.language,
@@ -90,8 +89,8 @@ def _line(given: Given, verdicts: Mapping[str, Verdict] | None) -> dict[str, Any
         "sample": given.sample,
     }
     for rule in RULE_SETS:
-        verdict = verdicts[rule] if verdicts is not None else None
-        line[rule] = verdict and {"valid": verdict.valid, "error_type": verdict.error_type}
+        verdict = verdicts[rule]
+        line[rule] = {"valid": verdict.valid, "error_type": verdict.error_type, **verdict.metrics}
     return line
 
 
@@ -106,13 +105,10 @@ def _declare(summary: Summary, entries: Mapping[str, Entry], times: Counter[str]
     return total
 
 
-def _notes(absent: int, agents: int) -> list[str]:
-    notes = []
-    if absent:
-        notes.append(f"{absent} rows of these categories are not in the input; they count skipped")
-    if agents:
-        notes.append(f"{agents} agent rows are not scored: this version has no checker for them")
-    return notes
+def _notes(absent: int) -> list[str]:
+    if not absent:
+        return []
+    return [f"{absent} rows of these categories are not in the input; they count skipped"]
 
 
 @contextmanager

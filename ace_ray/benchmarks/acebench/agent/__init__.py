@@ -1,0 +1,1 @@
+"""The two agent categories: how an episode runs, and how its messages become calls."""

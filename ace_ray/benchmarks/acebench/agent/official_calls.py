@@ -1,0 +1,258 @@
+"""How the upstream agent loops read calls in a message, without running any of it.
+
+Facts of ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
+``multi_step/execution_role_step.py`` at upstream commit 56dd66c, restated. Upstream evaluates
+binary operations when it decodes, and writes each call back as source text to evaluate that. Here
+the former are folded (`ace_ray.calls.fold`); a call that could not be written back, or would run
+more than its tool, has an `AgentCall.problem`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from ace_ray.calls import MAX_DIGITS, Budget, NotCalls, Refused, expression, fold
+
+_MAX_DEPTH = 300
+"""Deepest operation that is folded, about what upstream can write back as text."""
+_UNPRINTABLE = 10**MAX_DIGITS
+# Names that upstream's decoders know. With any other name an operation raises NameError there.
+_KNOWN = {
+    *dir(builtins), "__builtins__", "__cached__", "__file__", "APIAgent_turn", "CommonAgent",
+    "EXECUTION", "EXECUTION_STEP", "List", "OpenAI", "STATELESS_CLASSES", "ast", "copy",
+    "execute_agent_func_call", "importlib", "inspect", "is_empty_execute_response", "json", "os",
+    "re", "self", "value",
+}  # fmt: skip
+_KNOWN_ENDINGS = ("_EN", "_ZH", "_instance")
+
+
+class _NotEvaluated:
+    """Stands for the value of an operation that upstream would evaluate and ace_ray does not."""
+
+
+_NOT_EVALUATED = _NotEvaluated()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """One call of an agent: a (dotted) name and arguments that are JSON values.
+
+    With a ``problem`` the call answers with an error and runs no tool; ``arguments`` is what could
+    be read. (Upstream looks first whether there is a tool with the last part of the name.)
+    """
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+
+def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
+    """The calls that upstream reads in a message. Raises `NotCalls` where its decoders raise.
+
+    One leading blank goes, then all of ``[``, ``]`` and ``'`` at both ends; what is left must be
+    one expression. A call is read, or a tuple or list of calls; any other expression gives an empty
+    list. Positional arguments are dropped, names become texts, every sign negates, a nested call
+    without keywords becomes its source text. An argument that is a dict raises, unless its first
+    value is a dict (upstream would run it as a call).
+
+    ``need_brackets``: whether one line must hold a ``[`` and after it a ``]`` (multi_turn).
+
+    Differs from upstream in what is not evaluated, and in how arguments arrive: tuples as lists;
+    bytes, complex numbers, sets and dicts with keys that are no texts are problems.
+    """
+    if not text or (need_brackets and not _bracketed(text)):
+        raise NotCalls("no brackets")
+    # Upstream adds missing outer brackets first, only to strip them with the others.
+    tree = expression(text.removeprefix(" ").strip("[]'"))
+    budget = Budget()
+    if isinstance(tree, ast.Call):
+        return [_agent_call(tree, budget)]
+    if not isinstance(tree, (ast.Tuple, ast.List)):
+        return []
+    calls = []
+    for item in tree.elts:
+        if not isinstance(item, ast.Call):
+            raise NotCalls("an element that is not a call")
+        calls.append(_agent_call(item, budget))
+    return calls
+
+
+def plain_json(value: Any) -> Any:
+    """``value`` as a JSON value, tuples as lists. Raises `NotCalls` for what is none."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        if abs(value) < _UNPRINTABLE:
+            return value
+    elif isinstance(value, float):
+        if isfinite(value):
+            return value
+    elif isinstance(value, (list, tuple)):
+        return [plain_json(item) for item in value]
+    elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: plain_json(item) for key, item in value.items()}
+    raise NotCalls(f"a value that JSON does not have ({type(value).__name__})")
+
+
+def _bracketed(text: str) -> bool:
+    return any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
+
+
+def _agent_call(node: ast.Call, budget: Budget) -> AgentCall:
+    name, given = _call(node, budget)
+    arguments, problems = {}, []
+    for key, value in given.items():
+        if problem := _problem(value):
+            problems.append(problem)
+        elif key is None:
+            problems.append("** cannot be written back")
+        else:
+            try:
+                arguments[key] = plain_json(value)
+            except NotCalls as error:
+                problems.append(f"{key}: {error}")
+    if "." in name:
+        problems.append(f"the name {name.partition('.')[0]} is not defined")
+    return AgentCall(name, arguments, problems[0] if problems else "")
+
+
+def _problem(value: Any) -> str:
+    """Why an argument cannot be written back as text and evaluated, "" when it can.
+
+    Raises `NotCalls` where upstream cannot write it at all.
+    """
+    if value is _NOT_EVALUATED:
+        return "an operation that is not evaluated"
+    if isinstance(value, dict):
+        inner = next(iter(value.values()), None)
+        if inner is _NOT_EVALUATED:
+            return "an operation that is not evaluated"
+        if not isinstance(inner, dict):
+            raise NotCalls("a dict as an argument")
+        for item in inner.values():
+            _problem(item)
+        return "a call as an argument is not run"
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            pending += [*item, *item.values()]
+        elif isinstance(item, (list, tuple, set)):
+            pending += item
+        elif isinstance(item, int) and abs(item) >= _UNPRINTABLE:
+            raise NotCalls(f"an integer of more than {MAX_DIGITS} digits")
+        elif item is _NOT_EVALUATED:
+            return "an operation that is not evaluated"
+    return ""
+
+
+def _call(node: ast.Call, budget: Budget) -> tuple[str, dict[str | None, Any]]:
+    args: dict[str | None, Any] = {}
+    for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
+        args[keyword.arg] = _value(keyword.value, budget)
+    return _name(node.func), args
+
+
+def _name(node: ast.expr) -> str:
+    # A chain on anything else than a name keeps the chain alone.
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def _value(node: ast.expr | None, budget: Budget) -> Any:
+    if isinstance(node, ast.Constant):
+        return "..." if node.value is ... else node.value
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.UnaryOp):
+        return _negated(node.operand)
+    if isinstance(node, ast.List):
+        return [_value(item, budget) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple([_value(item, budget) for item in node.elts])
+    if isinstance(node, ast.Dict):
+        return _dict(node, budget)
+    if isinstance(node, ast.BinOp):
+        return _operation(node, budget)
+    if isinstance(node, ast.Call):
+        if not node.keywords:
+            return _source(node)
+        name, args = _call(node, budget)
+        return {name: args}
+    if isinstance(node, ast.Subscript):
+        return f"{_source(node.value)}[{_source(node.slice)}]"
+    raise NotCalls(f"{type(node).__name__} as a value")
+
+
+def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
+    pairs: dict[Any, Any] = {}
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        key = _value(key_node, budget)
+        value = _value(value_node, budget)
+        try:
+            pairs[key] = value
+        except TypeError:
+            raise NotCalls("a key that cannot be hashed") from None
+    return pairs
+
+
+def _operation(node: ast.BinOp, budget: Budget) -> Any:
+    try:
+        return fold(node, budget, _MAX_DEPTH)
+    except Refused:
+        if not _without_unknown_names(node):
+            return _NOT_EVALUATED
+    try:
+        return fold(node, budget, _MAX_DEPTH)
+    except Refused:
+        return _NOT_EVALUATED
+
+
+def _without_unknown_names(node: ast.BinOp) -> bool:
+    """Put ``1 / 0``, which raises too, in place of names that upstream does not know, and of calls
+    and attributes of them.
+
+    Changes the tree; returns whether it did.
+    """
+    raising = ast.BinOp(ast.Constant(1), ast.Div(), ast.Constant(0))
+    changed = False
+    for parent in ast.walk(node):
+        for field_name, child in ast.iter_fields(parent):
+            children = child if isinstance(child, list) else [child]
+            fresh = [raising if _is_unknown(one) else one for one in children]
+            if fresh != children:
+                setattr(parent, field_name, fresh if isinstance(child, list) else fresh[0])
+                changed = True
+    return changed
+
+
+def _is_unknown(node: object) -> bool:
+    # Of a call or an attribute the innermost name is evaluated first.
+    while isinstance(node, (ast.Call, ast.Attribute)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if not isinstance(node, ast.Name):
+        return False
+    return node.id not in _KNOWN and not node.id.endswith(_KNOWN_ENDINGS)
+
+
+def _negated(operand: ast.expr) -> int | float | complex:
+    # Whatever the operator: `+5`, `~5` and `-5` are all -5, `not True` is -1.
+    if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
+        return -operand.value
+    raise NotCalls("a sign before something else than a number")
+
+
+def _source(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except (ValueError, RecursionError) as error:
+        raise NotCalls(f"{type(error).__name__} in writing an expression") from None

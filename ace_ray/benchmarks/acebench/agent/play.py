@@ -1,0 +1,185 @@
+"""One agent episode in progress: who said what, what ran, and why it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ace_ray.benchmarks.acebench.agent.calls import AgentCall
+from ace_ray.benchmarks.acebench.agent.prompts import AgentTexts
+from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.errors import PromptTooLong
+from ace_ray.records import Completion, Entry, Episode
+from ace_ray.sandbox.protocol import Session
+
+Protocol = Literal["official", "fixed"]
+FINISH = "finish conversation"
+
+
+class Cut(Exception):
+    """The episode cannot go on and is scored as it stands; the text says why it ended."""
+
+
+@dataclass
+class Play:
+    """The state of a loop. ``steps`` is the transcript that is stored, one mapping a message."""
+
+    entry: Entry
+    stage: Stage
+    texts: AgentTexts
+    protocol: Protocol
+    max_messages: int
+    session: Session
+    episode: Episode = field(default_factory=Episode)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    process: list[str] = field(default_factory=list)
+    """Texts that went to execution: upstream's milestones of the run."""
+    registered: bool = False
+    """Whether upstream would have recorded a state at all."""
+
+    @property
+    def official(self) -> bool:
+        return self.protocol == "official"
+
+    @property
+    def classes(self) -> list[str]:
+        return list(self.entry.data["involved_classes"])
+
+    async def ask_agent(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The candidate's answer; it is in the transcript then."""
+        if not self.episode.model_calls:  # the user may have spoken before
+            self.episode.messages.insert(0, dict(messages[0]))
+        completion = await self._ask(self.stage.candidate, messages)
+        self.episode.record(completion)
+        self._note("agent", completion)
+        return completion.text
+
+    async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The user simulator's answer; its tokens are not the candidate's."""
+        completion = await self._ask(self.stage.roles["user"], messages)
+        self.episode.messages.append({"role": "user", "content": completion.text})
+        self._note("user", completion)
+        return completion.text
+
+    def _note(self, speaker: str, completion: Completion) -> None:
+        self.steps.append(
+            {
+                "speaker": speaker,
+                "text": completion.text,
+                "reasoning": completion.reasoning,
+                "finish_reason": completion.finish_reason,
+                "prompt_tokens": completion.prompt_tokens,
+                "completion_tokens": completion.completion_tokens,
+                "seconds": round(completion.seconds, 4),
+            }
+        )
+
+    async def _ask(self, player: Player, messages: Sequence[Mapping[str, Any]]) -> Completion:
+        deadline = self.stage.deadline
+        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        if left is not None and left <= 0:
+            raise Cut("deadline")
+        try:
+            return await asyncio.wait_for(player.model.chat(messages, player.sampling), left)
+        except TimeoutError:
+            raise Cut("deadline") from None
+        except PromptTooLong:
+            if not self.steps:  # nothing happened: no episode, as for any prompt too long
+                raise
+            raise Cut("context") from None
+
+    async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
+        """Run the calls of the message ``text`` in order; what execution answers."""
+        start = time.perf_counter()
+        observed = []
+        for call in calls:
+            if call.problem:
+                observed.append(("bad_arguments", call.problem))
+            else:
+                found = await self.session.call(call.name, call.arguments)
+                observed.append((found.error, found.value))
+            if observed[-1][0] and self._batch_ends(observed):
+                break
+        answer = self._answer(observed)
+        self.process.append(text)
+        self.steps.append(
+            {
+                "speaker": "execution",
+                "text": str(answer),
+                "calls": [{"name": c.name, "arguments": c.arguments} for c in calls],
+                "observations": [value for _, value in observed],
+                "errors": [error for error, _ in observed],
+                "seconds": round(time.perf_counter() - start, 4),
+            }
+        )
+        self.episode.messages.append({"role": "tool", "content": str(answer)})
+        return answer
+
+    def refuse(self, text: str) -> str:
+        """Execution's answer to a message of agent_multi_step that is no call. Upstream records
+        the message as a milestone nevertheless."""
+        answer = self.texts.texts[self.entry.language]["no_questions"]
+        self.process.append(text)
+        self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
+        self.episode.messages.append({"role": "tool", "content": answer})
+        return answer
+
+    @property
+    def _turns(self) -> bool:
+        return self.entry.category == "agent_multi_turn"
+
+    def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
+        """Upstream's multi-turn execution gives up at the first error, but takes a later call of
+        an unknown tool for a repetition of the previous one."""
+        unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
+        return self.official and self._turns and not unknown_later
+
+    def _answer(self, observed: Sequence[tuple[str, Any]]) -> Any:
+        texts = self.texts.texts[self.entry.language]
+        if not self.official:
+            self.registered = True
+            return [{"error": value} if error else value for error, value in observed]
+        if observed and self._turns and observed[-1][0] and self._batch_ends(observed):
+            return list(texts["turn_failed"])  # upstream iterates over the text
+        self.registered = True
+        answers: list[Any] = []
+        previous: Any = None
+        is_set = False
+        for error, value in observed:
+            if error == "unknown_tool" and is_set:
+                answers.append(previous)
+            elif error:
+                shown = texts["unset"] if error == "unknown_tool" else str(value)
+                answers.append(texts["step_failed"].replace("{error}", shown))
+            else:
+                previous, is_set = value, True
+                answers.append(value)
+        return answers
+
+    def finished(self, index: int, message: Any) -> bool:
+        """Whether ``message`` ends the conversation. Upstream looks from the fourth message on; in
+        a list of results it looks for an equal element."""
+        if self.official:
+            return index > 1 and FINISH in message
+        return isinstance(message, str) and FINISH in message
+
+
+def as_state(
+    play: Play, before: Any, end: Any, ended: str, user: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is stored of an agent episode, so that it is scored without an engine.
+
+    ``after`` is upstream's result: empty when no batch of calls ran through.
+    """
+    return {
+        "before": before,
+        "after": end if play.registered else [],
+        "end": end,
+        "process": play.process,
+        "steps": play.steps,
+        "ended": ended,
+        "user": dict(user) or None,
+    }

@@ -1,0 +1,83 @@
+"""Why an agent missed its target: the three causes of the paper's section 4.2, where proven.
+
+The calls are compared with the ideal path that they follow furthest: its milestones are looked for
+one after the other, calls in between are passed over. The first milestone that is not found is the
+one at hand; only calls after the last one found are looked at, and the first that proves a cause
+decides:
+
+- ``function_call_error``: the call names no tool, has arguments that the tool does not take or
+  lacks one that it needs, or the message is no call. Its observation says so
+  (``unknown_tool``, ``bad_arguments``, ``not_a_call``), or, where none was recorded, the row's
+  functions do.
+- ``information_mismanagement``: the call is to the tool of the milestone at hand, with other
+  values.
+- ``rule_violation``: the call is a later milestone's, or is to a later milestone's tool and was
+  refused (``status`` false): a step that it needed was skipped.
+
+``undetermined`` is everything else: the agent stopped, made all milestones and more, or strayed in
+a way that the calls do not explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ace_ray.benchmarks.acebench.check.agent_paths import CALL_ERRORS, Made, Path
+from ace_ray.benchmarks.acebench.check.agent_values import same_call
+from ace_ray.records import Entry
+
+
+def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
+    """(cause, the evidence in a sentence) of an episode whose end state is wrong."""
+    path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
+    found, position = _followed(calls, path)
+    if found == len(path):
+        return "undetermined", "every milestone was made"
+    at_hand, later = path[found], path[found + 1 :]
+    offered = {function["name"]: function for function in entry.data["function"]}
+    # Some ideal paths use tools that their rows do not offer.
+    offered |= {step.name: {} for steps in ideal for step in steps if step.name not in offered}
+    for one in calls[position:]:
+        if problem := _call_error(one, offered):
+            return "function_call_error", problem
+        shown = one.call.name[:80]
+        if one.call.name == at_hand.name:
+            return "information_mismanagement", f"{shown} was called with other values"
+        refused = isinstance(one.observation, dict) and one.observation.get("status") is False
+        for step in later:
+            if same_call(one.call, step) or (refused and one.call.name == step.name):
+                return "rule_violation", f"{shown} was called before {at_hand.name}"
+    return "undetermined", f"{at_hand.name} was not called"
+
+
+def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
+    """How many milestones were made in order, and how many calls came up to the last of them."""
+    found = position = 0
+    for number, one in enumerate(calls, start=1):
+        if found == len(path):
+            break
+        if one.error not in CALL_ERRORS and same_call(one.call, path[found]):
+            found, position = found + 1, number
+    return found, position
+
+
+def _call_error(one: Made, offered: dict[str, Any]) -> str:
+    name = one.call.name[:80]
+    if one.error in CALL_ERRORS:
+        return f"{name or 'a message'}: {one.error}"
+    if one.error is not None:
+        return ""
+    if one.call.name not in offered:
+        return f"there is no tool {name}"
+    function = offered[one.call.name]
+    schema = function.get("parameters", function.get("arguments"))
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return ""
+    if one.call.args.keys() - properties.keys():
+        return f"{name} was given arguments that it does not take"
+    required = schema.get("required")
+    if isinstance(required, list) and any(key not in one.call.args for key in required):
+        return f"{name} lacks a required argument"
+    return ""

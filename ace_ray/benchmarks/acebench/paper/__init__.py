@@ -1,0 +1,1 @@
+"""The ACEBench paper's tables and figures, for any set of runs."""

@@ -1,0 +1,53 @@
+"""ACEBench's share in a report, behind the `Reporting` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ace_ray.benchmarks.acebench.paper.accuracies import table2, table3, table4, table7, table8
+from ace_ray.benchmarks.acebench.paper.cells import aggregate
+from ace_ray.benchmarks.acebench.paper.error_types import figure6, table5
+from ace_ray.benchmarks.acebench.paper.scaling import figure7
+from ace_ray.benchmarks.acebench.paper.variants import table6
+from ace_ray.benchmarks.acebench.scoring.summary import summarize
+from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.reporting import Estimate, Figure, Paper, ReportedRun
+
+_HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
+_TABLES = (table2, table3, table4, table5, table6, table7, table8)
+
+
+class ACEBenchReporting:
+    """See `ace_ray.benchmarks.reporting.Reporting`."""
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        return summarize(rows, max_unscored=max_unscored)
+
+    def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        """The paper's aggregates over the languages that the run holds."""
+        block = run.summary["combined"]
+        return {title: aggregate(run, block, column, rules) for column, title in _HEADLINE.items()}
+
+    def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
+        """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
+        figures: list[Figure] = []
+        notes: list[str] = []
+        errors = figure6(runs, rules)
+        if errors is None:
+            notes.append("Figure 6 is not drawn: no run has an invalid row of the Normal data")
+        else:
+            figures.append(errors)
+        scaling, origins = figure7(runs, rules)
+        if scaling is not None:
+            figures.append(scaling)
+        tables = [table(runs, rules) for table in _TABLES]
+        return Paper(
+            [replace(table, title=f"{table.title}, {rules} rules") for table in tables],
+            figures,
+            [*notes, *origins],
+        )
+
+
+REPORTING = ACEBenchReporting()

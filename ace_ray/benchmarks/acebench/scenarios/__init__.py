@@ -1,0 +1,1 @@
+"""The sandboxes of the agent categories; `world.open_world` opens one."""

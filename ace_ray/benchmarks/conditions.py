@@ -1,0 +1,95 @@
+"""Which runs compare: those that differ in the model only.
+
+The conditions of a run are all that can move a score besides the candidate: data, prompts,
+protocol, sampling, user simulator, the entries that were evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.records import canonical_json
+
+_HASH = re.compile(r'"?[0-9a-f]{32,}"?')
+_ABSENT = "not recorded"
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
+    """Dotted key -> canonical JSON of the value, mappings taken apart, lists kept whole.
+
+    ``depth``: how many levels are taken apart at most.
+    """
+    flat: dict[str, str] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value and depth > 1:
+            flat |= flattened(value, f"{prefix}{key}.", depth=depth - 1)
+        else:
+            flat[f"{prefix}{key}"] = canonical_json(value)
+    return flat
+
+
+def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
+    """A line per condition in which ``runs`` differ, and per part of equally named candidates.
+
+    Each says the values, and which runs have them.
+    """
+    yield from _lines("not comparable", runs, lambda run: run.conditions)
+    yield from self_played(runs)
+    for model in dict.fromkeys(run.model for run in runs):
+        same = [run for run in runs if run.model == model]
+        yield from _lines("not the same candidate", same, lambda run: run.candidate)
+
+
+def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
+    """A line per role of episodes that several candidates play themselves, each its own way."""
+    for role in dict.fromkeys(role for run in runs for role in run.plays):
+        players = [run for run in runs if role in run.plays]
+        if len({canonical_json(run.candidate) for run in players}) > 1:
+            labels = ", ".join(run.label for run in players)
+            yield f"not comparable in episodes: the model itself plays the {role} in {labels}"
+
+
+def _lines(
+    word: str, runs: Sequence[ReportedRun], facts: Callable[[ReportedRun], Mapping[str, str]]
+) -> Iterator[str]:
+    for key in dict.fromkeys(key for run in runs for key in facts(run)):
+        holders: dict[str, list[str]] = {}
+        for run in runs:
+            holders.setdefault(facts(run).get(key, _ABSENT), []).append(run.label)
+        if len(holders) > 1:
+            *rare, common = sorted(holders.items(), key=lambda item: len(item[1]))
+            parts = [f"{_short(value)} in {', '.join(names)}" for value, names in rare]
+            rest = "the others" if len(common[1]) > 2 else ", ".join(common[1])
+            yield f"{word}: {key} is {'; '.join(parts)}; {_short(common[0])} in {rest}"
+
+
+def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:
+    """For each run the number, from 1, of the set of runs that it compares with."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(canonical_json(run.conditions), len(numbers) + 1) for run in runs]
+
+
+def marked(runs: Sequence[ReportedRun]) -> tuple[list[str], list[str]]:
+    """The runs' labels with their marks, and a line for each kind of mark used.
+
+    ``*`` marks an incomplete run, ``[2]`` the set of comparable runs where there are several.
+    """
+    sets = comparable_sets(runs)
+    several = len(set(sets)) > 1
+    labels = [
+        f"{run.label}{'*' if run.incomplete else ''}{f' [{number}]' if several else ''}"
+        for run, number in zip(runs, sets, strict=True)
+    ]
+    legend = [f"* incomplete: {run.label}: {run.incomplete}" for run in runs if run.incomplete]
+    if several:
+        legend.append("[1], [2], ...: only runs of the same number compare with each other")
+    return labels, legend
+
+
+def _short(value: str) -> str:
+    if _HASH.fullmatch(value):
+        return value.strip('"')[:12]
+    return value if len(value) <= 60 else f"{value[:57]}..."

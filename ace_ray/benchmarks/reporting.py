@@ -1,0 +1,125 @@
+"""What a benchmark tells a report: a run's headline numbers, its paper's tables and figures.
+
+The seam between `ace_ray.report`, which reads runs, prints and draws, and the benchmarks, which
+know what their numbers mean. A benchmark offers a `Reporting` through the entry-point group
+``ace_ray.reports``, under the name of the benchmark. It needs no data: rows hold the verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from ace_ray.benchmarks.protocol import ScoredRow
+
+GROUP = "ace_ray.reports"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A share in 0..1 with its 95 % interval, over ``n`` judged entries or dialogues."""
+
+    value: float
+    interval: tuple[float, float]
+    n: int
+
+
+Value = str | int | Estimate | None
+"""A cell: text, a count, a share, or None for what the runs do not hold (printed as N/A)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """``name`` is the stem of its files; each line has as many cells as ``header``."""
+
+    name: str
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[Value]]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBars:
+    """One bar per (label, counts); counts are those of ``kinds``, drawn as shares of the bar."""
+
+    name: str
+    title: str
+    kinds: Sequence[str]
+    bars: Sequence[tuple[str, Sequence[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Panel -> series -> (size in billions of parameters, share) points, by size."""
+
+    name: str
+    title: str
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
+
+
+Figure = StackedBars | Curves
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """Counterparts of a paper's tables and figures; ``notes`` say what could not be drawn."""
+
+    tables: Sequence[Table]
+    figures: Sequence[Figure]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """One benchmark of one run.
+
+    ``label`` is unique in a report, ``model`` the candidate's short name. ``candidate`` holds the
+    model's revision and the way it is served and asked, ``conditions`` everything else that can
+    move a score (both dotted key -> JSON, `ace_ray.benchmarks.conditions`), ``identity`` the
+    benchmark's part of it.
+    ``parameters`` is the model's size where the manifest names one. ``summary`` comes from
+    `Reporting.summarize`. ``plays`` are the roles of episodes that the candidate plays itself.
+    ``headline`` is false when more rows than allowed have no verdict, and
+    ``incomplete`` says what is missing, "" for nothing.
+    """
+
+    label: str
+    model: str
+    candidate: Mapping[str, str]
+    identity: Mapping[str, Any]
+    conditions: Mapping[str, str]
+    parameters: int | None
+    summary: Mapping[str, Any]
+    plays: Sequence[str]
+    headline: bool
+    incomplete: str
+
+
+class Reporting(Protocol):
+    """A benchmark's share in a report."""
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        """As `Benchmark.summarize`, from nothing but the rows."""
+
+    def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        """Column -> number of the comparison of runs; the same columns for every run."""
+
+    def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
+        """The tables and figures of the benchmark's paper for these runs."""
+
+
+def reporting_of(name: str) -> Reporting | None:
+    """What the benchmark ``name`` offers, None if nothing."""
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name in points:
+        found: Reporting = points[name].load()
+        return found
+    # A checkout shipped with `ray job submit --working-dir` has no installed metadata.
+    if name == "acebench":
+        from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+
+        return REPORTING
+    return None

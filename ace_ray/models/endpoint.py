@@ -1,0 +1,267 @@
+"""A model behind an OpenAI-compatible URL, as a `Model`; the only door to an HTTP client.
+
+aiohttp and not the ``openai`` package: that one reads an answer of any size into memory and retries
+where neither the rate limit nor the circuit breaker sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from ace_ray.errors import RowError
+from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
+from ace_ray.models.reasoning import split_think
+from ace_ray.models.roles import EndpointConfig, host_of, read_key
+from ace_ray.records import Completion, Sampling
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MAX_RETRY_AFTER_S = 120.0
+"""An endpoint that asks for a longer pause is given up for this row."""
+CONNECT_S = 10.0
+MAX_ANSWER_BYTES = 4 << 20
+MAX_MESSAGE_CHARS = 300
+MAX_TOKENS_COUNTED = 1 << 31
+_RETRIED = frozenset({408, 409, 425, 429})
+
+
+class EndpointDown(RowError):
+    """The endpoint gave no usable answer, after all retries; the row is tried again on resume."""
+
+
+class EndpointRefused(RowError):
+    """The endpoint answered that it will not serve this request (4xx), so it was not repeated."""
+
+
+class _Failed(Exception):
+    """One attempt failed in a way that a later one may not.
+
+    ``down`` says that nobody seems to be there, as opposed to a server that asks for patience.
+    """
+
+    def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:
+        super().__init__(cause)
+        self.down, self.retry_after_s = down, retry_after_s
+
+
+class EndpointModel:
+    """Chat over HTTP. One per process and event loop: rate limit, concurrency and circuit breaker
+    hold for everyone who shares it.
+
+    Args:
+        config: the endpoint.
+        key: its API key; read from the environment by default.
+        in_cluster: a server of this run's own, reached past any HTTP proxy.
+        split_reasoning: whether ``<think>`` blocks in an answer are reasoning.
+
+    Raises:
+        UserError: the key is not in the environment.
+    """
+
+    def __init__(
+        self,
+        config: EndpointConfig,
+        *,
+        key: str | None = None,
+        in_cluster: bool = False,
+        split_reasoning: bool = True,
+    ) -> None:
+        self._config = config
+        self._key = key or read_key(config, "endpoint.api_key_env")
+        self._url = config.url.rstrip("/") + "/chat/completions"
+        self._host = host_of(config.url)
+        self._proxy = None if in_cluster else _proxy(config.url)
+        self._split_reasoning = split_reasoning
+        self._slots = asyncio.Semaphore(config.max_concurrency)
+        self._pacer = Pacer(config.requests_per_minute)
+        self._breaker = Breaker()
+        self._session: aiohttp.ClientSession | None = None
+        self.answered_by = ""
+        """The model's name in the latest answer: providers put the exact version there."""
+
+    async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
+        """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline."""
+        if self._breaker.is_open:
+            raise EndpointDown(
+                f"{self._host} was not asked: it did not answer the requests before this one"
+            )
+        body = self._body(messages, sampling)
+        attempts = 1 if self._breaker.on_trial else 1 + self._config.max_retries
+        for attempt in range(1, attempts + 1):
+            try:
+                async with self._slots:
+                    await asyncio.sleep(self._pacer.reserve(time.monotonic()))
+                    completion = await self._ask(body)
+            except _Failed as error:
+                failure = error
+            except EndpointRefused:
+                self._breaker.answered()
+                raise
+            else:
+                self._breaker.answered()
+                return completion
+            wait_s = failure.retry_after_s
+            if attempt == attempts or wait_s > MAX_RETRY_AFTER_S or self._breaker.is_open:
+                break
+            self._pacer.hold(time.monotonic(), wait_s)
+            await asyncio.sleep(max(wait_s, backoff_s(attempt)))
+        if failure.down:
+            self._breaker.failed()
+        tried = f"{attempt} attempt{'s' * (attempt > 1)}"
+        raise EndpointDown(f"{self._host} gave no answer in {tried}: {failure}") from failure
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _body(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> bytes:
+        tree: dict[str, Any] = {
+            "model": self._config.model,
+            "messages": [dict(message) for message in messages],
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        # Not sent unless asked for: OpenAI's own API has no top_k and refuses what it does not know
+        if sampling.top_k:
+            tree["top_k"] = sampling.top_k
+        if sampling.temperature > 0:
+            tree["seed"] = sampling.seed
+        if sampling.stop:
+            tree["stop"] = list(sampling.stop)
+        # Lone surrogates, which models do produce, are no UTF-8: servers refuse even their escapes.
+        return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
+
+    async def _ask(self, body: bytes) -> Completion:
+        import aiohttp
+
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        start = time.perf_counter()
+        try:
+            # Redirects would carry prompts and key to a place that nobody named.
+            async with self._connected().post(
+                self._url, data=body, headers=headers, proxy=self._proxy, allow_redirects=False
+            ) as response:
+                raw = await _bounded(response)
+        except TimeoutError as error:
+            raise _Failed(f"no end within {self._config.timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Failed(self._clipped(str(error) or type(error).__name__)) from error
+        if response.status != 200:
+            raise self._refusal(response.status, response.headers, raw)
+        try:
+            completion = self._completion(json.loads(raw), time.perf_counter() - start)
+        except (ValueError, RecursionError, LookupError, TypeError) as error:
+            raise _Failed(f"no chat completion: {self._said(raw)}") from error
+        return completion
+
+    def _connected(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            total_s = self._config.timeout_s
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_S, total_s)),
+                # A few compressed bytes could unpack to gigabytes.
+                auto_decompress=False,
+            )
+        return self._session
+
+    def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
+        said = f"HTTP {status}: {self._said(raw)}"
+        if status in _RETRIED or status >= 500:
+            pause_s = retry_after_s(headers.get("Retry-After", ""), time.time())
+            return _Failed(said, down=status >= 500, retry_after_s=pause_s)
+        if status in (401, 403):
+            name = self._config.api_key_env
+            key = (
+                f"the key in {name}" if name else "its key" if self._key else "requests without key"
+            )
+            return EndpointRefused(f"{self._host} does not accept {key}: {said}")
+        return EndpointRefused(f"{self._host} refuses the request: {said}")
+
+    def _completion(self, tree: Any, seconds: float) -> Completion:
+        """Raises ValueError, LookupError or TypeError for anything but a chat completion."""
+        choice = tree["choices"][0]
+        message = choice["message"]
+        if not isinstance(message, dict):
+            raise ValueError("message is no object")
+        text = message.get("content")
+        if text is not None and not isinstance(text, str):
+            raise ValueError("content is no text")
+        reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+        finish, named = choice.get("finish_reason"), tree.get("model")
+        usage = tree.get("usage")
+        if isinstance(named, str):
+            self.answered_by = named[:MAX_MESSAGE_CHARS]
+        completion = Completion(
+            text=text or "",
+            reasoning=reasoning if isinstance(reasoning, str) else "",
+            finish_reason=finish[:32] if isinstance(finish, str) else "stop",
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
+            seconds=seconds,
+        )
+        if completion.reasoning:
+            # A server that separates reasoning says null, not "", where the answer never began.
+            completion.reasoning_truncated = text is None and completion.finish_reason == "length"
+        elif self._split_reasoning:
+            split = split_think(completion.text)
+            completion.text, completion.reasoning = split.answer, split.reasoning
+            completion.reasoning_truncated = split.truncated
+        return completion
+
+    def _said(self, raw: bytes) -> str:
+        """The message in an error's body, in one line, without the key."""
+        try:
+            tree = json.loads(raw)
+        except (ValueError, RecursionError):
+            tree = raw.decode("utf-8", "replace")
+        for name in ("error", "message", "detail"):
+            if isinstance(tree, dict) and tree.get(name):
+                tree = tree[name]
+        return self._clipped(tree if isinstance(tree, str) else _start(raw)) or "(no message)"
+
+    def _clipped(self, text: str) -> str:
+        if self._key:
+            text = text.replace(self._key, "***")
+        return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    raw = bytearray()
+    async for chunk in response.content.iter_chunked(1 << 16):
+        raw += chunk
+        if len(raw) > MAX_ANSWER_BYTES:
+            raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
+    return bytes(raw)
+
+
+def _proxy(url: str) -> str | None:
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _count(usage: Any, name: str) -> int:
+    value = usage.get(name) if isinstance(usage, dict) else None
+    valid = isinstance(value, int) and 0 <= value < MAX_TOKENS_COUNTED
+    return int(value) if valid and value is not None else 0
+
+
+def _start(raw: bytes) -> str:
+    return raw[: 4 * MAX_MESSAGE_CHARS].decode("utf-8", "replace")

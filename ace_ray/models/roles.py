@@ -1,0 +1,206 @@
+"""Who plays the other roles of an episode, such as the user simulator.
+
+A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served on the
+cluster by a vLLM server with GPUs of its own), or a mapping with ``endpoint`` (any
+OpenAI-compatible URL).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from ace_ray.config import ModelConfig, SamplingConfig, Section, validated
+from ace_ray.errors import UserError
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.sources import ModelRef
+from ace_ray.records import Sampling
+
+
+class EndpointConfig(Section):
+    url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+    api_key_env: str | None = Field(
+        "OPENAI_API_KEY",
+        min_length=1,
+        description="environment variable that holds the key; null for an endpoint without keys",
+    )
+    timeout_s: float = Field(120.0, gt=0, description="per attempt, until the whole answer is here")
+    max_retries: int = Field(5, ge=0, le=100, description="attempts after the first")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="per engine worker, evenly spaced; retries count"
+    )
+    max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
+
+
+class EndpointRole(Section):
+    endpoint: EndpointConfig
+    sampling: SamplingConfig | None = Field(None, description="default: the benchmark's own")
+
+
+class ServedRole(Section):
+    model: ModelConfig
+    engine: dict[str, Any] = Field(
+        default_factory=dict, description="engine arguments under vLLM's own names"
+    )
+    replicas: int = Field(1, ge=1, description="servers, each with an engine of its own")
+    cpus: float = Field(1.0, gt=0, description="logical CPUs of one server")
+    sampling: SamplingConfig | None = Field(None, description="default: the benchmark's own")
+
+
+RoleConfig = ServedRole | EndpointRole
+Role = Literal["same"] | RoleConfig
+
+
+def parse_role(value: Any, where: str) -> Role:
+    """The role that a config's ``value`` describes; ``where`` is its key, e.g. ``user``.
+
+    Raises:
+        UserError: it is none of the three kinds, or holds an unknown key or a bad value.
+    """
+    if value == "same":
+        return "same"
+    kinds = ("model", "endpoint")
+    if not isinstance(value, Mapping) or sum(kind in value for kind in kinds) != 1:
+        said = sorted(map(str, value)) if isinstance(value, Mapping) else value
+        raise UserError(
+            f"{said!r:.60} names no role",
+            where=where,
+            fix="write same, or a mapping with either model: {source: ...} or "
+            "endpoint: {url: ..., model: ...}",
+        )
+    tree = dict(value)
+    # On its own, so that a bad key in it is named by its full path.
+    if isinstance(tree.get("sampling"), Mapping):
+        tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{where}.sampling")
+    if "endpoint" in tree:
+        return validated(EndpointRole, tree, where=where)
+    return validated(ServedRole, tree, where=where)
+
+
+def check_role(role: Role, where: str) -> None:
+    """What can be known of ``role`` before anything starts; sends no request.
+
+    Raises:
+        UserError: an endpoint's URL is malformed or holds a secret, its key is not in the
+            environment, or vLLM does not know an engine argument or a reasoning parser.
+    """
+    if isinstance(role, EndpointRole):
+        _check_url(role.endpoint.url, f"{where}.endpoint.url")
+        read_key(role.endpoint, f"{where}.endpoint.api_key_env")
+    elif isinstance(role, ServedRole):
+        with _within(where):
+            check_engine_args(role.engine)
+            check_reasoning_parser(role.model.reasoning_parser)
+            for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+                _check_size(name, role.engine.get(name, 1))
+
+
+def read_key(endpoint: EndpointConfig, where: str) -> str | None:
+    """The endpoint's API key, None if it takes none.
+
+    Raises:
+        UserError: the environment variable is unset, or holds what no HTTP header can.
+    """
+    name = endpoint.api_key_env
+    if name is None:
+        return None
+    # Keys come out of files and secrets with a newline at the end.
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise UserError(
+            f"the environment variable {name} is not set",
+            where=where,
+            fix="set it to the endpoint's key, or write api_key_env: null if it takes none",
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise UserError(
+            f"the environment variable {name} holds no key: one line of ASCII is needed",
+            where=where,
+            fix="set it to the endpoint's key",
+        )
+    return key
+
+
+def host_of(url: str) -> str:
+    """``host`` or ``host:port`` of a URL, without user names, passwords, paths or queries."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:
+    """What of a role can move a score, as JSON values for the manifest; holds no secret.
+
+    Args:
+        role: who plays.
+        model: the candidate's model for ``same``, the served model for a `ServedRole`, None for an
+            endpoint, whose revision only its provider knows.
+        sampling: the one in effect, be it the role's or the benchmark's default.
+    """
+    drawn = asdict(sampling) | {"stop": list(sampling.stop)}
+    if isinstance(role, EndpointRole):
+        return {
+            "kind": "endpoint",
+            "model": role.endpoint.model,
+            "revision": None,
+            "endpoint": host_of(role.endpoint.url),
+            "sampling": drawn,
+        }
+    if model is None:
+        raise ValueError("a role without an endpoint has a resolved model")
+    found: dict[str, Any] = {
+        "kind": "same" if role == "same" else "served",
+        "model": model.source,
+        "revision": model.revision,
+        "sampling": drawn,
+    }
+    if isinstance(role, ServedRole):
+        found["chat_template_kwargs"] = role.model.chat_template_kwargs
+        found["reasoning_parser"] = role.model.reasoning_parser
+        found["engine"] = role.engine
+    return found
+
+
+def _check_url(url: str, where: str) -> None:
+    # Not a field's pattern: its message would show the URL, and with it a key inside.
+    fix = "write the base URL, e.g. https://api.openai.com/v1"
+    try:
+        parts = urlsplit(url)
+        port_is_valid = parts.port is None or parts.port > 0
+    except ValueError:
+        parts, port_is_valid = urlsplit(""), False
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise UserError(
+            "the URL holds a user name, a password, a query or a fragment",
+            where=where,
+            fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:
+        raise UserError("is no http(s) URL", where=where, fix=fix)
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise UserError("holds characters that no URL has", where=where, fix=fix)
+    if parts.path.rstrip("/").endswith("/completions"):
+        raise UserError("ends in the method's own path", where=where, fix=fix)
+
+
+def _check_size(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(
+            f"{name!r} is {value!r}, it should be a whole number of at least 1",
+            where="engine",
+            fix="correct the value",
+        )
+
+
+@contextmanager
+def _within(where: str) -> Iterator[None]:
+    """Errors of checks that name a key of the candidate name the role's instead."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(error.what, where=f"{where}.{error.where}", fix=error.fix) from error

@@ -1,0 +1,158 @@
+"""Episodes' state in Ray actors, and the sessions that survive an actor's death.
+
+An actor holds the scenarios of many episodes, each under a key of its own. The log of calls stays
+with the session, on the worker that plays the episode: whenever an actor is gone, or does not know
+the episode any more, the session opens a fresh scenario and replays the log. The call in flight is
+not in the log yet, so it takes effect exactly once, whether the dead actor ran it or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from ace_ray.errors import SandboxLost
+from ace_ray.sandbox.protocol import Observation, Scenario
+
+MAX_EPISODES = 1024
+"""Scenarios an actor keeps. The least recently used goes first: those of a worker that died are
+never closed, and a live session replays its log."""
+
+CALL_TIMEOUT_S = 30.0
+OPEN_TIMEOUT_S = 120.0
+"""Includes the start of a fresh actor and the replay."""
+MAX_MOVES = 6
+"""Times in a row that one call may lose its actor before the row counts as failed."""
+
+Call = tuple[str, Mapping[str, Any]]
+
+
+class SandboxActor:
+    """Holds the scenarios of many episodes; ``factory`` makes one from what `open` is given."""
+
+    def __init__(self, factory: Callable[[Any], Scenario]) -> None:
+        self._factory = factory
+        self._open: OrderedDict[str, Scenario] = OrderedDict()
+
+    def open(self, episode: str, spec: Any, log: Sequence[Call]) -> None:
+        """A fresh scenario for ``episode``, after the calls of ``log``. Replaces an older one."""
+        scenario = self._factory(spec)
+        for name, arguments in log:
+            scenario.call(name, arguments)
+        self._open[episode] = scenario
+        self._open.move_to_end(episode)
+        while len(self._open) > MAX_EPISODES:
+            self._open.popitem(last=False)
+
+    def call(self, episode: str, name: str, arguments: Mapping[str, Any]) -> Observation | None:
+        """What the call answers; None when the episode is not open here."""
+        scenario = self._find(episode)
+        return scenario.call(name, arguments) if scenario else None
+
+    def state(self, episode: str) -> tuple[Any] | None:
+        scenario = self._find(episode)
+        return (scenario.state(),) if scenario else None
+
+    def close(self, episode: str) -> None:
+        self._open.pop(episode, None)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def _find(self, episode: str) -> Scenario | None:
+        scenario = self._open.get(episode)
+        if scenario is not None:
+            self._open.move_to_end(episode)
+        return scenario
+
+
+class SandboxPool:
+    """Opens sessions on a pool of `SandboxActor`s, in turns."""
+
+    def __init__(self, actors: Sequence[Any]) -> None:
+        self._actors = list(actors)
+        self._turn = itertools.count(os.getpid())
+
+    async def open(self, spec: Any) -> PooledSession:
+        session = PooledSession(self._actors, next(self._turn) % len(self._actors), spec)
+        await session.settle()
+        return session
+
+
+class PooledSession:
+    """A `Session` on one of the pool's actors, and on another one when that dies."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, actors: Sequence[Any], place: int, spec: Any) -> None:
+        self._actors, self._place, self._spec = actors, place, spec
+        self._episode = f"{os.uname().nodename}-{os.getpid()}-{next(self._numbers)}"
+        self._log: list[Call] = []
+
+    async def settle(self) -> None:
+        """Open the scenario and replay the log. Raises `SandboxLost`."""
+        failure = ""
+        for attempt in range(MAX_MOVES):
+            try:
+                await asyncio.wait_for(
+                    self._actor.open.remote(self._episode, self._spec, self._log), OPEN_TIMEOUT_S
+                )
+                return
+            except (RayActorError, TimeoutError) as error:
+                failure = type(error).__name__
+                self._move()
+                await asyncio.sleep(min(5.0, 0.2 * 2**attempt))
+        raise SandboxLost(f"no sandbox actor took the episode ({failure})")
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        found: Observation = await self._ask("call", name, arguments)
+        self._log.append((name, arguments))
+        return found
+
+    async def state(self) -> Any:
+        return (await self._ask("state"))[0]
+
+    async def close(self) -> None:
+        # Not waited for: nobody depends on it, and a dead actor has closed it already.
+        self._actor.close.remote(self._episode)
+
+    @property
+    def _actor(self) -> Any:
+        return self._actors[self._place]
+
+    async def _ask(self, method: str, *values: Any) -> Any:
+        failure = ""
+        for _ in range(MAX_MOVES):
+            try:
+                found = await asyncio.wait_for(
+                    getattr(self._actor, method).remote(self._episode, *values), CALL_TIMEOUT_S
+                )
+                if found is not None:
+                    return found
+                failure = "the actor was restarted"
+            except RayActorError as error:
+                failure = type(error).__name__
+                self._move()
+            except TimeoutError:
+                failure = f"no answer within {CALL_TIMEOUT_S:g} s"
+                # It may be stuck for good, with other episodes waiting behind: a fresh process.
+                ray.kill(self._actor, no_restart=False)
+                self._move()
+            await self.settle()
+        raise SandboxLost(f"a sandbox call was lost {MAX_MOVES} times ({failure})")
+
+    def _move(self) -> None:
+        self._place = (self._place + 1) % len(self._actors)
+
+
+def start_actors(factory: Callable[[Any], Scenario], count: int, *, cpus: float) -> tuple[Any, ...]:
+    """``count`` sandbox actors of ``cpus`` logical CPUs each, restarted when they die."""
+    actor = ray.remote(SandboxActor).options(num_cpus=cpus, max_restarts=-1)
+    return tuple(actor.remote(factory) for _ in range(count))

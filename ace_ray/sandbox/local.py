@@ -1,0 +1,24 @@
+"""A session in this process: for tests, and for whoever evaluates one entry by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.sandbox.protocol import Observation, Scenario
+
+
+class LocalSession:
+    """A `Session` around a scenario, without Ray."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        return self._scenario.call(name, arguments)
+
+    async def state(self) -> Any:
+        return self._scenario.state()
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,45 @@
+"""What a sandbox is: declared tools over the state of one episode.
+
+A `Scenario` is plain Python: synchronous, deterministic, no clock, no randomness, no I/O. That is
+what lets an episode be rebuilt after a death by replaying the calls it has made. A `Session` is an
+episode's handle to a scenario that lives somewhere: in this process, or in a sandbox actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a call answered. ``value`` is a JSON value; for errors, the text of the error.
+
+    ``error`` is "" or why there is no answer: ``unknown_tool`` (no such tool is declared),
+    ``bad_arguments`` (missing, unknown or mistyped ones; the tool did not run) or ``failed`` (the
+    tool itself raised, which only scenarios that reproduce a broken original do).
+    """
+
+    value: Any
+    error: str = ""
+
+
+class Scenario(Protocol):
+    """The tools and the state of one episode."""
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run one declared tool. Never raises, whatever a model asked for."""
+
+    def state(self) -> Any:
+        """The recorded state: JSON values, a copy."""
+
+
+class Session(Protocol):
+    """One open episode. Raises `SandboxLost` (a `RowError`) when it cannot go on."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
+
+    async def state(self) -> Any: ...
+
+    async def close(self) -> None: ...

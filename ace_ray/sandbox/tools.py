@@ -1,0 +1,140 @@
+"""Declared tools: the only way from what a model asked for to code that runs.
+
+A scenario lists its tools in a table by name; a name from a model is looked up there and nowhere
+else. Arguments are copied while they are checked, so a tool may keep or change what it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.sandbox.protocol import Observation
+
+MAX_DEPTH = 50
+MAX_VALUES = 10_000
+MAX_CHARS = 1_000_000
+MAX_DIGITS = 100
+"""Bounds on the arguments of one call: nesting, values and characters together, digits of an
+integer. 100 digits times any price is still a float."""
+
+_TOO_LARGE = 10**MAX_DIGITS
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """``types``: the exact Python types accepted (a bool is no int); empty: any plain value."""
+
+    name: str
+    required: bool = True
+    types: tuple[type, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool: ``function(state, **arguments)``.
+
+    ``name`` is what errors call it. ``raises`` are the exceptions that a reproduced broken original
+    ends with, which are then its answer; anything else that is raised is a defect of ours.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    parameters: tuple[Parameter, ...] = ()
+    raises: tuple[type[Exception], ...] = ()
+
+
+def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
+    """Run ``tool`` on ``state``; the observation's value is whatever the function returned.
+
+    Missing, unknown, mistyped or unbounded arguments are ``bad_arguments``, in Python's words where
+    Python has some; an exception out of ``tool.raises`` is ``failed`` with its text.
+    """
+    problem = _names_problem(tool, arguments)
+    if problem:
+        return Observation(problem, "bad_arguments")
+    try:
+        values = _Copier().mapping(arguments)
+    except _NotPlain as error:
+        return Observation(f"{tool.name}() {error}", "bad_arguments")
+    for parameter in tool.parameters:
+        if parameter.types and parameter.name in values:
+            found = type(values[parameter.name])
+            if found not in parameter.types:
+                expected = " or ".join(kind.__name__ for kind in parameter.types)
+                problem = f"{parameter.name!r} must be {expected}, not {found.__name__}"
+                return Observation(f"{tool.name}() argument {problem}", "bad_arguments")
+    try:
+        return Observation(tool.function(state, **values))
+    except tool.raises as error:
+        return Observation(str(error), "failed")
+
+
+def unknown_tool(name: str) -> Observation:
+    return Observation(f"there is no tool named {name[:100]!r}", "unknown_tool")
+
+
+def _names_problem(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    known = {parameter.name for parameter in tool.parameters}
+    for name in arguments:
+        if name not in known:
+            return f"{tool.name}() got an unexpected keyword argument '{str(name)[:100]}'"
+    missing = [
+        f"'{parameter.name}'"
+        for parameter in tool.parameters
+        if parameter.required and parameter.name not in arguments
+    ]
+    if not missing:
+        return ""
+    plural = "" if len(missing) == 1 else "s"
+    lack = f"missing {len(missing)} required positional argument{plural}"
+    return f"{tool.name}() {lack}: {_and(missing)}"
+
+
+def _and(names: list[str]) -> str:
+    if len(names) < 3:
+        return " and ".join(names)
+    return ", ".join(names[:-1]) + f", and {names[-1]}"
+
+
+class _NotPlain(Exception):
+    """Arguments that are not plain values, or too much of them."""
+
+
+class _Copier:
+    """Copies plain values, counting what one call may still hold."""
+
+    def __init__(self) -> None:
+        self.values = MAX_VALUES
+        self.chars = MAX_CHARS
+
+    def mapping(self, value: Mapping[Any, Any], depth: int = 0) -> dict[Any, Any]:
+        for key in value:
+            if type(key) is not str and type(key) is not int:
+                raise _NotPlain(f"got a key of type {type(key).__name__}")
+        return {self.copy(key, depth): self.copy(item, depth) for key, item in value.items()}
+
+    def copy(self, value: Any, depth: int) -> Any:
+        self.values -= 1
+        if self.values < 0:
+            raise _NotPlain(f"got more than {MAX_VALUES} values")
+        if depth > MAX_DEPTH:
+            raise _NotPlain(f"got values nested deeper than {MAX_DEPTH}")
+        kind = type(value)
+        if kind is str:
+            self.chars -= len(value)
+            if self.chars < 0:
+                raise _NotPlain(f"got more than {MAX_CHARS} characters")
+        elif kind is int:
+            if abs(value) >= _TOO_LARGE:
+                raise _NotPlain(f"got a number of more than {MAX_DIGITS} digits")
+        elif kind is list:
+            return [self.copy(item, depth + 1) for item in value]
+        elif kind is tuple:
+            return tuple([self.copy(item, depth + 1) for item in value])
+        elif kind is dict:
+            return self.mapping(value, depth + 1)
+        elif value is not None and kind is not bool and kind is not float:
+            raise _NotPlain(f"got a value of type {kind.__name__}")
+        return value

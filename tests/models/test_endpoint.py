@@ -1,0 +1,498 @@
+"""A model behind a URL, against a local server that plays every failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import RowError, UserError
+from ace_ray.models import endpoint as module
+from ace_ray.models import pacing
+from ace_ray.models.endpoint import EndpointDown, EndpointModel, EndpointRefused
+from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
+from ace_ray.models.roles import EndpointConfig
+from ace_ray.records import Completion, Sampling
+
+web = pytest.importorskip("aiohttp.web")
+
+KEY = "sk-very-secret"
+ASKED = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "BACKOFF_S", 0.001)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def answer(content: Any = "hi", **message: Any) -> dict[str, Any]:
+    return {
+        "model": "m-2026-01-01",
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": content, **message},
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+    }
+
+
+def said(**reply: Any) -> Callable[[Any], Awaitable[Any]]:
+    """A handler's step: one response."""
+
+    async def respond(request: Any) -> Any:
+        if "tree" in reply:
+            return web.json_response(reply["tree"])
+        return web.Response(**reply)
+
+    return respond
+
+
+class Endpoint:
+    """A server whose n-th request is handled by the n-th step, the last one for ever."""
+
+    def __init__(self, *steps: Callable[[Any], Awaitable[Any]]) -> None:
+        self._steps = steps
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+
+    async def _handle(self, request: Any) -> Any:
+        self.bodies.append(json.loads(await request.read()))
+        self.headers.append(dict(request.headers))
+        step = self._steps[min(len(self.bodies), len(self._steps)) - 1]
+        return await step(request)
+
+    async def __aenter__(self) -> Endpoint:
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self._runner.addresses[0]
+        self.url = f"http://{host}:{port}/v1"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._runner.cleanup()
+
+
+Chat = Callable[[EndpointModel], Awaitable[Any]]
+
+
+def ask(server: Endpoint, talk: Chat | None = None, **config: Any) -> Any:
+    """What ``talk`` (default: one chat) returns with a model at ``server``."""
+
+    async def once(model: EndpointModel) -> Completion:
+        return await model.chat(ASKED, Sampling())
+
+    async def main() -> Any:
+        async with server:
+            model = EndpointModel(
+                EndpointConfig(**{"url": server.url, "model": "m", "max_retries": 2, **config})
+            )
+            try:
+                return await (talk or once)(model)
+            finally:
+                await model.close()
+
+    return asyncio.run(main())
+
+
+def test_a_completion_with_its_usage() -> None:
+    server = Endpoint(said(tree=answer()))
+    done = ask(server)
+    assert (done.text, done.finish_reason) == ("hi", "stop")
+    assert (done.prompt_tokens, done.completion_tokens) == (7, 3)
+    assert done.seconds > 0
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert server.bodies[0] == {
+        "model": "m",
+        "messages": ASKED,
+        "max_tokens": 1200,
+        "temperature": 0.0,
+        "top_p": 1.0,
+    }
+
+
+def test_sampling_is_sent_as_asked_and_surrogates_are_not() -> None:
+    server = Endpoint(said(tree=answer()))
+
+    async def talk(model: EndpointModel) -> str:
+        sampling = Sampling(temperature=0.5, top_p=0.9, top_k=4, max_tokens=9, seed=3, stop=("x",))
+        await model.chat([{"role": "user", "content": "a\ud800é"}], sampling)
+        return model.answered_by
+
+    assert ask(server, talk) == "m-2026-01-01"
+    sent = server.bodies[0]
+    assert sent["messages"][0]["content"] == "a?é"
+    assert {k: v for k, v in sent.items() if k not in ("model", "messages")} == {
+        "max_tokens": 9,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 4,
+        "seed": 3,
+        "stop": ["x"],
+    }
+
+
+def test_no_key_is_sent_where_none_is_taken() -> None:
+    server = Endpoint(said(tree=answer()))
+    ask(server, api_key_env=None)
+    assert "Authorization" not in server.headers[0]
+
+
+def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(UserError, match="OPENAI_API_KEY is not set"):
+        EndpointModel(EndpointConfig(url="http://h/v1", model="m"))
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+def test_a_passing_failure_is_tried_again(status: int) -> None:
+    server = Endpoint(said(status=status, headers={"Retry-After": "0"}), said(tree=answer()))
+    assert ask(server).text == "hi"
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"",
+        b"<html>busy</html>",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"[" * 100_000,
+        b'{"choices": []}',
+        b'{"choices": {}}',
+        b'{"choices": [null]}',
+        b'{"choices": [{"message": "hi"}]}',
+        b'{"choices": [{"message": {"content": ["hi"]}}]}',
+        b'{"choices": [{"message": {"content": 1}}]}',
+        b'{"error": {"message": "overloaded"}}',
+        b"\xff\xfe",
+        b'{"choices": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_garbage_is_no_answer(broken: bytes) -> None:
+    server = Endpoint(said(body=broken))
+    with pytest.raises(EndpointDown, match="in 3 attempts: no chat completion"):
+        ask(server)
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize(
+    ("usage", "finish"),
+    [
+        (None, None),
+        ("many", 3),
+        ({"prompt_tokens": -1, "completion_tokens": 10**30}, ["stop"]),
+        ({"prompt_tokens": "7"}, {}),
+    ],
+)
+def test_bad_extras_do_not_spoil_an_answer(usage: Any, finish: Any) -> None:
+    tree = answer() | {"usage": usage, "model": 5}
+    tree["choices"][0]["finish_reason"] = finish
+    done = ask(Endpoint(said(tree=tree)))
+    assert (done.text, done.finish_reason) == ("hi", "stop")
+    assert (done.prompt_tokens, done.completion_tokens) == (0, 0)
+
+
+def test_null_content_is_an_empty_answer() -> None:
+    assert ask(Endpoint(said(tree=answer(None)))).text == ""
+
+
+def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 1 << 20)
+    sent = 0
+
+    async def flood(request: Any) -> Any:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(1000):
+            await response.write(b"x" * (1 << 16))
+            sent += 1
+        return response
+
+    with pytest.raises(EndpointDown, match="more than 1 MiB"):
+        ask(Endpoint(flood), max_retries=0)
+    # Some megabytes sit in socket buffers.
+    assert sent < 500
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_that_the_server_separates(field: str) -> None:
+    done = ask(Endpoint(said(tree=answer("hi", **{field: "because"}))))
+    assert (done.text, done.reasoning, done.reasoning_truncated) == ("hi", "because", False)
+
+
+def test_reasoning_that_never_ended() -> None:
+    tree = answer(None, reasoning="because")
+    tree["choices"][0]["finish_reason"] = "length"
+    done = ask(Endpoint(said(tree=tree)))
+    assert (done.text, done.reasoning_truncated) == ("", True)
+
+
+def test_think_blocks_are_split_unless_told_otherwise() -> None:
+    text = "<think>why</think>hi"
+    done = ask(Endpoint(said(tree=answer(text))))
+    assert (done.text, done.reasoning) == ("hi", "why")
+
+    async def whole() -> Completion:
+        async with Endpoint(said(tree=answer(text))) as server:
+            config = EndpointConfig(url=server.url, model="m")
+            model = EndpointModel(config, in_cluster=True, split_reasoning=False)
+            try:
+                return await model.chat(ASKED, Sampling())
+            finally:
+                await model.close()
+
+    assert asyncio.run(whole()).text == text
+
+
+def test_a_server_that_never_finishes() -> None:
+    async def hang(request: Any) -> Any:
+        await asyncio.sleep(60)
+
+    server = Endpoint(hang)
+    with pytest.raises(EndpointDown, match=r"in 2 attempts: no end within 0\.05 s"):
+        ask(server, timeout_s=0.05, max_retries=1)
+    assert len(server.bodies) == 2
+
+
+def test_a_server_that_is_not_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    model = EndpointModel(EndpointConfig(url=f"http://127.0.0.1:{port}/v1", model="m"))
+    with pytest.raises(EndpointDown) as caught:
+        asyncio.run(model.chat(ASKED, Sampling()))
+    line = str(caught.value)
+    assert line.startswith(f"127.0.0.1:{port} gave no answer in 6 attempts: ")
+    assert "\n" not in line
+    assert KEY not in line
+    assert caught.value.status == "infra_error"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_not_accepted_is_named_but_not_shown(status: int) -> None:
+    text = json.dumps({"error": {"message": f"Incorrect API key\nprovided: {KEY}"}})
+    server = Endpoint(said(status=status, text=text))
+    with pytest.raises(EndpointRefused, match="the key in OPENAI_API_KEY") as caught:
+        ask(server)
+    assert KEY not in str(caught.value)
+    assert "Incorrect API key provided: ***" in str(caught.value)
+    assert len(server.bodies) == 1
+
+
+def test_an_endpoint_that_wants_a_key_after_all() -> None:
+    with pytest.raises(EndpointRefused, match="does not accept requests without key: HTTP 401"):
+        ask(Endpoint(said(status=401)), api_key_env=None)
+
+
+def test_a_refused_request_says_why_in_one_short_line() -> None:
+    text = json.dumps({"error": {"message": "maximum context length\n" * 1000}})
+    server = Endpoint(said(status=400, text=text))
+    with pytest.raises(EndpointRefused, match="refuses the request: HTTP 400: maximum") as caught:
+        ask(server)
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+    assert len(server.bodies) == 1
+
+
+def test_a_redirect_is_not_followed() -> None:
+    server = Endpoint(said(status=307, headers={"Location": "http://127.0.0.1:1/"}))
+    with pytest.raises(EndpointRefused, match="HTTP 307"):
+        ask(server)
+
+
+def test_too_long_a_pause_gives_the_row_up() -> None:
+    server = Endpoint(said(status=429, headers={"Retry-After": "86400"}))
+    with pytest.raises(EndpointDown, match="in 1 attempt: HTTP 429"):
+        ask(server)
+
+
+def test_concurrency_is_bounded() -> None:
+    now = most = 0
+
+    async def busy(request: Any) -> Any:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+        return web.json_response(answer())
+
+    async def talk(model: EndpointModel) -> None:
+        await asyncio.gather(*(model.chat(ASKED, Sampling()) for _ in range(12)))
+
+    ask(Endpoint(busy), talk, max_concurrency=3)
+    assert most == 3
+
+
+def test_a_dead_endpoint_costs_few_rows_their_retries() -> None:
+    server = Endpoint(said(status=503))
+
+    async def talk(model: EndpointModel) -> list[str]:
+        lines = []
+        for _ in range(10):
+            with pytest.raises(RowError) as caught:
+                await model.chat(ASKED, Sampling())
+            lines.append(str(caught.value))
+        return lines
+
+    lines = ask(server, talk)
+    assert len(server.bodies) == 9  # three calls of three attempts
+    assert all("was not asked" in line for line in lines[3:])
+
+
+def test_an_endpoint_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(module, "Breaker", lambda: Breaker(clock=lambda: clock[0]))
+    server = Endpoint(*[said(status=503)] * 10, said(tree=answer()))
+
+    async def talk(model: EndpointModel) -> str:
+        for _ in range(3):
+            with pytest.raises(EndpointDown):
+                await model.chat(ASKED, Sampling())
+        clock[0] += 31
+        with pytest.raises(EndpointDown, match="in 1 attempt"):  # on trial
+            await model.chat(ASKED, Sampling())
+        with pytest.raises(EndpointDown, match="was not asked"):
+            await model.chat(ASKED, Sampling())
+        clock[0] += 31
+        return (await model.chat(ASKED, Sampling())).text
+
+    assert ask(server, talk) == "hi"
+
+
+def test_an_endpoint_that_asks_for_patience_is_not_called_dead() -> None:
+    server = Endpoint(said(status=429))
+
+    async def talk(model: EndpointModel) -> None:
+        for _ in range(6):
+            with pytest.raises(EndpointDown, match="HTTP 429"):
+                await model.chat(ASKED, Sampling())
+
+    ask(server, talk, max_retries=0)
+    assert len(server.bodies) == 6
+
+
+def test_turns_are_evenly_spaced_and_held_when_asked() -> None:
+    pacer = Pacer(120)
+    assert [pacer.reserve(10.0) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert pacer.reserve(100.0) == 0.0
+    pacer.hold(100.0, 7.0)
+    assert pacer.reserve(100.0) == 7.0
+    unlimited = Pacer(None)
+    assert [unlimited.reserve(1.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+
+
+def test_a_pause_that_the_server_asks_for_holds_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[float] = []
+    monkeypatch.setattr(Pacer, "hold", lambda self, now, seconds: held.append(seconds))
+    server = Endpoint(said(status=429, headers={"Retry-After": "0.02"}), said(tree=answer()))
+    assert ask(server).text == "hi"
+    assert held == [0.02]
+
+
+def test_retries_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[float] = []
+    reserve = Pacer.reserve
+
+    def noted(self: Pacer, now: float) -> float:
+        turns.append(reserve(self, now))
+        return 0.0
+
+    monkeypatch.setattr(Pacer, "reserve", noted)
+    with pytest.raises(EndpointDown):
+        ask(Endpoint(said(status=500)), requests_per_minute=1)
+    assert len(turns) == 3
+    assert turns[2] > 100
+
+
+def test_the_breaker() -> None:
+    clock = [0.0]
+    breaker = Breaker(limit=2, cooldown_s=10, clock=lambda: clock[0])
+    breaker.failed()
+    breaker.answered()
+    breaker.failed()
+    assert not breaker.is_open
+    breaker.failed()
+    assert breaker.is_open
+    clock[0] = 11
+    assert breaker.on_trial
+    breaker.failed()
+    assert breaker.is_open
+    clock[0] = 22
+    breaker.answered()
+    assert not breaker.on_trial
+    assert not breaker.is_open
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("", 0),
+        ("3", 3),
+        ("1.5", 1.5),
+        ("-4", 0),
+        ("nan", 0),
+        ("inf", 0),
+        ("1e999", 0),
+        ("soon", 0),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 90),
+        ("Thu, 01 Jan 99999 00:00:00 GMT", 0),
+    ],
+)
+def test_retry_after(header: str, seconds: float) -> None:
+    assert retry_after_s(header, now=10.0) == seconds
+
+
+def test_backoff_doubles_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "BACKOFF_S", 1.0)
+    assert 0.5 <= backoff_s(1) <= 1.0
+    assert 4.0 <= backoff_s(4) <= 8.0
+    assert 30.0 <= backoff_s(100) <= 60.0
+
+
+def test_proxies_of_the_environment_are_used_outside_of_the_cluster_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        async def proxy(request: Any) -> Any:
+            seen.append(str(request.url))
+            return web.json_response(answer())
+
+        # Takes any path: a proxy gets the whole URL in the request line.
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", proxy)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0]
+        monkeypatch.setenv("http_proxy", f"http://{host}:{port}")
+        monkeypatch.setenv("no_proxy", "")
+        config = EndpointConfig(url="http://model.invalid/v1", model="m", max_retries=0)
+        outside, inside = EndpointModel(config), EndpointModel(config, in_cluster=True)
+        assert (await outside.chat(ASKED, Sampling())).text == "hi"
+        with pytest.raises(EndpointDown):
+            await inside.chat(ASKED, Sampling())
+        await outside.close()
+        await inside.close()
+        await runner.cleanup()
+
+    asyncio.run(main())
+    assert seen == ["http://model.invalid/v1/chat/completions"]

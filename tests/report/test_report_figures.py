@@ -1,0 +1,169 @@
+"""Figures: drawn from the data, readable as images, and only where there is something to draw."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from synthetic_runs import block, everything, row, write_run
+
+from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.benchmarks.acebench.paper.scaling import family_of, size_of
+from ace_ray.benchmarks.reporting import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
+from ace_ray.report.figures import draw
+from ace_ray.report.runs import load_runs
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def paper(*folders: Path, rules: str = "official") -> Paper:
+    runs = load_runs([str(folder) for folder in folders])
+    return REPORTING.paper([run.reported("acebench", REPORTING.summarize) for run in runs], rules)
+
+
+def texts(figure: Figure) -> set[str]:
+    tree = ET.fromstring(draw(figure, "svg"))
+    return {"".join(node.itertext()).strip() for node in tree.iter(f"{SVG}text")}
+
+
+def bars(*counts: int) -> StackedBars:
+    return StackedBars("figure6", "Errors", ["One", "Two"], [("A", counts), ("B", (1, 1))])
+
+
+def curves(value: float) -> Curves:
+    point = Estimate(value, (value - 0.1, value + 0.1), 10)
+    return Curves("figure7", "Sizes", {"Normal": {"Toy": [(0.5, point), (7.0, point)]}})
+
+
+@pytest.mark.parametrize("figure", [bars(3, 1), curves(0.5)], ids=["bars", "curves"])
+def test_images_are_valid(figure: Figure) -> None:
+    image = Image.open(BytesIO(draw(figure, "png")))
+    image.verify()
+    assert image.format == "PNG"
+    assert min(image.size) > 200
+    assert ET.fromstring(draw(figure, "svg")).tag == f"{SVG}svg"
+
+
+def test_the_image_follows_the_data_and_nothing_else() -> None:
+    for form in ("png", "svg"):
+        assert draw(bars(3, 1), form) == draw(bars(3, 1), form)
+        assert draw(bars(3, 1), form) != draw(bars(1, 3), form)
+        assert draw(curves(0.5), form) == draw(curves(0.5), form)
+        assert draw(curves(0.5), form) != draw(curves(0.6), form)
+
+
+def test_labels_legend_and_ticks_are_texts() -> None:
+    assert {"A  (n=4)", "B  (n=2)", "One", "Two", "75%", "Errors"} <= texts(bars(3, 1))
+    assert {"Toy", "Normal", "500M", "7B", "parameters", "accuracy (%)"} <= texts(curves(0.5))
+
+
+def test_hostile_and_long_names_are_drawn_as_they_are() -> None:
+    name = "$\\frac{1}{"
+    figure = StackedBars("f", "t", ["One"], [(name, [1]), ("x" * 300 + "*", [1])])
+    found = texts(figure)
+    assert f"{name}  (n=1)" in found
+    (long,) = [text for text in found if "…" in text]
+    assert len(long) < 60
+    assert "*  (n=1)" in long
+
+
+def test_many_sizes_do_not_put_ticks_on_top_of_each_other() -> None:
+    point = Estimate(0.5, (0.4, 0.6), 10)
+    sizes = [1.0, 1.1, 1.2, 70.0]
+    figure = Curves("f", "t", {"Normal": {"Toy": [(size, point) for size in sizes]}})
+    assert {"1B", "70B"} <= texts(figure)
+    assert not {"1.1B", "1.2B"} & texts(figure)
+
+
+def test_normal_errors_by_the_paper_s_kinds(tmp_path: Path) -> None:
+    kinds = [
+        ("value_error:list_string", "param_value"),
+        ("value_error", "param_value"),
+        ("wrong_output_format", "output_format"),
+        ("official_unsafe", "output_format"),
+        ("wrong functions number", "function_name"),
+        ("lack_args", "param_num"),
+        ("type_error", "param_type"),
+        ("simple_function_checker:unclear", "param_value"),
+    ]
+    rows = [
+        row("en", "normal_atom_bool", i, official=False, errors={"official": o, "strict": s})
+        for i, (o, s) in enumerate(kinds)
+    ]
+    rows += block("zh", "normal_similar_api", 1, 2) + block("en", "special_incomplete", 0, 9)
+    folder = write_run(tmp_path / "run", rows)
+    official, strict = (paper(folder, rules=rules).figures[0] for rules in ("official", "strict"))
+    assert isinstance(official, StackedBars)
+    assert isinstance(strict, StackedBars)
+    (bar,) = official.bars
+    assert dict(zip(official.kinds, bar[1], strict=True)) == {
+        "Output Format": 2,
+        "Function Name": 1,
+        "Param Number": 1,
+        "Param Type": 1,
+        "Param Value": 3,
+        "Other": 1,
+    }
+    assert "Other" not in strict.kinds
+    assert sum(strict.bars[0][1]) == 9
+
+
+def test_a_run_without_errors_has_no_bar(tmp_path: Path) -> None:
+    found = paper(write_run(tmp_path / "run", everything({"special_incomplete": 0})))
+    assert list(found.figures) == []
+    assert any(note.startswith("Figure 6 is not drawn") for note in found.notes)
+    assert any(note.startswith("Figure 7 is not drawn") for note in found.notes)
+
+
+def test_scaling_over_sizes_from_the_manifest_or_the_name(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / "a", everything({"normal_preference": 0}), model="o/Toy-7B-Chat"),
+        write_run(tmp_path / "b", everything({}), model="o/Toy-0.5B-Chat"),
+        write_run(tmp_path / "c", everything({}), model="o/ckpt", parameters=3_000_000_000),
+        write_run(tmp_path / "d", everything({}), model="o/unsized"),
+        write_run(tmp_path / "e", everything({}), model="o/Toy-3B-Chat", samples=2),
+    ]
+    found = paper(*folders)
+    (scaling,) = [figure for figure in found.figures if isinstance(figure, Curves)]
+    assert list(scaling.panels) == ["Normal", "Special", "Agent", "Overall"]
+    normal = scaling.panels["Normal"]
+    assert list(normal) == ["Toy-Chat [1]", "ckpt [1]", "Toy-Chat [2]"]
+    assert [(x, round(e.value, 3)) for x, e in normal["Toy-Chat [1]"]] == [(0.5, 1), (7, 0.917)]
+    assert [x for x, _ in normal["ckpt [1]"]] == [3.0]
+    notes = "\n".join(found.notes)
+    assert "sizes from the model's name: Toy-7B-Chat 7B, Toy-0.5B-Chat 0.5B" in notes
+    assert "sizes from the manifest's number of parameters: ckpt 3B" in notes
+    assert "sizes unknown, not drawn: unsized" in notes
+
+
+@pytest.mark.parametrize(
+    ("model", "billions", "family"),
+    [
+        ("Qwen2.5-Coder-32B-Instruct", 32.0, "Qwen2.5-Coder-Instruct"),
+        ("SmolLM2-135M-Instruct.Q4_1", 0.135, "SmolLM2-Instruct.Q4_1"),
+        ("Llama-3.2-1.5b", 1.5, "Llama-3.2"),
+        ("Mixtral-8x7B-v0.1", 56.0, "Mixtral-v0.1"),
+        ("Qwen3-30B-A3B", 30.0, "Qwen3-A3B"),
+        ("Phi-3-Mini-128k-Instruct", None, "Phi-3-Mini-128k-Instruct"),
+        ("checkpoint-500", None, "checkpoint-500"),
+        ("model-0B", None, "model"),
+    ],
+)
+def test_sizes_in_names(model: str, billions: float | None, family: str) -> None:
+    run = ReportedRun(model, model, {}, {}, {}, None, {}, [], True, "")
+    size = size_of(run)
+    assert (size.billions if size else None) == pytest.approx(billions)
+    assert family_of(run) == family
+
+
+def test_matplotlib_is_loaded_only_to_draw() -> None:
+    script = "import sys, ace_ray.report.report; print('matplotlib' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,205 @@
+"""Runs read back: what is no run, how runs are told apart, and what keeps them from comparing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_runs import block, everything, write_run
+
+from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.benchmarks.conditions import comparable_sets, differences
+from ace_ray.errors import UserError
+from ace_ray.report.comparison import comparisons
+from ace_ray.report.runs import load_run, load_runs
+
+ROWS = block("en", "special_incomplete", 2, 4)
+
+
+def reported(*folders: Path) -> list[Any]:
+    runs = load_runs([str(folder) for folder in folders])
+    return [run.reported("acebench", REPORTING.summarize) for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        (None, "is not a run: it holds no run.json"),
+        (b"{", "is not JSON"),
+        (b"[1]", "is not a JSON object"),
+        (b'{"schema_version": 1}', "'run_id' is missing"),
+        (b'{"schema_version": 2}', "schema_version"),
+    ],
+)
+def test_what_is_not_a_run(tmp_path: Path, manifest: bytes | None, words: str) -> None:
+    if manifest is not None:
+        (tmp_path / "run.json").write_bytes(manifest)
+    with pytest.raises(UserError) as caught:
+        load_run(str(tmp_path))
+    assert words in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_a_folder_that_does_not_exist_and_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for name in ("nowhere", "file"):
+        with pytest.raises(UserError, match="is not a run"):
+            load_run(str(tmp_path / name))
+
+
+def test_a_run_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no rows"):
+        load_run(str(write_run(tmp_path / "run", [])))
+
+
+def test_a_run_named_twice(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS)
+    with pytest.raises(UserError, match="named twice"):
+        load_runs([str(folder), f"{folder}/"])
+
+
+def test_labels_are_as_short_as_they_can_be(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / "a", ROWS, model="org/Same"),
+        write_run(tmp_path / "b", ROWS, model="other/Same"),
+        write_run(tmp_path / "c", ROWS, model="package:pkg/Tiny-1B.Q4.gguf"),
+        write_run(tmp_path / "d" / "x", ROWS, model="org/Twin", run_id="x"),
+        write_run(tmp_path / "e" / "x", ROWS, model="org/Twin", run_id="x"),
+    ]
+    labels = [run.label for run in load_runs([str(folder) for folder in folders])]
+    twins = [f"Twin ({tmp_path}/{name}/x)" for name in ("d", "e")]
+    assert labels == ["Same (a)", "Same (b)", "Tiny-1B.Q4", *twins]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"sampling": {"temperature": 0.5}}, "sampling.temperature is"),
+        ({"samples": 2}, "samples is"),
+        ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
+        ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
+        (
+            {"extra_identity": {"roles": {"acebench": {"user": {"model": "gpt"}}}}},
+            'roles.user.model is not recorded in A; "gpt" in B',
+        ),
+        (
+            {"extra_identity": {"a_later_key": {"deep": 1}}},
+            "a_later_key.deep is not recorded in A; 1 in B",
+        ),
+    ],
+)
+def test_each_difference_is_a_line(tmp_path: Path, change: dict[str, Any], line: str) -> None:
+    first = write_run(tmp_path / "a", ROWS, model="o/A")
+    runs = reported(first, write_run(tmp_path / "b", ROWS, model="o/B", **change))
+    assert comparable_sets(runs) == [1, 2]
+    assert any(line in found for found in differences(runs)), list(differences(runs))
+
+
+def test_runs_that_differ_in_the_model_only_compare(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / name, ROWS, model=f"o/{name}", extra_identity=extra)
+        for name, extra in (("A", {"engine": {"dtype": "auto"}}), ("B", {"reasoning_parser": "x"}))
+    ]
+    runs = reported(*folders)
+    assert list(differences(runs)) == []
+    assert comparable_sets(runs) == [1, 1]
+
+
+def test_one_model_asked_in_two_ways_is_two_candidates(tmp_path: Path) -> None:
+    kwargs = {"chat_template_kwargs": {"enable_thinking": True}}
+    thinks = write_run(tmp_path / "thinks", ROWS, extra_identity=kwargs)
+    runs = reported(thinks, write_run(tmp_path / "does-not", ROWS))
+    assert comparable_sets(runs) == [1, 1]
+    assert (
+        "not the same candidate: chat_template_kwargs.enable_thinking is true in Toy-7B-Instruct "
+        "(thinks); not recorded in Toy-7B-Instruct (does-not)"
+    ) in list(differences(runs))
+
+
+def test_models_that_play_the_user_themselves(tmp_path: Path) -> None:
+    def run(name: str, kind: str = "same") -> Path:
+        part = {"kind": kind, "model": name, "revision": name, "sampling": {"seed": 0}}
+        roles = {"roles": {"acebench": {"user": part}, "toy": {"judge": {"kind": name}}}}
+        extra = {**roles, "model": name}
+        return write_run(tmp_path / f"{name}-{kind}", ROWS, model=f"o/{name}", extra_identity=extra)
+
+    runs = reported(run("A"), run("B"))
+    line = "not comparable in episodes: the model itself plays the user in A, B"
+    assert comparable_sets(runs) == [1, 1]
+    assert list(differences(runs)) == [line]
+    tables = {t.name: list(t.notes) for t in REPORTING.paper(runs, "official").tables}
+    assert [name for name, notes in tables.items() if line in notes] == [
+        f"table{number}" for number in (2, 4, 7, 8)
+    ]
+    served = reported(run("A", "served"), run("B", "served"))
+    assert comparable_sets(served) == [1, 2]
+
+
+def test_other_data_and_other_entries_do_not_compare(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "A", ROWS, model="o/A")
+    fewer = write_run(tmp_path / "B", ROWS[:3], model="o/B")
+    (line,) = differences(reported(first, fewer))
+    assert line.startswith("not comparable: entries is ")
+    assert '"4 (' in line
+    assert '"3 (' in line
+    data = write_run(tmp_path / "C", ROWS, model="o/C")
+    manifest = json.loads((data / "run.json").read_text())
+    manifest["identity"]["benchmarks"]["acebench"]["data_sha256"] = "f" * 64
+    (data / "run.json").write_text(json.dumps(manifest))
+    (line,) = differences(reported(first, data))
+    assert "data_sha256 is " in line
+    assert "ffffffffffff in C" in line
+
+
+def test_the_most_common_value_names_no_runs(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"]
+    odd = write_run(tmp_path / "odd", ROWS, model="o/odd", samples=3)
+    assert list(differences(reported(odd, *folders))) == [
+        "not comparable: samples is 3 in odd; 1 in the others"
+    ]
+
+
+def test_the_comparison_has_numbers_intervals_and_warnings(tmp_path: Path) -> None:
+    folder = write_run(
+        tmp_path / "A", everything({"special_incomplete": 4}), model="o/A", limit=5, backend="fake"
+    )
+    summary = {"benchmarks": {"acebench": {"comparable": "with nothing at all"}}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (table,) = comparisons(load_runs([str(folder)]), "official")
+    assert list(table.header) == ["Model", "Scored rows", "Overall", "Normal", "Special", "Agent"]
+    label, scored, _, normal, special, _ = table.lines[0]
+    assert (label, scored) == ("A", "340/340")
+    assert (normal.value, normal.n) == (1.0, 240)  # type: ignore[union-attr]
+    assert special.value == pytest.approx(0.8)  # type: ignore[union-attr]
+    low, high = special.interval  # type: ignore[union-attr]
+    assert low < 0.8 < high
+    assert list(table.notes) == [
+        "A: backend fake, a test of the pipeline and not an evaluation",
+        "A: limited to 5 entries, a sample only",
+        "A: with nothing at all",
+    ]
+
+
+def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
+    rows = [{**row, "benchmark": "toy"} for row in block("en", "special_incomplete", 3, 4)]
+    folder = write_run(tmp_path / "run", rows)
+    text = (folder / "run.json").read_text().replace('"acebench"', '"toy"')
+    (folder / "run.json").write_text(text)
+    (table,) = comparisons(load_runs([str(folder)]), "strict")
+    assert list(table.header) == ["Model", "Scored rows", "Valid rows"]
+    found = table.lines[0][2]
+    assert (found.value, found.n) == (0.75, 4)  # type: ignore[union-attr]
+
+
+def test_a_run_on_s3(s3: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            name = f"report/run/{path.relative_to(folder)}"
+            s3.client.put_object(Bucket=s3.bucket, Key=name, Body=path.read_bytes())
+    run = load_run(f"s3://{s3.bucket}/report/run/")
+    assert (len(run.rows), run.incomplete) == (4, "")
+    with pytest.raises(UserError, match="is not a run"):
+        load_run(f"s3://{s3.bucket}/report")

@@ -1,0 +1,154 @@
+"""Sandbox actors: episodes stay apart, survive the death of their actor, and never hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import ray
+
+from ace_ray.errors import SandboxLost
+from ace_ray.sandbox import actor as sandbox_actor
+from ace_ray.sandbox.actor import PooledSession, SandboxActor, SandboxPool, start_actors
+from ace_ray.sandbox.protocol import Observation
+
+
+class Counter:
+    """Counts per name; ``sleep`` hangs, and ``state`` says in which process it lives."""
+
+    def __init__(self, start: int) -> None:
+        self.counts: dict[str, int] = {"start": start}
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        if name == "sleep":
+            time.sleep(arguments["seconds"])
+        self.counts[name] = self.counts.get(name, 0) + arguments.get("by", 1)
+        return Observation(self.counts[name])
+
+    def state(self) -> dict[str, Any]:
+        return {**self.counts, "pid": os.getpid()}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    # Workers cannot import a test module.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def actors(cluster: None) -> Iterator[tuple[Any, ...]]:
+    made = start_actors(Counter, 2, cpus=0.1)
+    yield made
+    for actor in made:
+        ray.kill(actor)
+
+
+def counts(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name != "pid"}
+
+
+def test_state_never_crosses_episodes(actors: tuple[Any, ...]) -> None:
+    async def play() -> list[dict[str, Any]]:
+        pool = SandboxPool(actors)
+        sessions = [await pool.open(start) for start in range(8)]
+        for number, session in enumerate(sessions):
+            for _ in range(number):
+                await session.call("step", {})
+        return [counts(await session.state()) for session in sessions]
+
+    expected = [{"start": n, **({"step": n} if n else {})} for n in range(8)]
+    assert asyncio.run(play()) == expected
+
+
+def test_killed_actors_episodes_go_on_where_they_were(actors: tuple[Any, ...]) -> None:
+    async def play() -> None:
+        pool = SandboxPool(actors)
+        sessions = [await pool.open(start) for start in range(6)]
+        for session in sessions:
+            for by in (1, 10, 100):
+                await session.call("step", {"by": by})
+        before = [await session.state() for session in sessions]
+        for pid in {state["pid"] for state in before}:
+            os.kill(pid, signal.SIGKILL)
+        answers = [await session.call("step", {"by": 1000}) for session in sessions]
+        assert [answer.value for answer in answers] == [1111] * 6
+        after = [await session.state() for session in sessions]
+        assert [counts(state) for state in after] == [{"start": n, "step": 1111} for n in range(6)]
+        assert not {state["pid"] for state in before} & {state["pid"] for state in after}
+
+    asyncio.run(play())
+
+
+def test_call_in_flight_takes_effect_once(actors: tuple[Any, ...]) -> None:
+    async def play() -> dict[str, Any]:
+        session = await SandboxPool(actors).open(0)
+        await session.call("step", {})
+        pid = (await session.state())["pid"]
+        call = asyncio.create_task(session.call("sleep", {"seconds": 1.5}))
+        await asyncio.sleep(0.7)
+        os.kill(pid, signal.SIGKILL)
+        assert (await call).value == 1
+        return counts(await session.state())
+
+    assert asyncio.run(play()) == {"start": 0, "step": 1, "sleep": 1}
+
+
+def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(
+    actors: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_actor, "CALL_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(sandbox_actor, "MAX_MOVES", 2)
+
+    async def play() -> None:
+        pool = SandboxPool(actors)
+        session = await pool.open(0)
+        with pytest.raises(SandboxLost, match=r"2 times .*no answer within 1 s"):
+            await session.call("sleep", {"seconds": 60})
+        assert counts(await session.state()) == {"start": 0}
+        assert (await session.call("step", {})).value == 1
+
+    monkeypatch.setattr(sandbox_actor, "OPEN_TIMEOUT_S", 60.0)
+    asyncio.run(play())
+
+
+def test_actors_that_stay_dead_end_the_row(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox_actor, "MAX_MOVES", 2)
+    (actor,) = start_actors(Counter, 1, cpus=0.1)
+
+    async def play() -> None:
+        session = await SandboxPool([actor]).open(0)
+        ray.kill(actor)  # for good
+        with pytest.raises(SandboxLost):
+            await session.call("step", {})
+
+    asyncio.run(play())
+
+
+def test_forgotten_episode_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In-process: an actor keeps a bounded number of scenarios, and says so when one is gone."""
+    monkeypatch.setattr(sandbox_actor, "MAX_EPISODES", 2)
+    holder = SandboxActor(Counter)
+    for name in ("a", "b"):
+        holder.open(name, 0, [])
+    assert holder.call("a", "step", {}) == Observation(1)
+    holder.open("c", 0, [("step", {"by": 5})])
+    assert holder.call("b", "step", {}) is None
+    assert holder.state("b") is None
+    assert holder.call("a", "step", {}) == Observation(2)
+    assert holder.call("c", "step", {}) == Observation(6)
+    holder.close("a")
+    assert holder.call("a", "step", {}) is None
+
+
+def test_sessions_of_one_process_have_names_of_their_own() -> None:
+    names = {PooledSession([None], 0, 0)._episode for _ in range(5)}
+    assert len(names) == 5

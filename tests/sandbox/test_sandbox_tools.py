@@ -1,0 +1,169 @@
+"""Declared tools: what a model may pass, and what it gets when it passes something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.tools import (
+    MAX_CHARS,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    MAX_VALUES,
+    Parameter,
+    Tool,
+    call_tool,
+    unknown_tool,
+)
+
+
+def keep(state: list[Any], item: Any, times: int = 1) -> int:
+    state.extend([item] * times)
+    return len(state)
+
+
+KEEP = Tool("Box.keep", keep, (Parameter("item"), Parameter("times", required=False)))
+TYPED = Tool("Box.keep", keep, (Parameter("item", types=(str,)), Parameter("times", types=(int,))))
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_a_call_runs_the_function_on_the_state() -> None:
+    state: list[Any] = []
+    assert call_tool(KEEP, state, {"item": "a", "times": 2}) == Observation(2)
+    assert call_tool(KEEP, state, {"item": "b"}) == Observation(3)
+    assert state == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "Box.keep() missing 1 required positional argument: 'item'"),
+        ({"times": 1}, "Box.keep() missing 1 required positional argument: 'item'"),
+        ({"item": 1, "__class__": 1}, "Box.keep() got an unexpected keyword argument '__class__'"),
+        ({"Item": 1}, "Box.keep() got an unexpected keyword argument 'Item'"),
+        ({"state": 1}, "Box.keep() got an unexpected keyword argument 'state'"),
+    ],
+)
+def test_names_are_checked_in_pythons_words(arguments: dict[str, Any], message: str) -> None:
+    state: list[Any] = []
+    assert call_tool(KEEP, state, arguments) == Observation(message, "bad_arguments")
+    assert state == []
+
+
+def test_missing_names_are_listed_as_python_does() -> None:
+    three = Tool("f", keep, tuple(Parameter(name) for name in "abc"))
+    lacks = [call_tool(three, None, dict.fromkeys(given)).value for given in ("", "a", "ab")]
+    assert lacks == [
+        "f() missing 3 required positional arguments: 'a', 'b', and 'c'",
+        "f() missing 2 required positional arguments: 'b' and 'c'",
+        "f() missing 1 required positional argument: 'c'",
+    ]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        True,
+        -7,
+        2.5,
+        "text",
+        [1, ["a"]],
+        {"a": {1: None}},
+        (1, (2,)),
+        10**MAX_DIGITS - 1,
+        "x" * (MAX_CHARS - len("item")),
+        nested(MAX_DEPTH),
+        [0] * (MAX_VALUES - len(["item", "the list"])),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_plain_values_arrive_as_they_are(item: Any) -> None:
+    state: list[Any] = []
+    assert call_tool(KEEP, state, {"item": item}) == Observation(1)
+    assert state == [item]
+    assert type(state[0]) is type(item)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        object(),
+        b"bytes",
+        {1, 2},
+        1j,
+        keep,
+        {None: 1},
+        {True: 1},
+        {2.5: 1},
+        {(1,): 1},
+        10**MAX_DIGITS,
+        -(10**MAX_DIGITS),
+        "x" * (MAX_CHARS + 1),
+        ["x" * (MAX_CHARS // 2)] * 3,
+        {"k" * (MAX_CHARS + 1): 1},
+        nested(MAX_DEPTH + 1),
+        nested(5000),
+        [0] * (MAX_VALUES + 1),
+        type("Text", (str,), {})("subclass"),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_anything_else_is_refused_and_nothing_runs(item: Any) -> None:
+    state: list[Any] = []
+    observation = call_tool(KEEP, state, {"item": item})
+    assert observation.error == "bad_arguments"
+    assert str(observation.value).startswith("Box.keep() got ")
+    assert len(observation.value) < 200
+    assert state == []
+
+
+@pytest.mark.parametrize(
+    ("item", "times", "message"),
+    [
+        (1, 1, "Box.keep() argument 'item' must be str, not int"),
+        (None, 1, "Box.keep() argument 'item' must be str, not NoneType"),
+        ("a", "1", "Box.keep() argument 'times' must be int, not str"),
+        ("a", True, "Box.keep() argument 'times' must be int, not bool"),
+        ("a", 1.0, "Box.keep() argument 'times' must be int, not float"),
+    ],
+)
+def test_declared_types_are_exact(item: Any, times: Any, message: str) -> None:
+    state: list[Any] = []
+    arguments = {"item": item, "times": times}
+    assert call_tool(TYPED, state, arguments) == Observation(message, "bad_arguments")
+    assert state == []
+
+
+def test_a_tool_gets_copies() -> None:
+    state: list[Any] = []
+    item = {"a": [1]}
+    call_tool(KEEP, state, {"item": item})
+    state[0]["a"].append(2)
+    assert item == {"a": [1]}
+
+
+def test_only_declared_exceptions_become_observations() -> None:
+    def broken(state: dict[str, Any], key: str) -> Any:
+        state["touched"] = True
+        return state[key]
+
+    state: dict[str, Any] = {}
+    reproduced = Tool("broken", broken, (Parameter("key"),), (LookupError,))
+    assert call_tool(reproduced, state, {"key": "time"}) == Observation("'time'", "failed")
+    assert state == {"touched": True}
+    with pytest.raises(KeyError):
+        call_tool(Tool("broken", broken, (Parameter("key"),)), state, {"key": "time"})
+
+
+def test_an_unknown_tool_is_named_within_bounds() -> None:
+    assert unknown_tool("send") == Observation("there is no tool named 'send'", "unknown_tool")
+    assert len(unknown_tool("x" * 10_000).value) < 200
