@@ -15,6 +15,7 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -112,6 +113,20 @@ def score(path: Path, benchmark: str, data: str, output: Path) -> None:
     print_benchmark(benchmark, {**summary, "table": layout}, Console())
     for line in [*summary["notes"], *summary["incomplete"]]:
         click.echo(line)
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--paper", is_flag=True, help="The tables and figures of the benchmark's paper.")
+@click.option(
+    "--out", metavar="DIR", help="Write CSV, Markdown and figures there; with --paper: report."
+)
+@click.option("--rules", type=click.Choice(RULE_SETS), default="official", show_default=True)
+def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str) -> None:
+    """Compare runs (folders or s3:// URIs), or lay them out as the paper does."""
+    from ace_ray.report.report import make_report
+
+    make_report(runs, paper=paper, out=out, rules=rules, console=Console())
 
 
 @cli.group()

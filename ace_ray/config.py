@@ -57,6 +57,11 @@ class ModelConfig(Section):
         description="auto: <think> blocks; none: leave the text as it is; else the name of a "
         "vLLM reasoning parser",
     )
+    tool_parser: str | None = Field(
+        None,
+        min_length=1,
+        description="vLLM tool parser that reads the answers to tools (native tool calling)",
+    )
 
 
 class SamplingConfig(Section):

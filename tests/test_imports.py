@@ -30,6 +30,8 @@ DOORS = {
     "transformers": {"models"},
     "huggingface_hub": {"models"},
     "ray": {"run", "sandbox"},
+    "aiohttp": {"models"},
+    "matplotlib": {"report"},
     "boto3": {"store"},
     "botocore": {"store"},
     "pyarrow.fs": {"store"},
@@ -106,11 +108,12 @@ def test_benchmarks_do_not_know_each_other() -> None:
         "ace_ray.models.sources",
         "ace_ray.run.doctor",
         "ace_ray.run.evaluate",
+        "ace_ray.report.report",
         "ace_ray.benchmarks.acebench.benchmark",
     ],
 )
 def test_what_needs_no_engine_loads_none(module: str) -> None:
-    heavy = {"vllm", "torch", "transformers", "ray", "boto3"}
+    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "matplotlib"}
     script = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -21,7 +21,10 @@ class Model(Protocol):
     request can be any more."""
 
     async def chat(
-        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Completion: ...
 
 
@@ -70,7 +73,10 @@ class ScoredRow(Protocol):
 
 
 class Benchmark(Protocol):
-    """One benchmark, configured."""
+    """One benchmark, configured.
+
+    Subclass it for the defaults: one model call an entry, no tools, no other roles.
+    """
 
     name: str
 
@@ -92,17 +98,26 @@ class Benchmark(Protocol):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         """The messages that open the entry's episode; used for planning and preflight."""
 
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        """The tools that go with them through the model's own template, in OpenAI's form; None
+        when the messages say it all."""
+        return None
+
     def interactive(self, entry: Entry) -> bool:
         """Whether the episode makes more than one model call."""
+        return False
 
     def roles(self) -> Mapping[str, Role]:
         """Other models that take part in episodes, by the name of their part."""
+        return {}
 
     def role_sampling(self, role: str) -> Sampling:
         """How the model in ``role`` draws its tokens unless the config says otherwise."""
+        return Sampling()
 
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
+        raise NotImplementedError
 
     async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...
 

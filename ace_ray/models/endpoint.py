@@ -86,8 +86,15 @@ class EndpointModel:
         self.answered_by = ""
         """The model's name in the latest answer: providers put the exact version there."""
 
-    async def chat(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> Completion:
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
         """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline."""
+        if tools is not None:
+            raise ValueError("endpoints play roles without tools")
         if self._breaker.is_open:
             raise EndpointDown(
                 f"{self._host} was not asked: it did not answer the requests before this one"

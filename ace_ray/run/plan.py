@@ -73,6 +73,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "model": model.revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         "reasoning_parser": config.model.reasoning_parser,
+        "tool_parser": config.model.tool_parser,
         "backend": config.backend,
     }
     parts = cast(config, model, benchmarks)
@@ -84,9 +85,11 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     }
     rows = []
     for index, entry in enumerate(entries):
-        prompt = canonical_json(by_name[entry.benchmark].prompt(entry))
+        benchmark = by_name[entry.benchmark]
+        shown = [benchmark.prompt(entry), benchmark.tools(entry)]
+        prompt = canonical_json(shown if shown[1] is not None else shown[0])
         content = entry.content_hash()
-        interactive = by_name[entry.benchmark].interactive(entry)
+        interactive = benchmark.interactive(entry)
         for sample, drawn in enumerate(samplings):
             protocol = (played if interactive else shared)[entry.benchmark]
             row_id = digest(protocol, content, prompt, drawn, sample)[:32]

@@ -14,8 +14,12 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
+from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.plan import MANIFEST, Plan
 from ace_ray.store import Store, open_store
+
+Messages = Sequence[Mapping[str, Any]]
+Count = Callable[[Messages, Messages | None], int]
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
@@ -57,6 +61,8 @@ def check_engine(config: RunConfig) -> list[str]:
         return list(config.engine)
     check_engine_args(config.engine)
     check_reasoning_parser(config.model.reasoning_parser)
+    if config.model.tool_parser is not None:
+        check_tool_parser(config.model.tool_parser)
     # These steer the plan itself: no flag, no null, nothing below 1.
     for name in _SIZES:
         value = config.engine.get(name, 1)
@@ -79,7 +85,8 @@ def check_chat(plan: Plan) -> dict[str, Any]:
     """
     engine = plan.config.engine
     context: int | None
-    count: Callable[[Sequence[Mapping[str, Any]]], int]
+    count: Count
+    native = _native(plan)
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
@@ -95,9 +102,12 @@ def check_chat(plan: Plan) -> dict[str, Any]:
             trust_remote_code=engine.get("trust_remote_code") is True,
         )
         context, template = _context(engine, folder), chat.template_sha256
+        if native:
+            chat.require_tools(plan.model.source)
+            template = chat.tools_template_sha256
 
-        def count(messages: Sequence[Mapping[str, Any]]) -> int:
-            return len(chat.encode(chat.render(messages)))
+        def count(messages: Messages, tools: Messages | None) -> int:
+            return len(chat.encode(chat.render(messages, tools)))
 
     _find_one_that_fits(plan, count, context)
     return {"chat_template_sha256": template}
@@ -119,9 +129,11 @@ def check_chat_of_gguf(plan: Plan) -> str:
     _check_length(plan.config.engine, None if scaled else trained, where)
     context = _asked(plan.config.engine, trained)
     fewest = FewestTokens(header)
+    if _native(plan):
+        chat.require_tools(plan.model.source)
 
-    def count(messages: Sequence[Mapping[str, Any]]) -> int:
-        return fewest.count(chat.render(messages), context or 1)
+    def count(messages: Messages, tools: Messages | None) -> int:
+        return fewest.count(chat.render(messages, tools), context or 1)
 
     _find_one_that_fits(plan, count, context, at_least=True)
     return (
@@ -129,9 +141,21 @@ def check_chat_of_gguf(plan: Plan) -> str:
     )
 
 
+def _native(plan: Plan) -> bool:
+    """Whether any entry goes through the template's own tool calling. Raises `UserError`."""
+    native = any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
+    if native and plan.config.backend == "vllm" and plan.config.model.tool_parser is None:
+        raise UserError(
+            "native tool calling needs a parser that reads the model's calls",
+            where="model.tool_parser",
+            fix="name the vLLM tool parser of this model, e.g. hermes",
+        )
+    return native
+
+
 def _find_one_that_fits(
     plan: Plan,
-    count: Callable[[Sequence[Mapping[str, Any]]], int],
+    count: Count,
     context: int | None,
     *,
     at_least: bool = False,
@@ -144,7 +168,8 @@ def _find_one_that_fits(
     for row in reversed(plan.rows):
         entry = plan.entries[row.entry]
         try:
-            tokens = count(plan.benchmarks[entry.benchmark].prompt(entry))
+            benchmark = plan.benchmarks[entry.benchmark]
+            tokens = count(benchmark.prompt(entry), benchmark.tools(entry))
         except PromptRefused as error:
             raise UserError(
                 str(error),

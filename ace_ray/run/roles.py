@@ -139,7 +139,10 @@ class Players:
                     ends = served[place].endpoints
                     # One replica per worker: an episode keeps its prefix cache.
                     self._models[place] = EndpointModel(
-                        ends[seed % len(ends)], key=served[place].key, in_cluster=True
+                        ends[seed % len(ends)],
+                        key=served[place].key,
+                        in_cluster=True,
+                        split_reasoning=part.role.model.reasoning_parser != "none",
                     )
 
     def of(self, benchmark: str, sample: int) -> dict[str, Player]:

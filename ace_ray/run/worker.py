@@ -84,6 +84,7 @@ def start_engine(job: Job) -> Any:
         job.engine,
         template_kwargs=job.config.model.chat_template_kwargs,
         reasoning_parser=job.config.model.reasoning_parser,
+        tool_parser=job.config.model.tool_parser,
     )
 
 

@@ -44,7 +44,7 @@ def test_a_worker_larger_than_the_cluster() -> None:
 
 
 def test_too_many_checkers_are_refused() -> None:
-    with pytest.raises(UserError, match="checking and writing"):
+    with pytest.raises(UserError, match="2.25 CPUs for all else"):
         sits({"CPU": 2.0}, checkers=8)
 
 
@@ -108,3 +108,25 @@ def test_the_gpu_build_without_gpus_is_refused(monkeypatch) -> None:
     monkeypatch.setattr("ace_ray.run.cluster._installed", lambda name: name == "vllm")
     with pytest.raises(UserError, match="the cluster has no GPU"):
         sits({"CPU": 8.0})
+
+
+def test_sandboxes_and_servers_are_counted() -> None:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], "backend": "fake"}
+    config = RunConfig.model_validate(tree)
+    need = fit(config, 10, [{"CPU": 2.0}], interactive=True)
+    assert need.sandboxes == 1
+    assert need.cpus == pytest.approx(1.6)
+    config = RunConfig.model_validate({**tree, "sandboxes": 5})
+    with pytest.raises(UserError, match="1 CPUs for all else"):
+        fit(config, 10, [{"CPU": 1.9}], interactive=True)
+    with pytest.raises(UserError, match=r"2\.5 CPUs"):
+        fit(config, 10, [{"CPU": 2.0}], servers=(2.0, 0))
+
+
+def test_gpus_of_servers_are_not_for_workers() -> None:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"]}
+    config = RunConfig.model_validate(tree)
+    node = {"CPU": 16.0, "GPU": 4.0}
+    assert fit(config, 10, [node], servers=(1.0, 1)).workers == 3
+    with pytest.raises(UserError, match=r"and 4 GPU\(s\) for all else"):
+        fit(config, 10, [node], servers=(1.0, 4))

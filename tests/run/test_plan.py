@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.protocol import Benchmark, Stage
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Entry, Episode, Sampling, Verdict
+from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.run.plan import Plan, make_manifest, make_plan
 
 MODEL = ModelRef("org/tiny", "hub", "org/tiny", "commit-1")
 
 
-class Toy:
+class Toy(Benchmark):
     """A benchmark of sentences."""
 
     name = "toy"
@@ -39,10 +40,7 @@ class Toy:
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
 
-    def interactive(self, entry: Entry) -> bool:
-        return False
-
-    async def run_episode(self, entry: Entry, model: Any, sampling: Sampling) -> Episode:
+    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
         raise NotImplementedError
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:

@@ -9,11 +9,13 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.acebench import categories as groups
+from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench import prompts as texts
 from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
 from ace_ray.benchmarks.acebench.agent.episode import play_agent
-from ace_ray.benchmarks.acebench.check import check, check_agent
+from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.acebench.readers import Compared, check_read
 from ace_ray.benchmarks.acebench.scenarios.world import (
     World,
     check_entry,
@@ -22,7 +24,7 @@ from ace_ray.benchmarks.acebench.scenarios.world import (
 )
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
-from ace_ray.benchmarks.protocol import ScoredRow, Stage
+from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Stage
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
@@ -41,11 +43,11 @@ _GROUPS = {
 
 
 OFFICIAL_DATA_SHA256 = {
-    ("en",): "e10a2ca5d401646cf7794219ab6a18269f1af00919ff2afbe823fe927d8f536e",
-    ("zh",): "f37b329a5ee0fad38ab5a39bd8ffbea5ca15d4afadd0bbade17d911df7a994aa",
-    ("en", "zh"): "7e2006ce71f2e0139c6d7f66b5aa0e78e534afabd46e4304307b3e33659377a2",
+    ("en",): "176f275d787158744b5eee3831ff16e0f8bf1f3bae0b3cb440f56414af53737e",
+    ("zh",): "6c9b56c20f0eb28fe4276e1998664243e451bddadf0acd65234a4955fc669049",
+    ("en", "zh"): "3a8a3d5568017208067e69e2b9ea2f7b295306b83a72435499d17f9b9d32e154",
 }
-"""`data_hash` of all generation categories of the official data, by languages."""
+"""`data_hash` of all categories of the official data, by languages."""
 OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
 
 
@@ -81,6 +83,16 @@ class Options(Section):
         description="whose prompt agent_multi_step takes under protocol official: upstream gives "
         "its API models the Chinese one in both languages",
     )
+    mode: Literal["prompt", "native"] = Field(
+        "prompt",
+        description="native: functions go through the model's own tool-calling template, calls "
+        "are read by model.tool_parser",
+    )
+    parsers: list[Literal["official", "hermes", "openai", "fenced"]] = Field(
+        default=["official"],
+        min_length=1,
+        description="how answers are read; the first gives the verdicts, the others are compared",
+    )
     max_messages: int = Field(40, ge=2, le=1000, description="of an agent episode")
     user: Any = Field(
         "same",
@@ -88,7 +100,7 @@ class Options(Section):
         "on the cluster, or {endpoint: {url: ..., model: ...}}",
     )
 
-    @field_validator("languages")
+    @field_validator("languages", "parsers")
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
@@ -98,27 +110,31 @@ USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
 """Upstream draws the user's lines at temperature 0.001, which is greedy too."""
 
 
-class ACEBench:
+class ACEBench(Benchmark):
     """All 17 categories: one model call an entry, or an episode with tools and a simulated user."""
 
     name = "acebench"
 
     def __init__(self, options: Options) -> None:
+        self._native = options.mode == "native"
+        if self._native:
+            _check_native(options)
         self._folder = locate(options.data)
-        self._wording = _wording(options, self._folder)
+        self._wording = "own" if self._native else _wording(options, self._folder)
         self._options = options.model_copy(
             update={
                 "prompts": self._wording,
-                "protocol": _settled(options.protocol, options.data),
+                "protocol": "fixed" if self._native else _settled(options.protocol, options.data),
                 "sandbox": _settled(options.sandbox, options.data),
             }
         )
         self._categories = _chosen(options.categories)
-        self._prompts = (
-            texts.official(self._folder, options.variant)
-            if self._wording == "official"
-            else texts.own(options.variant)
-        )
+        if self._native:
+            self._prompts = native.prompts()
+        elif self._wording == "official":
+            self._prompts = texts.official(self._folder, options.variant)
+        else:
+            self._prompts = texts.own(options.variant)
         self._user = parse_role(options.user, "benchmarks.acebench.user")
         self._agents: agent_texts.AgentTexts | None = None
         self._worlds: dict[str, Any] = {}
@@ -145,7 +161,7 @@ class ACEBench:
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
-            "protocol": {"mode": "prompt"},
+            "protocol": {"mode": self._options.mode},
         }
         if self._agents:
             options = self._options
@@ -173,11 +189,18 @@ class ACEBench:
         if entry.category not in groups.AGENT:
             return self._prompts.messages(entry)
         functions, question = entry.data["function"], entry.data["question"]
+        if self._native:
+            classes = entry.data["involved_classes"]
+            system = self._agent_texts.native(entry.language, entry.category, classes)
+            return [system, {"role": "user", "content": str(question)}]
         if entry.category == "agent_multi_turn":
             return self._agent_texts.turn(
                 entry.language, entry.data["involved_classes"], functions, f"user:{question}\n"
             )
         return self._agent_texts.step(self._step_language(entry), functions, f"user:{question}\n")
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        return native.tools_of(entry) if self._native else None
 
     def interactive(self, entry: Entry) -> bool:
         return entry.category in groups.AGENT
@@ -207,10 +230,15 @@ class ACEBench:
                 protocol="official" if self._options.protocol == "official" else "fixed",
                 max_messages=self._options.max_messages,
                 step_language=self._step_language(entry),
+                tools=self.tools(entry),
             )
-        candidate = stage.candidate
+        candidate, tools = stage.candidate, self.tools(entry)
         episode = Episode(messages=self.prompt(entry))
-        episode.record(await candidate.model.chat(episode.messages, candidate.sampling))
+        done = await candidate.model.chat(episode.messages, candidate.sampling, tools)
+        episode.record(done)
+        if done.tools is not None:
+            functions = entry.data["function"]
+            episode.output = native.answer_text(done.tools.content, done.tools.calls, functions)
         return episode
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
@@ -223,7 +251,7 @@ class ACEBench:
                 end=state.get("end"),
                 steps=state.get("steps"),
             )
-        return check(entry, episode.output)
+        return check_read(entry, episode.output, self._options.parsers)
 
     @property
     def _agent_texts(self) -> agent_texts.AgentTexts:
@@ -237,8 +265,13 @@ class ACEBench:
         return "zh" if api else entry.language
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        summary = summarize(rows, max_unscored=max_unscored)
+        parsers = self._options.parsers
+        compared = Compared(parsers)
+        summary = summarize(compared.through(rows), max_unscored=max_unscored)
+        if len(parsers) > 1:
+            summary["parsers"] = compared.result()
         return {
+            "mode": self._options.mode,
             "prompts": self._prompts.source,
             "variant": self._prompts.variant,
             "comparable": self._comparable(),
@@ -251,7 +284,10 @@ class ACEBench:
             return "not comparable with any leaderboard: the mini set is ace_ray's own"
         if reasons := list(self._differences()):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
-        return "official data and prompts: the official rule set compares with the leaderboard"
+        return (
+            "official data, prompts and protocol: the official rule set compares with the "
+            "leaderboard, in agent_multi_turn only for the same user simulator (there gpt-4o)"
+        )
 
     def _differences(self) -> Iterator[str]:
         """What sets this run apart from those of the leaderboard."""
@@ -260,11 +296,17 @@ class ACEBench:
             yield "not all categories"
         elif self.identity()["data_sha256"] != OFFICIAL_DATA_SHA256[languages]:
             yield "the data is not the official one"
+        if self._native:
+            yield "native tool calling compares with native tool calling only"
+            return
         standard = self._prompts.variant == "standard"
         if not standard:
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
             yield "the prompts are not the official ones"
+        for key in ("protocol", "sandbox"):
+            if getattr(self._options, key) != "official":
+                yield f"the {key} of the agent episodes is not the official one"
 
 
 def _wording(options: Options, folder: Path) -> Literal["official", "own"]:
@@ -272,6 +314,24 @@ def _wording(options: Options, folder: Path) -> Literal["official", "own"]:
     if options.prompts != "auto":
         return options.prompts
     return "official" if (folder / texts.OFFICIAL_FILE).is_file() else "own"
+
+
+def _check_native(options: Options) -> None:
+    """Raise `UserError` for what native tool calling leaves no room for."""
+    asked = {
+        "prompts": options.prompts == "official",
+        "variant": options.variant != "standard",
+        "protocol": options.protocol == "official",
+        "parsers": options.parsers != ["official"],
+    }
+    for key, is_asked in asked.items():
+        if is_asked:
+            raise UserError(
+                f"{key!r} has no meaning with mode: native, which has texts of its own and reads "
+                "calls with model.tool_parser",
+                where=f"benchmarks.acebench.{key}",
+                fix="leave it out, or write mode: prompt",
+            )
 
 
 def _settled(choice: str, data: str) -> str:

@@ -8,12 +8,15 @@ raises on any text, or grows beyond the bounds of `ace_ray.calls`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.json_calls import NotJson, calls_of, load_json
+from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.calls import Call, render
-from ace_ray.records import RULE_SETS, Entry
+from ace_ray.records import RULE_SETS, Entry, Verdict
 
 _BLOCK = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FENCE = re.compile(r"```[ \t]*+([A-Za-z0-9_+-]*+)\s*+(.*?)```", re.DOTALL)
@@ -70,27 +73,64 @@ READERS: dict[str, Callable[[str], str]] = {
 }
 
 
-def compare_readers(
-    answers: Iterable[tuple[Entry, str]], names: Sequence[str]
-) -> dict[str, dict[str, dict[str, int]]]:
-    """What each reader gains and loses on the same answers, by rule set and reader.
+def check_read(entry: Entry, answer: str, names: Sequence[str]) -> dict[str, Verdict]:
+    """The verdicts on ``answer`` as the first reader reads it.
 
-    ``valid`` counts the answers that it makes valid, ``gained`` those of them that are not valid as
-    they are, ``lost`` those that are valid only as they are.
+    With several readers, metrics ``parser:<name>`` say (1 or 0) whether it is valid as each of them
+    reads it.
     """
-    counts = {
-        rules: {name: {"valid": 0, "gained": 0, "lost": 0} for name in names} for rules in RULE_SETS
+    read = read_all(answer, names)
+    verdicts = {text: check(entry, text) for text in read.values()}
+    first = verdicts[read[names[0]]]
+    if len(names) == 1:
+        return first
+    return {
+        rules: replace(
+            verdict,
+            metrics={
+                **verdict.metrics,
+                **{f"parser:{name}": float(verdicts[read[name]][rules].valid) for name in names},
+            },
+        )
+        for rules, verdict in first.items()
     }
-    for entry, answer in answers:
-        plain = check(entry, answer)
-        for name, text in read_all(answer, names).items():
-            verdicts = plain if text == answer else check(entry, text)
-            for rules, verdict in verdicts.items():
-                count, before = counts[rules][name], plain[rules].valid
-                count["valid"] += verdict.valid
-                count["gained"] += verdict.valid and not before
-                count["lost"] += before and not verdict.valid
-    return counts
+
+
+class Compared:
+    """What each reader gains and loses against the first, counted while rows pass by."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(names)
+        self._counts = {
+            rules: {name: {"valid": 0, "gained": 0, "lost": 0} for name in names}
+            for rules in RULE_SETS
+        }
+        self._n = 0
+
+    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
+        for row in rows:
+            self._n += self._count(row)
+            yield row
+
+    def _count(self, row: ScoredRow) -> bool:
+        first = f"parser:{self._names[0]}"
+        counted = False
+        for rules, verdict in row.verdicts.items():
+            if first not in verdict.metrics:
+                continue
+            counted = True
+            before = verdict.metrics[first]
+            for name in self._names:
+                valid, count = verdict.metrics[f"parser:{name}"], self._counts[rules][name]
+                count["valid"] += valid > 0
+                count["gained"] += valid > before
+                count["lost"] += valid < before
+        return counted
+
+    def result(self) -> dict[str, Any]:
+        """``{"n": rows, rule set: {reader: {"valid", "gained", "lost"}}}``; agent rows, whose
+        answers are read by the protocol, are left out."""
+        return {"n": self._n, **self._counts}
 
 
 def read_all(answer: str, names: Iterable[str]) -> dict[str, str]:

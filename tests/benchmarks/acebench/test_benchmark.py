@@ -22,7 +22,7 @@ def test_the_official_data_with_the_official_prompts(
     shared_data: Path, languages: list[str]
 ) -> None:
     said = compares(data=str(shared_data), languages=languages)
-    assert said.endswith("the official rule set compares with the leaderboard")
+    assert said.startswith("official data, prompts and protocol: the official rule set compares")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,9 @@ def test_the_official_data_with_the_official_prompts(
     [
         ({"categories": ["atom"]}, "not all categories"),
         ({"prompts": "own"}, "the prompts are not the official ones"),
+        ({"sandbox": "fixed"}, "the sandbox of the agent episodes is not the official one"),
+        ({"protocol": "fixed"}, "the protocol of the agent episodes is not the official one"),
+        ({"mode": "native"}, "native tool calling compares with native tool calling only"),
         ({"variant": "minimal"}, "the variant of the prompt is minimal"),
         (
             {"categories": ["special"], "prompts": "own", "variant": "condensed"},
@@ -81,6 +84,13 @@ def test_the_resolved_section_leaves_nothing_open(
         "categories": ["all"],
         "prompts": "own",
         "variant": "standard",
+        "protocol": "fixed",
+        "sandbox": "fixed",
+        "upstream_agent": "local",
+        "mode": "prompt",
+        "parsers": ["official"],
+        "max_messages": 40,
+        "user": "same",
     }
     shutil.copytree(MINI, tmp_path / "rows")
     monkeypatch.chdir(tmp_path)

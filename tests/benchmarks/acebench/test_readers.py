@@ -14,7 +14,8 @@ from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.json_calls import NotJson, arguments_of, calls_of, load_json
 from ace_ray.benchmarks.acebench.readers import (
     READERS,
-    compare_readers,
+    Compared,
+    check_read,
     fenced,
     hermes,
     official,
@@ -22,6 +23,7 @@ from ace_ray.benchmarks.acebench.readers import (
     read_all,
 )
 from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
 from ace_ray.records import Entry
 
 CALL = '{"name": "F", "arguments": {"a": "x", "b": [1, null]}}'
@@ -231,10 +233,16 @@ def test_what_readers_gain_and_lose() -> None:
     entry = Entry("acebench", "normal_atom_bool", "en", "i", data, {"F": {"a": "x"}})
     right, call = "[F(a='x')]", '{"name": "F", "arguments": {"a": "x"}}'
     answers = [right, call, f"```python\n{right}\n```", f"{right} ```\n[]\n```", "none"]
-    report = compare_readers(
-        [(entry, answer) for answer in answers], ["official", "openai", "fenced"]
-    )
+    names = ["official", "openai", "fenced"]
+    compared = Compared(names)
+    rows = [
+        SummaryRow("en", entry.category, str(i), str(i), 0, "scored", check_read(entry, a, names))
+        for i, a in enumerate(answers)
+    ]
+    assert list(compared.through(rows)) == rows
+    report = compared.result()
     assert report == {
+        "n": 5,
         "official": {
             "official": {"valid": 3, "gained": 0, "lost": 0},
             "openai": {"valid": 4, "gained": 1, "lost": 0},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ace_ray.benchmarks.acebench.agent.multi_step import multi_step
 from ace_ray.benchmarks.acebench.agent.multi_turn import multi_turn
 from ace_ray.benchmarks.acebench.agent.play import Cut, Play, Protocol, as_state
@@ -18,9 +20,11 @@ async def play_agent(
     protocol: Protocol,
     max_messages: int,
     step_language: str | None,
+    tools: list[dict[str, Any]] | None,
 ) -> Episode:
     """The episode of an agent entry.
 
+    ``tools`` are the functions for native tool calling, None in prompt mode.
     ``step_language`` is the language of the prompt of agent_multi_step; None: the entry's. An
     episode that is cut (by its deadline, the context or the message limit) keeps what it has
     reached. Raises `RowError` when it could not be played: the simulator or the sandbox is gone.
@@ -30,7 +34,7 @@ async def play_agent(
     session = await stage.open_sandbox()
     try:
         before = await session.state()
-        play = Play(entry, stage, texts, protocol, max_messages, session)
+        play = Play(entry, stage, texts, protocol, max_messages, session, tools)
         try:
             if entry.category == "agent_multi_turn":
                 ended = await multi_turn(play)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.agent.play import Play
 
 
@@ -12,12 +11,9 @@ async def multi_step(play: Play, language: str) -> str:
     ``language`` is that of the agent's prompt. Under ``official`` the agent never sees its own
     messages. Raises `Cut`.
     """
-    entry = play.entry
-    history = f"user:{entry.data['question']}\n"
+    history = f"user:{play.entry.data['question']}\n"
     for index in range(0, play.max_messages, 2):
-        prompt = play.texts.step(language, entry.data["function"], history)
-        text = await play.ask_agent(prompt)
-        calls = agent_calls(text, loop="multi_step", protocol=play.protocol)
+        text, calls = await play.ask_agent(history, language)
         if not play.official:
             history += f"agent:{text}\n"
         # A call is a call under "fixed", whatever else the message says.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.agent.play import Play
 
 _LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}
@@ -16,7 +15,6 @@ async def multi_turn(play: Play) -> str:
     Who speaks next is whom the last message addresses: execution if the agent's message is a call,
     else the user. Raises `Cut`.
     """
-    entry = play.entry
     user = _User(play)
     speaker, message = "user", await user.begin()
     calls = None
@@ -28,9 +26,8 @@ async def multi_turn(play: Play) -> str:
         elif speaker == "agent":
             speaker, message = "user", await user.reply(message)
         else:
-            prompt = play.texts.turn(entry.language, play.classes, entry.data["function"], history)
-            speaker, message = "agent", await play.ask_agent(prompt)
-            calls = agent_calls(message, loop="multi_turn", protocol=play.protocol)
+            speaker = "agent"
+            message, calls = await play.ask_agent(history, play.entry.language)
             if calls is not None and not play.official:
                 continue  # a call is a call, whatever else the message says
         if play.finished(index, message):

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.acebench.agent.calls import AgentCall
+from ace_ray.benchmarks.acebench.agent import native
+from ace_ray.benchmarks.acebench.agent.calls import AgentCall, agent_calls
 from ace_ray.benchmarks.acebench.agent.prompts import AgentTexts
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.errors import PromptTooLong
@@ -16,6 +17,7 @@ from ace_ray.records import Completion, Entry, Episode
 from ace_ray.sandbox.protocol import Session
 
 Protocol = Literal["official", "fixed"]
+Loop = Literal["multi_turn", "multi_step"]
 FINISH = "finish conversation"
 
 
@@ -33,6 +35,8 @@ class Play:
     protocol: Protocol
     max_messages: int
     session: Session
+    tools: list[dict[str, Any]] | None = None
+    """The functions as tools of the candidate's own template; None in prompt mode."""
     episode: Episode = field(default_factory=Episode)
     steps: list[dict[str, Any]] = field(default_factory=list)
     process: list[str] = field(default_factory=list)
@@ -48,27 +52,55 @@ class Play:
     def classes(self) -> list[str]:
         return list(self.entry.data["involved_classes"])
 
-    async def ask_agent(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The candidate's answer; it is in the transcript then."""
-        if not self.episode.model_calls:  # the user may have spoken before
-            self.episode.messages.insert(0, dict(messages[0]))
-        completion = await self._ask(self.stage.candidate, messages)
+    async def ask_agent(self, history: str, language: str) -> tuple[str, list[AgentCall] | None]:
+        """The candidate's message, and the calls in it; None when it is none.
+
+        ``history`` is the transcript as a prompt shows it, ``language`` that of the prompt. With
+        native tool calling the model sees the stored messages instead.
+        """
+        if self.tools is None:
+            prompt = self._prompt(history, language)
+            self._open(prompt[0])
+            completion = await self._ask(self.stage.candidate, prompt)
+            text = completion.text
+            loop: Loop = "multi_turn" if self._turns else "multi_step"
+            calls = agent_calls(text, loop=loop, protocol=self.protocol)
+        else:
+            self._open(self.texts.native(language, self.entry.category, self.classes))
+            chat = native.chat(self.episode.messages)
+            completion = await self._ask(self.stage.candidate, chat, self.tools)
+            text, calls = native.read(completion, self.entry.data["function"])
         self.episode.record(completion)
-        self._note("agent", completion)
-        return completion.text
+        self._note("agent", completion, text)
+        return text, calls
+
+    def _open(self, system: Mapping[str, Any]) -> None:
+        if self.episode.model_calls:
+            return
+        if not self._turns and self.tools is not None:
+            question = str(self.entry.data["question"])
+            self.episode.messages.append({"role": "user", "content": question})
+        # The user may have spoken before the agent was asked.
+        self.episode.messages.insert(0, dict(system))
+
+    def _prompt(self, history: str, language: str) -> list[dict[str, str]]:
+        functions = self.entry.data["function"]
+        if self._turns:
+            return self.texts.turn(language, self.classes, functions, history)
+        return self.texts.step(language, functions, history)
 
     async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The user simulator's answer; its tokens are not the candidate's."""
         completion = await self._ask(self.stage.roles["user"], messages)
         self.episode.messages.append({"role": "user", "content": completion.text})
-        self._note("user", completion)
+        self._note("user", completion, completion.text)
         return completion.text
 
-    def _note(self, speaker: str, completion: Completion) -> None:
+    def _note(self, speaker: str, completion: Completion, text: str) -> None:
         self.steps.append(
             {
                 "speaker": speaker,
-                "text": completion.text,
+                "text": text,
                 "reasoning": completion.reasoning,
                 "finish_reason": completion.finish_reason,
                 "prompt_tokens": completion.prompt_tokens,
@@ -77,13 +109,19 @@ class Play:
             }
         )
 
-    async def _ask(self, player: Player, messages: Sequence[Mapping[str, Any]]) -> Completion:
+    async def _ask(
+        self,
+        player: Player,
+        messages: Sequence[Mapping[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+    ) -> Completion:
         deadline = self.stage.deadline
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if left is not None and left <= 0:
             raise Cut("deadline")
         try:
-            return await asyncio.wait_for(player.model.chat(messages, player.sampling), left)
+            answer = player.model.chat(messages, player.sampling, tools)
+            return await asyncio.wait_for(answer, left)
         except TimeoutError:
             raise Cut("deadline") from None
         except PromptTooLong:
@@ -115,7 +153,10 @@ class Play:
                 "seconds": round(time.perf_counter() - start, 4),
             }
         )
-        self.episode.messages.append({"role": "tool", "content": str(answer)})
+        if self.tools is None:
+            self.episode.messages.append({"role": "tool", "content": str(answer)})
+        else:
+            self.episode.messages += native.results(self.episode.messages[-1], answer)
         return answer
 
     def refuse(self, text: str) -> str:
@@ -124,7 +165,8 @@ class Play:
         answer = self.texts.texts[self.entry.language]["no_questions"]
         self.process.append(text)
         self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
-        self.episode.messages.append({"role": "tool", "content": answer})
+        role = "tool" if self.tools is None else "user"
+        self.episode.messages.append({"role": role, "content": answer})
         return answer
 
     @property

@@ -44,17 +44,30 @@ class AgentTexts:
         """The agent's prompt in agent_multi_turn: rules of every involved service, then the
         functions and the transcript."""
         texts = self.texts[language]
-        rules = [texts["rules_travel"]] if "Travel" in classes else []
-        rules += [texts["rules_phone"]] if "BaseApi" in classes else []
-        rules += [texts["rules_finance"]] if "Finance" in classes else []
         values = {"functions": str(functions), "history": history}
-        return _chat(texts["turn_system"] + "".join(rules), fill(texts["turn_user"], values))
+        system = texts["turn_system"] + self._rules(language, classes)
+        return _chat(system, fill(texts["turn_user"], values))
 
     def step(self, language: str, functions: Any, history: str) -> list[dict[str, str]]:
         """The agent's prompt in agent_multi_step."""
         texts = self.texts[language]
         values = {"functions": str(functions), "history": history}
         return _chat(texts["step_system"], fill(texts["step_user"], values))
+
+    def native(self, language: str, category: str, classes: Sequence[str]) -> dict[str, str]:
+        """The agent's system message with native tool calling, where a chat follows it."""
+        texts = self.texts[language]
+        if category == "agent_multi_step":
+            return {"role": "system", "content": texts["native_step_system"]}
+        system = texts["native_turn_system"] + self._rules(language, classes)
+        return {"role": "system", "content": system}
+
+    def _rules(self, language: str, classes: Sequence[str]) -> str:
+        texts = self.texts[language]
+        rules = [texts["rules_travel"]] if "Travel" in classes else []
+        rules += [texts["rules_phone"]] if "BaseApi" in classes else []
+        rules += [texts["rules_finance"]] if "Finance" in classes else []
+        return "".join(rules)
 
     def person(self, language: str, classes: Sequence[str], instruction: str) -> dict[str, str]:
         """The system message of the user simulator."""

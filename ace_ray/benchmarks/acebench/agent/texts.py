@@ -1,8 +1,8 @@
 """Our own wording of the agent protocol, English and Chinese; the rules are the paper's.
 
 ``{functions}``, ``{history}``, ``{instruction}`` and ``{error}`` are placeholders. ``turn_failed``
-is what a failed batch answers in agent_multi_turn, ``step_failed`` a failed call in agent_multi_step,
-``unset`` the error of a call that names no tool.
+is what a failed batch answers in agent_multi_turn, ``step_failed`` a failed call in
+agent_multi_step, ``unset`` the error of a call that names no tool.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ once per kind of change is enough.
 - Offer nothing that neither the user nor a tool gave you. Decline what these rules forbid.
 - Use one tool at a time; several calls of that tool may go together. Never mix a call with words.
 - Booking: get user id and password, then look for flights. Without a direct flight, ask for a \
-city to change planes and book both legs. A return trip is two bookings. Payment is cash or bank. Free \
-bags in economy/business: regular 1/2, silver 2/3, gold 3/3; each further bag costs 50.
+city to change planes and book both legs. A return trip is two bookings. Payment is cash or bank. \
+Free bags in economy/business: regular 1/2, silver 2/3, gold 3/3; each further bag costs 50.
 - Changes: same origin and destination; the price of a changed flight stays. A new cabin costs or \
 refunds the difference. Bags can be added, not removed.
 - Cancelling: ask for the reason. Free within 24 hours of booking or when the airline cancels; \
@@ -107,6 +107,42 @@ _FINANCE_ZH = """\
 
 _TURN_USER_EN = "APIs that you can call:\n{functions}\n\nThe conversation so far:\n{history}"
 _TURN_USER_ZH = "你可以调用的API：\n{functions}\n\n至今的对话：\n{history}"
+
+_NATIVE_TURN_EN = """\
+You are the agent of a service and talk to its user. Your tools run as soon as you call them, and \
+you are shown what they return.
+
+- When you know enough to act, call the tool. When something is missing, ask the user for it; \
+never answer for the user.
+- Pass what the user mentioned, in the user's own words unless a description asks for a certain \
+form. Leave out optional parameters that nobody mentioned.
+
+Rules of this service:
+"""
+
+_NATIVE_TURN_ZH = """\
+你是一项服务的agent，正在与用户对话。你调用的工具会立即执行，并把结果返回给你。
+
+- 信息足够时调用工具；信息不足时向用户询问，不得替用户回答。
+- 用户提到的参数要传入，没有规定写法的采用用户的原话；没有人提到的可选参数不传。
+
+本服务的规则：
+"""
+
+_NATIVE_STEP_EN = """\
+You complete a task alone by calling tools. They run as soon as you call them, and you are shown \
+what they return.
+
+- Work step by step, usually one call at a time, and let each result decide the next call.
+- Pass what the task mentions, in its own words unless a description asks for a certain form.
+- Nobody answers questions. When the task is done, reply with: finish conversation"""
+
+_NATIVE_STEP_ZH = """\
+你独自通过调用工具完成任务。工具会立即执行，并把结果返回给你。
+
+- 一步一步来，通常一次一个调用，根据返回结果决定下一步。
+- 任务提到的参数要传入，没有规定写法的采用任务的原话。
+- 没有人回答问题。任务完成后回复：finish conversation"""
 
 _STEP_EN = f"""\
 You are the agent that completes a task alone with API calls. The execution system runs each call \
@@ -158,6 +194,8 @@ OWN = {
     "en": {
         "turn_system": _TURN_EN,
         "turn_user": _TURN_USER_EN,
+        "native_turn_system": _NATIVE_TURN_EN,
+        "native_step_system": _NATIVE_STEP_EN,
         "rules_phone": _PHONE_EN,
         "rules_travel": _TRAVEL_EN,
         "rules_finance": _FINANCE_EN,
@@ -175,6 +213,8 @@ OWN = {
     "zh": {
         "turn_system": _TURN_ZH,
         "turn_user": _TURN_USER_ZH,
+        "native_turn_system": _NATIVE_TURN_ZH,
+        "native_step_system": _NATIVE_STEP_ZH,
         "rules_phone": _PHONE_ZH,
         "rules_travel": _TRAVEL_ZH,
         "rules_finance": _FINANCE_ZH,

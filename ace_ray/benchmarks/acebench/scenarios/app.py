@@ -13,7 +13,6 @@ from ace_ray.benchmarks.acebench.scenarios.texts import Texts
 from ace_ray.sandbox.tools import Parameter, Tool
 
 Behaviour = Literal["official", "fixed"]
-BEHAVIOURS: tuple[Behaviour, ...] = ("official", "fixed")
 
 AS_PYTHON = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What the official classes end with on arguments and states that they did not expect."""

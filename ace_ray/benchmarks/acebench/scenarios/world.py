@@ -44,10 +44,11 @@ class World:
         """``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON has it.
 
         The attributes are those that the official harness records."""
-        recorded = [
+        live = [
             {app.name: {name: vars(state)[name] for name in app.saved}} for app, state in self._apps
         ]
-        return json.loads(json.dumps(recorded))  # type: ignore[no-any-return]
+        recorded: list[dict[str, dict[str, Any]]] = json.loads(json.dumps(live))
+        return recorded
 
 
 def open_world(

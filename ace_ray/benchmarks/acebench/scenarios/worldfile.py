@@ -29,12 +29,12 @@ def load_worlds(folder: Path) -> dict[str, Any]:
     """
     path = folder / WORLDS_FILE
     try:
-        worlds = strict_json(read_bounded(path).decode("utf-8"))
+        worlds: dict[str, Any] = strict_json(read_bounded(path).decode("utf-8"))
     except ValueError as error:
         raise UserError(f"not JSON: {error}", where=str(path), fix=_FIX) from None
     for problem in _problems(worlds):
         raise UserError(problem, where=str(path), fix=_FIX)
-    return worlds  # type: ignore[no-any-return]
+    return worlds
 
 
 def check_entry(worlds: Mapping[str, Any], entry: Entry) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN
 from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import files_of, load
+from ace_ray.benchmarks.acebench.scenarios.world import load_worlds
+from ace_ray.benchmarks.acebench.scoring import replay
 from ace_ray.benchmarks.acebench.scoring.golden import (
     alternatives,
     function_name,
@@ -32,7 +34,8 @@ def check_gold(data: Path) -> dict[str, Any]:
     Returns ``categories``: {language: {category: {"n", "gold", "mangled"}}}, the latter two with,
     per rule set, ``valid`` (rows) and ``accuracy`` (of dialogues in multi-turn); ``rejected``: per
     rule set the gold rows that it rejects ({"language", "category", "id", "error_type", "cause"});
-    ``accepted``: per rule set the keys of the mangled rows that it accepts; ``ok``: whether strict
+    ``accepted``: per rule set the keys of the mangled rows that it accepts; ``replay``: what the
+    ideal paths of agent rows reach in the sandbox (`replay.report`); ``ok``: whether strict
     rejects no gold and accepts no mangled row.
     """
     entries = list(_entries(data))
@@ -45,10 +48,13 @@ def check_gold(data: Path) -> dict[str, Any]:
         for rule in RULE_SETS
     }
     accepted = {rule: [_named(e) for e, v in mangled if v[rule].valid] for rule in RULE_SETS}
+    agents = [entry for entry in entries if entry.category in AGENT]
+    worlds = load_worlds(data) if agents else {}
     return {
         "categories": _categories(gold, mangled),
         "rejected": rejected,
         "accepted": accepted,
+        "replay": replay.report([one for e in agents for one in replay.replay(e, worlds)]),
         "ok": not rejected["strict"] and not accepted["strict"],
     }
 
@@ -69,6 +75,15 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  {r['language']} {r['id']}: {r['error_type']}: {r['cause']}" for r in rows)
     for row in report["accepted"]["strict"]:
         yield f"mangled row that the strict rules accept: {row['language']} {row['id']}"
+    for language, categories in report["replay"]["paths"].items():
+        for category, found in categories.items():
+            yield (
+                f"{language} {category}: of {found['n']} ideal paths replayed in the sandbox "
+                f"{found['official']} end in a state that the official rules accept, "
+                f"{found['strict']} in the gold state"
+            )
+    for row in report["replay"]["missed"]:
+        yield f"  {row['language']} {row['id']}, path {row['path'] + 1}: {row['cause']}"
 
 
 def cause(entry: Entry) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.errors import PromptTooLong, RowError
-from ace_ray.records import Completion, Entry, Episode, Sampling
+from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
 
 
@@ -252,3 +255,73 @@ def test_instruction_never_reaches_the_agent_nor_functions_the_user() -> None:
     assert item.data["question"] not in str(agent.seen)
     assert item.data["question"] in user.seen[0][0]["content"]
     assert "turn_on_wifi" not in str(user.seen)
+
+
+class Native(Scripted):
+    """Answers ideal steps as tool calls, as a tool parser hands them on; any other line as text."""
+
+    async def chat(
+        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling, tools: Any = None
+    ) -> Completion:
+        said = await super().chat(messages, sampling)
+        self.tools = tools
+        calls = agent_calls(said.text, loop="multi_step", protocol="fixed")
+        if calls is None:
+            return replace(said, tools=ToolAnswer(said.text))
+        made = tuple(ToolCall(call.name, json.dumps(call.arguments)) for call in calls)
+        return replace(said, text="<raw>", tools=ToolAnswer("", made))
+
+
+def test_ideal_paths_are_right_with_native_tool_calling_too() -> None:
+    benchmark = bench(mode="native")
+    for item in benchmark.entries():
+        for path in ideal_paths(item):
+            agent = Native(*path, "finish conversation")
+            episode = play(benchmark, item, agent)
+            for rules, verdict in benchmark.check(item, episode).items():
+                assert verdict.valid, (item.key, rules, verdict)
+            assert [tool["function"]["name"] for tool in agent.tools] == [
+                function["name"] for function in item.data["function"]
+            ]
+
+
+def test_native_agents_see_a_chat_with_calls_and_results() -> None:
+    benchmark = bench(mode="native")
+    item = entry(benchmark, "multi_step", 0)
+    agent = Native("[turn_on_wifi(), nothing(a=1)]", "What now?", "finish conversation")
+    episode = play(benchmark, item, agent)
+    system, task, called, first, second, text, refusal = agent.seen[-1]
+    assert [system["role"], task] == [
+        "system",
+        {"role": "user", "content": item.data["question"]},
+    ]
+    assert "turn_on_wifi" not in system["content"]
+    assert called["tool_calls"][1] == {
+        "id": "call00001",
+        "type": "function",
+        "function": {"name": "nothing", "arguments": {"a": 1}},
+    }
+    assert (first["role"], first["name"], first["tool_call_id"]) == (
+        "tool", "turn_on_wifi", "call00000",
+    )  # fmt: skip
+    assert json.loads(first["content"]) == {"status": True, "message": "Wi-Fi is on now."}
+    assert "error" in json.loads(second["content"])
+    assert (text["content"], refusal["role"]) == ("What now?", "user")
+    assert episode.state["process"] == ["[turn_on_wifi(), nothing(a=1)]", "What now?"]
+
+
+def test_native_call_with_broken_arguments_is_an_error_the_agent_sees() -> None:
+    benchmark = bench(mode="native")
+    item = entry(benchmark, "multi_step", 0)
+
+    class Broken(Scripted):
+        async def chat(self, *args: Any) -> Completion:
+            said = await super().chat(*args[:2])
+            calls = () if "finish" in said.text else (ToolCall("turn_on_wifi", "{oops"),)
+            return replace(said, tools=ToolAnswer(said.text, calls))
+
+    agent = Broken("x", "finish conversation")
+    episode = play(benchmark, item, agent)
+    assert episode.state["steps"][1]["errors"] == ["bad_arguments"]
+    assert "no JSON object" in agent.seen[-1][-1]["content"]
+    assert episode.state["end"] == episode.state["before"]

@@ -1,0 +1,96 @@
+"""Tables of a report as printed text, Markdown and CSV. Shares are printed in percent."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ace_ray.benchmarks.reporting import Estimate, Table, Value
+
+NOT_AVAILABLE = "N/A"
+
+
+def print_table(table: Table, console: Console, *, intervals: bool) -> None:
+    """The table and its notes; with ``intervals``, a share reads ``84.0 [71.5, 91.7] n=50``."""
+    grid = RichTable()
+    grid.add_column(Text(table.header[0]), overflow="fold")
+    for column in table.header[1:]:
+        grid.add_column(Text(column), justify="right")
+    for line in table.lines:
+        grid.add_row(*(Text(cell(value, intervals=intervals, n=intervals)) for value in line))
+    # A log has no width of its own: give the table what it needs instead of cutting it.
+    wide = console if console.is_terminal else Console(file=console.file, width=200)
+    say(table.title if table.lines else f"{table.title}: no runs for it", console)
+    if table.lines:
+        wide.print(grid)
+    for note in table.notes:
+        say(f"  {note}", console)
+
+
+def say(line: str, console: Console) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def markdown(table: Table, *, n: bool = False) -> str:
+    """A heading, a pipe table with intervals, and the notes as a list."""
+    lines = [f"## {_escaped(table.title)}", ""]
+    if table.lines:
+        lines.append(_pipes(table.header))
+        lines.append(_pipes(["---", *(["---:"] * (len(table.header) - 1))], escape=False))
+        lines += [_pipes([cell(v, intervals=True, n=n) for v in line]) for line in table.lines]
+        lines.append("")
+    if table.notes:
+        lines += [*(f"- {_escaped(note)}" for note in table.notes), ""]
+    return "\n".join(lines)
+
+
+def csv_text(table: Table) -> str:
+    """One column per column; of shares also ``low``, ``high`` (95 % interval) and ``n``."""
+    shares = [
+        any(isinstance(line[i], Estimate) for line in table.lines) for i in range(len(table.header))
+    ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    header: list[str] = []
+    for name, share in zip(table.header, shares, strict=True):
+        header += [name, *(f"{name} {part}" for part in ("low", "high", "n") if share)]
+    writer.writerow(header)
+    for line in table.lines:
+        cells: list[str] = []
+        for value, share in zip(line, shares, strict=True):
+            if not share:
+                cells.append(cell(value))
+            elif isinstance(value, Estimate):
+                cells += [f"{100 * x:.4f}" for x in (value.value, *value.interval)]
+                cells.append(str(value.n))
+            else:
+                cells += [NOT_AVAILABLE] * 4
+        writer.writerow(cells)
+    return out.getvalue()
+
+
+def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
+    if value is None:
+        return NOT_AVAILABLE
+    if not isinstance(value, Estimate):
+        return str(value)
+    text = f"{100 * value.value:.1f}"
+    if intervals:
+        low, high = value.interval
+        text += f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{text} n={value.n}" if n else text
+
+
+def _pipes(cells: Sequence[str], *, escape: bool = True) -> str:
+    return "| " + " | ".join(_escaped(c) if escape else c for c in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    for sign in "\\|*_<`":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())

@@ -1,0 +1,217 @@
+"""Runs read back for a report: the manifest, and every stored row once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.config import validated
+from ace_ray.errors import UserError
+from ace_ray.records import digest
+from ace_ray.run.evaluate import SUCCESS
+from ace_ray.run.parts import latest_rows
+from ace_ray.run.plan import MANIFEST
+from ace_ray.run.rows import ResultRow
+from ace_ray.run.summary import SUMMARY, summarize
+from ace_ray.store import open_store
+
+Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
+
+_OF_THE_CANDIDATE = ("model", "chat_template_kwargs", "reasoning_parser", "engine")
+_SAME = "same"
+"""The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    source: str
+    parameters: int | None = Field(None, ge=1)
+
+
+class _Identity(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    benchmarks: dict[str, dict[str, Any]]
+    sampling: list[dict[str, Any]] = Field(min_length=1)
+    roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    backend: str
+    limit: int | None
+    max_unscored: float
+
+
+class Manifest(BaseModel):
+    """What a report needs of ``run.json`` (docs/results.md)."""
+
+    model_config = ConfigDict(extra="allow")
+    schema_version: Literal[1]
+    run_id: str
+    declared: int
+    model: _Model
+    identity: _Identity
+    config: _Config
+
+
+@dataclass
+class Run:
+    """A run as it is stored now. ``totals`` are those of `ace_ray.run.summary.summarize`."""
+
+    uri: str
+    manifest: Manifest
+    rows: list[ResultRow]
+    totals: dict[str, Any]
+    finished: bool
+    comparable: dict[str, str]
+    """By benchmark: what the run's own summary says its numbers compare with."""
+    label: str = ""
+
+    @property
+    def model(self) -> str:
+        """The model's short name, as in run ids."""
+        last = self.manifest.model.source.rstrip("/").rsplit("/", 1)[-1]
+        return last.removesuffix(".gguf") or self.manifest.model.source
+
+    @cached_property
+    def benchmarks(self) -> list[str]:
+        return list(self.manifest.identity.benchmarks)
+
+    @property
+    def incomplete(self) -> str:
+        """What the run lacks, "" when every declared row has a verdict."""
+        lacks = [
+            f"{self.totals[key]} {key}"
+            for key in ("infra_error", "quarantined", "skipped", "missing")
+            if self.totals[key]
+        ]
+        if lacks:
+            return f"of {self.totals['declared']} rows " + ", ".join(lacks)
+        return "" if self.finished else f"there is no {SUCCESS}, run it again"
+
+    def reported(self, benchmark: str, summarize_rows: Summarize) -> ReportedRun:
+        """One benchmark of this run, summarized from its rows."""
+        rows = self.rows_of(benchmark)
+        described = self.manifest.identity.benchmarks[benchmark]
+        return ReportedRun(
+            label=self.label,
+            model=self.model,
+            candidate=flattened(self._identity(of_the_candidate=True), depth=2),
+            identity=described,
+            conditions=self.conditions(benchmark),
+            parameters=self.manifest.model.parameters,
+            summary=summarize_rows(rows, self.manifest.config.max_unscored),
+            plays=[r for r, part in self._roles(benchmark).items() if part.get("kind") == _SAME],
+            headline=self.totals["headline"],
+            incomplete=self.incomplete,
+        )
+
+    def rows_of(self, benchmark: str) -> list[ResultRow]:
+        return [row for row in self.rows if row.benchmark == benchmark]
+
+    def conditions(self, benchmark: str) -> dict[str, str]:
+        """All that can move a score besides the candidate, as dotted key -> JSON."""
+        identity = self.manifest.identity
+        keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
+        return flattened(
+            {
+                **identity.benchmarks[benchmark],
+                "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
+                "samples": len(identity.sampling),
+                "sampling": identity.sampling[0],
+                **self._identity(of_the_candidate=False),
+                "roles": {
+                    role: _without_the_candidate(part) if part.get("kind") == _SAME else part
+                    for role, part in self._roles(benchmark).items()
+                },
+            }
+        )
+
+    def _roles(self, benchmark: str) -> dict[str, dict[str, Any]]:
+        """Role -> who plays it in the episodes of ``benchmark``."""
+        return self.manifest.identity.roles.get(benchmark, {})
+
+    def _identity(self, *, of_the_candidate: bool) -> dict[str, Any]:
+        extra = self.manifest.identity.model_extra or {}
+        return {
+            key: value
+            for key, value in extra.items()
+            # `rows` hashes the planned rows, model and all.
+            if key != "rows" and (key in _OF_THE_CANDIDATE) == of_the_candidate
+        }
+
+
+def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key not in ("model", "revision")}
+
+
+def load_runs(uris: Sequence[str]) -> list[Run]:
+    """The runs, each with a label of its own: the model, with the run id where two share it.
+
+    Raises:
+        UserError: not a run, a run without rows, or one named twice.
+    """
+    runs: list[Run] = []
+    for uri in uris:
+        run = load_run(uri)
+        if any(run.uri == other.uri for other in runs):
+            raise UserError("is named twice", where=run.uri, fix="name each run once")
+        runs.append(run)
+    names = (
+        lambda run: run.model,
+        lambda run: f"{run.model} ({run.manifest.run_id})",
+        lambda run: f"{run.model} ({run.uri})",
+    )
+    for run in runs:
+        run.label = next(
+            (n(run) for n in names if sum(n(run) == n(other) for other in runs) == 1),
+            names[-1](run),
+        )
+    return runs
+
+
+def load_run(uri: str) -> Run:
+    """The run in the folder or at the S3 prefix ``uri``. Raises `UserError`."""
+    store = open_store(uri)
+    content = store.get(MANIFEST)
+    if content is None:
+        raise UserError(
+            f"is not a run: it holds no {MANIFEST}",
+            where=store.root,
+            fix="name the folder of one run, e.g. runs/<run id>",
+        )
+    raw = _json(content, f"{store.root}/{MANIFEST}")
+    manifest = validated(Manifest, raw, where=f"{store.root}/{MANIFEST}")
+    rows = list(latest_rows(store).values())
+    if not rows:
+        raise UserError(
+            "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
+        )
+    summary = store.get(SUMMARY)
+    own = _json(summary, f"{store.root}/{SUMMARY}").get("benchmarks", {}) if summary else {}
+    return Run(
+        uri=store.root,
+        manifest=manifest,
+        rows=rows,
+        totals=summarize(raw, {}, rows, {}),
+        finished=store.get(SUCCESS) is not None,
+        comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
+    )
+
+
+def _json(content: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError("is not JSON", where=where, fix="name an intact run") from error
+    if not isinstance(tree, dict):
+        raise UserError("is not a JSON object", where=where, fix="name an intact run")
+    return tree
