@@ -129,5 +129,6 @@ class Benchmark(Protocol):
 
         ``max_unscored``: share of rows without verdict up to which an aggregate is still given.
         An optional ``table`` {"header", "lines"} is printed, the last three columns aligned as
-        numbers; an optional ``comparable`` says in one sentence what the numbers compare with.
+        numbers, and so are ``further_tables``, each with a "title"; an optional ``comparable``
+        says in one sentence what the numbers compare with.
         """

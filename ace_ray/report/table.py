@@ -46,11 +46,13 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
 
 
 def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> None:
-    """One benchmark's table, if it has one, and what its numbers compare with."""
-    layout = summary.get("table") or {"header": [], "lines": []}
-    if layout["lines"]:
+    """One benchmark's tables, if it has any, and what its numbers compare with."""
+    main = summary.get("table") or {"header": [], "lines": []}
+    for layout in [{"title": name, **main}, *summary.get("further_tables", [])]:
+        if not layout["lines"]:
+            continue
         *names, last3, last2, last1 = layout["header"]
-        table = Table(*names, title=name)
+        table = Table(*names, title=layout["title"])
         for column in (last3, last2, last1):
             table.add_column(column, justify="right", no_wrap=True)
         for line in layout["lines"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -140,3 +141,5 @@ def _quiet() -> None:
     # dozens of tasks and gigabytes.
     context.memory_usage_poll_interval_s = None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Ray 2.60 deprecates every way to say max_restarts to map_batches and names no other.
+    warnings.filterwarnings("ignore", message=".*ray_remote_args_fn.* is deprecated")

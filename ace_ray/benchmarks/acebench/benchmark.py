@@ -270,6 +270,7 @@ class ACEBench(Benchmark):
         summary = summarize(compared.through(rows), max_unscored=max_unscored)
         if len(parsers) > 1:
             summary["parsers"] = compared.result()
+            summary["further_tables"] = [compared.table()]
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,

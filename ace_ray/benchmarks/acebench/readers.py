@@ -132,6 +132,19 @@ class Compared:
         answers are read by the protocol, are left out."""
         return {"n": self._n, **self._counts}
 
+    def table(self) -> dict[str, Any]:
+        """The result for people."""
+        lines = [
+            [rules, name, str(count["valid"]), f"+{count['gained']}", f"-{count['lost']}"]
+            for rules, counts in self._counts.items()
+            for name, count in counts.items()
+        ]
+        return {
+            "title": f"the same {self._n} answers, read by several parsers",
+            "header": ["rules", "parser", "valid", "gained", "lost"],
+            "lines": lines,
+        }
+
 
 def read_all(answer: str, names: Iterable[str]) -> dict[str, str]:
     """The answer as each of the readers ``names`` reads it, in their order."""
