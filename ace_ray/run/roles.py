@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ace_ray.benchmarks.protocol import Benchmark, Model, Player
@@ -58,6 +58,10 @@ def _part(
     check_role(role, where)
     asked = None if role == "same" else role.sampling
     sampling = asked.sampling() if asked else default
+    if role == "same":
+        # Whoever shortens the candidate's answers shortens its lines as a user too.
+        most = min(sampling.max_tokens, config.sampling.max_tokens)
+        sampling = replace(sampling, max_tokens=most)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
         model = None

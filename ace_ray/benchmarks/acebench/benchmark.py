@@ -96,8 +96,8 @@ class Options(Section):
     max_messages: int = Field(40, ge=2, le=1000, description="of an agent episode")
     user: Any = Field(
         "same",
-        description="who simulates the user: same (the candidate), {model: {source: ...}} served "
-        "on the cluster, or {endpoint: {url: ..., model: ...}}",
+        description="who simulates the user: same (the candidate, within sampling.max_tokens), "
+        "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
     )
 
     @field_validator("languages", "parsers")
