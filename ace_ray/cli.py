@@ -162,7 +162,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @_benchmark
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
-    """Put every gold answer, and a mangled copy, through both rule sets."""
+    """Put every gold answer, and a mangled copy, through both rule sets; replay ideal paths."""
     from ace_ray.benchmarks.acebench.data.loader import locate
     from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
 

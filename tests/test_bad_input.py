@@ -97,7 +97,7 @@ def nothing_written(tmp_path: Path) -> bool:
         ("sampling.seed=2147483648", ("'sampling.seed'", "2147483647")),
         ("benchmarks.0.name=bfcx", ("'bfcx'", "installed: acebench")),
         ("benchmarks.0.data=/no/data", ("/no/data",)),
-        ("benchmarks.0.categories=[agent]", ("'agent'", "choose among")),
+        ("benchmarks.0.categories=[agents]", ("'agents'", "choose among")),
         ("benchmarks.0.prompts=official", ("prompts",)),
     ],
 )

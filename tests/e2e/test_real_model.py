@@ -50,7 +50,17 @@ def test_every_row_is_a_real_answer(run):
     assert len(rows) == 40
     assert {row["status"] for row in rows} == {"scored"}
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
-    assert all(json.loads(row["messages"])[-1]["role"] == "assistant" for row in rows)
+    agents = [row for row in rows if row["category"].startswith("agent_")]
+    answers = [row for row in rows if not row["category"].startswith("agent_")]
+    assert all(json.loads(row["messages"])[-1]["role"] == "assistant" for row in answers)
+    assert {row["category"] for row in agents} == {"agent_multi_turn", "agent_multi_step"}
+    for row in agents:
+        state = json.loads(row["state"])
+        assert state["ended"] in ("finished", "max_messages", "context")
+        speakers = [step["speaker"] for step in state["steps"]]
+        assert speakers.count("agent") == row["model_calls"] > 1
+        assert ("user" in speakers) is (row["category"] == "agent_multi_turn")
+        assert {name for one in state["end"] for name in one} != set()
     texts = {(row["language"], row["category"], row["id"]): set() for row in rows}
     for row in rows:
         texts[row["language"], row["category"], row["id"]].add(row["output"])

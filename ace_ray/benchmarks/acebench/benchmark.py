@@ -161,6 +161,7 @@ class ACEBench(Benchmark):
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
+            "parsers": list(self._options.parsers),
             "protocol": {"mode": self._options.mode},
         }
         if self._agents:
@@ -305,6 +306,8 @@ class ACEBench(Benchmark):
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
             yield "the prompts are not the official ones"
+        if self._options.parsers[0] != "official":
+            yield "the answers are not read as the official evaluator reads them"
         for key in ("protocol", "sandbox"):
             if getattr(self._options, key) != "official":
                 yield f"the {key} of the agent episodes is not the official one"

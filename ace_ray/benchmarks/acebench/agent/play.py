@@ -77,7 +77,7 @@ class Play:
     def _open(self, system: Mapping[str, Any]) -> None:
         if self.episode.model_calls:
             return
-        if not self._turns and self.tools is not None:
+        if not self._turns:
             question = str(self.entry.data["question"])
             self.episode.messages.append({"role": "user", "content": question})
         # The user may have spoken before the agent was asked.
