@@ -63,5 +63,9 @@ class EngineDead(Exception):
     """The engine behind this worker is gone and will not answer again."""
 
 
+class EpisodeStalled(RowError):
+    """Somebody else than the candidate used an episode's time up."""
+
+
 class SandboxLost(RowError):
     """The sandbox of an episode died again and again, or cannot be opened."""

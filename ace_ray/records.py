@@ -102,6 +102,8 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    model: str = ""
+    """The exact version that answered, where an endpoint names it."""
     tools: ToolAnswer | None = None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ace_ray.errors import PromptRefused, UserError
 
 _PROBE = "ace_ray_probe_tool"
+_RESULT = "ace_ray_probe_result"
 _PROBE_FUNCTION = {
     "name": _PROBE,
     "description": "Looks something up.",
@@ -118,8 +119,6 @@ class Chat:
 
         Raises `PromptRefused` when the template rejects the messages.
         """
-        from jinja2 import TemplateError
-
         offered = {"tools": list(tools)} if tools else {}
         try:
             text = self.tokenizer.apply_chat_template(
@@ -129,7 +128,8 @@ class Chat:
                 **offered,
                 **self._kwargs,
             )
-        except (TemplateError, TypeError, ValueError) as error:
+        # A template is a program of somebody else's: whatever it raises, it refuses.
+        except Exception as error:
             raise PromptRefused(f"the chat template refuses these messages: {error}") from error
         return str(text)
 
@@ -147,14 +147,41 @@ class Chat:
         except PromptRefused:
             return False
 
-    def require_tools(self, where: str) -> None:
-        """Raise `UserError` about the model ``where`` when its template does not show tools."""
-        if not self.supports_tools:
-            raise UserError(
-                "the model's chat template ignores tools",
-                where=where,
-                fix="use a model with a tool-calling template, or write mode: prompt",
+    @cached_property
+    def supports_results(self) -> bool:
+        """Whether the template takes a chat in which tools were called, and shows their results."""
+        function = {"name": _PROBE, "arguments": {"key": "x"}}
+        call = {"id": "call00000", "type": "function", "function": function}
+        result = {"role": "tool", "name": _PROBE, "tool_call_id": call["id"], "content": _RESULT}
+        try:
+            return _RESULT in self.render(
+                [
+                    {"role": "system", "content": "x"},
+                    {"role": "user", "content": "x"},
+                    {"role": "assistant", "content": "", "tool_calls": [call]},
+                    result,
+                    {"role": "assistant", "content": "x"},
+                    {"role": "user", "content": "x"},
+                ],
+                [{"type": "function", "function": _PROBE_FUNCTION}],
             )
+        except PromptRefused:
+            return False
+
+    def require_tools(self, where: str, *, episodes: bool = False) -> None:
+        """Raise `UserError` about the model ``where`` when its template does not show tools, nor,
+        for ``episodes``, what they return."""
+        if not self.supports_tools:
+            problem = "the model's chat template ignores tools"
+        elif episodes and not self.supports_results:
+            problem = "the model's chat template does not show what tools return"
+        else:
+            return
+        raise UserError(
+            problem,
+            where=where,
+            fix="use a model with a tool-calling template, or write mode: prompt",
+        )
 
     def encode(self, text: str) -> list[int]:
         """Token ids; the template has already written the special tokens."""

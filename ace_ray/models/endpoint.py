@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ace_ray.errors import RowError
+from ace_ray.errors import PromptTooLong, RowError
 from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.roles import EndpointConfig, host_of, read_key
@@ -30,6 +30,10 @@ MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
 MAX_TOKENS_COUNTED = 1 << 31
 _RETRIED = frozenset({408, 409, 425, 429})
+
+
+_TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
+"""How OpenAI and vLLM say that a prompt does not fit."""
 
 
 class EndpointDown(RowError):
@@ -83,8 +87,6 @@ class EndpointModel:
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
         self._session: aiohttp.ClientSession | None = None
-        self.answered_by = ""
-        """The model's name in the latest answer: providers put the exact version there."""
 
     async def chat(
         self,
@@ -108,7 +110,7 @@ class EndpointModel:
                     completion = await self._ask(body)
             except _Failed as error:
                 failure = error
-            except EndpointRefused:
+            except (EndpointRefused, PromptTooLong):
                 self._breaker.answered()
                 raise
             else:
@@ -198,6 +200,8 @@ class EndpointModel:
                 f"the key in {name}" if name else "its key" if self._key else "requests without key"
             )
             return EndpointRefused(f"{self._host} does not accept {key}: {said}")
+        if any(phrase in said.lower() for phrase in _TOO_LONG):
+            return PromptTooLong(f"{self._host}: {said}")
         return EndpointRefused(f"{self._host} refuses the request: {said}")
 
     def _completion(self, tree: Any, seconds: float) -> Completion:
@@ -212,8 +216,6 @@ class EndpointModel:
         reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
         finish, named = choice.get("finish_reason"), tree.get("model")
         usage = tree.get("usage")
-        if isinstance(named, str):
-            self.answered_by = named[:MAX_MESSAGE_CHARS]
         completion = Completion(
             text=text or "",
             reasoning=reasoning if isinstance(reasoning, str) else "",
@@ -221,6 +223,7 @@ class EndpointModel:
             prompt_tokens=_count(usage, "prompt_tokens"),
             completion_tokens=_count(usage, "completion_tokens"),
             seconds=seconds,
+            model=named[:MAX_MESSAGE_CHARS] if isinstance(named, str) else "",
         )
         if completion.reasoning:
             # A server that separates reasoning says null, not "", where the answer never began.

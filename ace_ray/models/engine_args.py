@@ -21,6 +21,8 @@ from ace_ray.errors import UserError
 
 INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
 RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
+SECRET = {"hf_token": "the environment variable HF_TOKEN"}
+"""Would stand in the manifest and in rows."""
 
 
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -35,6 +37,12 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     value of any other type is vLLM's to judge when it starts, and so is null.
     """
     for name in args:
+        if name in SECRET:
+            raise UserError(
+                f"{name!r} does not belong in a config",
+                where=f"engine.{name}",
+                fix=f"use {SECRET[name]}",
+            )
         if name in RESERVED:
             raise UserError(
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"

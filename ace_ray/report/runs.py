@@ -25,7 +25,13 @@ from ace_ray.store import open_store
 
 Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
 
-_OF_THE_CANDIDATE = ("model", "chat_template_kwargs", "reasoning_parser", "engine")
+_OF_THE_CANDIDATE = (
+    "model",
+    "chat_template_kwargs",
+    "reasoning_parser",
+    "tool_parser",
+    "engine",
+)
 _SAME = "same"
 """The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
 

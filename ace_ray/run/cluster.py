@@ -145,13 +145,13 @@ def fit(
     cluster: Sequence[Mapping[str, float]],
     *,
     interactive: bool = False,
-    servers: tuple[float, int] = (0.0, 0),
+    servers: Sequence[tuple[float, int]] = (),
 ) -> Resources:
     """How the run sits on a cluster of nodes with these resources.
 
     Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
-    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what the servers of other
-    models hold, (CPUs, GPUs).
+    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
+    model holds, (CPUs, GPUs), on one node.
 
     Raises:
         UserError: the demand exceeds the cluster.
@@ -166,7 +166,15 @@ def fit(
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     most = sum(_room(node, config.worker_cpus, per_worker) for node in cluster)
-    server_cpus, server_gpus = servers
+    server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
+    for server in servers:
+        if not any(_room(node, *server) for node in cluster):
+            raise UserError(
+                f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
+                "and no node has them",
+                where="the roles of benchmarks",
+                fix="lower its cpus or engine.tensor_parallel_size, or join larger nodes",
+            )
     small = config.checkers * CHECKER_CPUS + WRITER_CPUS + server_cpus
     cpus = sum(node.get("CPU", 0.0) for node in cluster)
     if config.workers != "auto":
@@ -205,7 +213,7 @@ def fit(
 
 
 def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
-    by_cpu = math.floor(node.get("CPU", 0.0) / cpus)
+    by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
 
 

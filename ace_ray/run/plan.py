@@ -81,7 +81,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
     roles = {name: {r: dict(part.identity) for r, part in p.items()} for name, p in parts.items()}
     played = {
-        name: digest(shared[name], d.get("episodes"), roles[name]) for name, d in described.items()
+        name: digest(shared[name], d.get("episodes"), roles[name], config.episode_timeout_s)
+        for name, d in described.items()
     }
     rows = []
     for index, entry in enumerate(entries):
@@ -100,6 +101,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         **candidate,
         "benchmarks": described,
         "roles": roles,
+        "episode_timeout_s": config.episode_timeout_s,
         "engine": config.engine,
         "sampling": samplings,
         "rows": digest(sorted(row.row_id for row in rows)),

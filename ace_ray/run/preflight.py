@@ -103,7 +103,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         )
         context, template = _context(engine, folder), chat.template_sha256
         if native:
-            chat.require_tools(plan.model.source)
+            chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
 
         def count(messages: Messages, tools: Messages | None) -> int:
@@ -130,7 +130,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     context = _asked(plan.config.engine, trained)
     fewest = FewestTokens(header)
     if _native(plan):
-        chat.require_tools(plan.model.source)
+        chat.require_tools(plan.model.source, episodes=_interactive(plan))
 
     def count(messages: Messages, tools: Messages | None) -> int:
         return fewest.count(chat.render(messages, tools), context or 1)
@@ -151,6 +151,10 @@ def _native(plan: Plan) -> bool:
             fix="name the vLLM tool parser of this model, e.g. hermes",
         )
     return native
+
+
+def _interactive(plan: Plan) -> bool:
+    return any(row.interactive for row in plan.rows)
 
 
 def _find_one_that_fits(

@@ -85,12 +85,15 @@ def served_parts(parts: Parts) -> dict[tuple[str, str], tuple[ServedRole, Part]]
     }
 
 
-def demand(parts: Parts, *, on_gpu: bool) -> tuple[float, int]:
-    """(CPUs, GPUs) that the servers of all parts hold."""
+def demand(parts: Parts, *, on_gpu: bool) -> list[tuple[float, int]]:
+    """(CPUs, GPUs) that each server of the parts holds."""
     from ace_ray.run import serving
 
-    needs = [serving.demand(role, on_gpu=on_gpu) for role, _ in served_parts(parts).values()]
-    return sum(cpus for cpus, _ in needs), sum(gpus for _, gpus in needs)
+    return [
+        serving.demand(role, on_gpu=on_gpu)
+        for role, _ in served_parts(parts).values()
+        for _ in range(role.replicas)
+    ]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A server as a child process that cannot outlive this one.
+"""A server as a child process whose process group cannot outlive this one.
 
     this process -> guard -> server -> its own children
                           -> watchdog

@@ -24,7 +24,7 @@ LOAD_S = 1800.0
 """Deadline of one start: fetching and loading the weights of a large model takes minutes."""
 RESTARTS = 2
 """How often a server that died is started again before its actor gives up."""
-REQUEST_S = 600.0
+REQUEST_S = 300.0
 """Timeout of one request: in a large batch it may wait for its turn."""
 
 
@@ -38,9 +38,8 @@ class Starting:
 
 
 def demand(role: ServedRole, *, on_gpu: bool) -> tuple[float, int]:
-    """(CPUs, GPUs) of all replicas; each of the ``role.replicas`` fits on one node."""
-    gpus = gpus_per_worker(role.engine) if on_gpu else 0
-    return role.replicas * role.cpus, role.replicas * gpus
+    """(CPUs, GPUs) of one replica, on one node."""
+    return role.cpus, gpus_per_worker(role.engine) if on_gpu else 0
 
 
 def start_server(
@@ -108,7 +107,12 @@ def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
     """How workers reach the server ``at`` a `url`: `EndpointModel` with the run's key and
     ``in_cluster=True``."""
     return EndpointConfig(
-        url=at, model=ref.name, api_key_env=None, timeout_s=REQUEST_S, max_concurrency=256
+        url=at,
+        model=ref.name,
+        api_key_env=None,
+        timeout_s=REQUEST_S,
+        max_retries=2,
+        max_concurrency=256,
     )
 
 

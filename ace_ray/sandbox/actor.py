@@ -63,9 +63,6 @@ class SandboxActor:
     def close(self, episode: str) -> None:
         self._open.pop(episode, None)
 
-    def pid(self) -> int:
-        return os.getpid()
-
     def _find(self, episode: str) -> Scenario | None:
         scenario = self._open.get(episode)
         if scenario is not None:

@@ -127,8 +127,7 @@ def test_sampling_is_sent_as_asked_and_surrogates_are_not() -> None:
 
     async def talk(model: EndpointModel) -> str:
         sampling = Sampling(temperature=0.5, top_p=0.9, top_k=4, max_tokens=9, seed=3, stop=("x",))
-        await model.chat([{"role": "user", "content": "a\ud800é"}], sampling)
-        return model.answered_by
+        return (await model.chat([{"role": "user", "content": "a\ud800é"}], sampling)).model
 
     assert ask(server, talk) == "m-2026-01-01"
     sent = server.bodies[0]

@@ -120,13 +120,21 @@ def test_sandboxes_and_servers_are_counted() -> None:
     with pytest.raises(UserError, match="1 CPUs for all else"):
         fit(config, 10, [{"CPU": 1.9}], interactive=True)
     with pytest.raises(UserError, match=r"2\.5 CPUs"):
-        fit(config, 10, [{"CPU": 2.0}], servers=(2.0, 0))
+        fit(config, 10, [{"CPU": 2.0}], servers=[(2.0, 0)])
 
 
 def test_gpus_of_servers_are_not_for_workers() -> None:
     tree = {"model": {"source": "m"}, "benchmarks": ["b"]}
     config = RunConfig.model_validate(tree)
     node = {"CPU": 16.0, "GPU": 4.0}
-    assert fit(config, 10, [node], servers=(1.0, 1)).workers == 3
+    assert fit(config, 10, [node], servers=[(1.0, 1)]).workers == 3
     with pytest.raises(UserError, match=r"and 4 GPU\(s\) for all else"):
-        fit(config, 10, [node], servers=(1.0, 4))
+        fit(config, 10, [node], servers=[(1.0, 4)])
+
+
+def test_server_that_fits_no_node_is_refused() -> None:
+    config = RunConfig.model_validate({"model": {"source": "m"}, "benchmarks": ["b"]})
+    nodes = [{"CPU": 4.0, "GPU": 1.0}] * 4
+    for server in ((1.0, 2), (8.0, 0)):
+        with pytest.raises(UserError, match="no node has them"):
+            fit(config, 10, nodes, servers=[server])

@@ -12,6 +12,7 @@ from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench import prompts as texts
 from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
+from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
 from ace_ray.benchmarks.acebench.agent.episode import play_agent
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
@@ -49,6 +50,9 @@ OFFICIAL_DATA_SHA256 = {
 }
 """`data_hash` of all categories of the official data, by languages."""
 OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
+
+
+UPSTREAM_MESSAGES = 40
 
 
 class Options(Section):
@@ -93,7 +97,7 @@ class Options(Section):
         min_length=1,
         description="how answers are read; the first gives the verdicts, the others are compared",
     )
-    max_messages: int = Field(40, ge=2, le=1000, description="of an agent episode")
+    max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000, description="of an agent episode")
     user: Any = Field(
         "same",
         description="who simulates the user: same (the candidate, within sampling.max_tokens), "
@@ -245,13 +249,14 @@ class ACEBench(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         if entry.category in groups.AGENT:
             state = episode.state or {}
-            return check_agent(
+            verdicts = check_agent(
                 entry,
                 state.get("after"),
                 state.get("process"),
                 end=state.get("end"),
                 steps=state.get("steps"),
             )
+            return with_ending(verdicts, state.get("ended"))
         return check_read(entry, episode.output, self._options.parsers)
 
     @property
@@ -267,11 +272,16 @@ class ACEBench(Benchmark):
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         parsers = self._options.parsers
-        compared = Compared(parsers)
-        summary = summarize(compared.through(rows), max_unscored=max_unscored)
+        compared, endings = Compared(parsers), Endings()
+        rows = endings.through(compared.through(rows))
+        summary = summarize(rows, max_unscored=max_unscored)
+        summary["further_tables"] = []
+        if self._agents:
+            summary["endings"] = endings.result()
+            summary["further_tables"].append(endings.table())
         if len(parsers) > 1:
             summary["parsers"] = compared.result()
-            summary["further_tables"] = [compared.table()]
+            summary["further_tables"].append(compared.table())
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,
@@ -288,7 +298,8 @@ class ACEBench(Benchmark):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
             "official data, prompts and protocol: the official rule set compares with the "
-            "leaderboard, in agent_multi_turn only for the same user simulator (there gpt-4o)"
+            "leaderboard, in agent_multi_turn only for the same user simulator (there gpt-4o), in "
+            f"agent_multi_step with its {self._options.upstream_agent} models"
         )
 
     def _differences(self) -> Iterator[str]:
@@ -308,6 +319,8 @@ class ACEBench(Benchmark):
             yield "the prompts are not the official ones"
         if self._options.parsers[0] != "official":
             yield "the answers are not read as the official evaluator reads them"
+        if self._options.max_messages != UPSTREAM_MESSAGES:
+            yield f"agent episodes have at most {self._options.max_messages} messages"
         for key in ("protocol", "sandbox"):
             if getattr(self._options, key) != "official":
                 yield f"the {key} of the agent episodes is not the official one"

@@ -18,7 +18,7 @@ from ace_ray.benchmarks.acebench.tool_schemas import openai_tools, tool_names
 from ace_ray.calls import render
 from ace_ray.records import Entry, ToolCall
 
-__all__ = ["UNREADABLE", "answer_text", "native_messages", "openai_tools", "prompts", "tools_of"]
+__all__ = ["UNREADABLE", "answer_text", "openai_tools", "prompts", "tools_of"]
 
 UNREADABLE = "a tool call that cannot be read"
 """Stands for calls that have no text in the official syntax; every checker finds no call in it."""
@@ -27,11 +27,6 @@ UNREADABLE = "a tool call that cannot be read"
 def prompts() -> Prompts:
     """The texts of native mode, by language and kind of category; ours in any case."""
     return Prompts("own", "native", NATIVE)
-
-
-def native_messages(entry: Entry) -> list[dict[str, str]]:
-    """System and user message of a generation entry, without its functions."""
-    return prompts().messages(entry)
 
 
 def tools_of(entry: Entry) -> list[dict[str, Any]]:

@@ -113,13 +113,13 @@ class Compared:
             yield row
 
     def _count(self, row: ScoredRow) -> bool:
-        first = f"parser:{self._names[0]}"
+        wanted = [f"parser:{name}" for name in self._names]
         counted = False
         for rules, verdict in row.verdicts.items():
-            if first not in verdict.metrics:
+            if not all(name in verdict.metrics for name in wanted):
                 continue
             counted = True
-            before = verdict.metrics[first]
+            before = verdict.metrics[wanted[0]]
             for name in self._names:
                 valid, count = verdict.metrics[f"parser:{name}"], self._counts[rules][name]
                 count["valid"] += valid > 0

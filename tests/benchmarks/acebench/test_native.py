@@ -14,7 +14,6 @@ from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.native import (
     UNREADABLE,
     answer_text,
-    native_messages,
     openai_tools,
     prompts,
     tools_of,
@@ -208,7 +207,7 @@ def test_messages_hold_what_the_entry_says_and_no_function(mini: list[Entry]) ->
     for entry in mini:
         if entry.category not in GENERATION:
             continue
-        system, user = native_messages(entry)
+        system, user = prompts().messages(entry)
         assert (system["role"], user["role"]) == ("system", "user")
         assert entry.data["question"] in user["content"]
         shown = "profile" if entry.category == "normal_preference" else "time"

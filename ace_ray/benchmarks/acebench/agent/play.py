@@ -12,7 +12,7 @@ from ace_ray.benchmarks.acebench.agent import native
 from ace_ray.benchmarks.acebench.agent.calls import AgentCall, agent_calls
 from ace_ray.benchmarks.acebench.agent.prompts import AgentTexts
 from ace_ray.benchmarks.protocol import Player, Stage
-from ace_ray.errors import PromptTooLong
+from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Completion, Entry, Episode
 from ace_ray.sandbox.protocol import Session
 
@@ -106,6 +106,7 @@ class Play:
                 "prompt_tokens": completion.prompt_tokens,
                 "completion_tokens": completion.completion_tokens,
                 "seconds": round(completion.seconds, 4),
+                **({"model": completion.model} if completion.model else {}),
             }
         )
 
@@ -118,16 +119,24 @@ class Play:
         deadline = self.stage.deadline
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if left is not None and left <= 0:
-            raise Cut("deadline")
+            raise self._late(player)
         try:
             answer = player.model.chat(messages, player.sampling, tools)
             return await asyncio.wait_for(answer, left)
         except TimeoutError:
-            raise Cut("deadline") from None
+            raise self._late(player) from None
         except PromptTooLong:
             if not self.steps:  # nothing happened: no episode, as for any prompt too long
                 raise
             raise Cut("context") from None
+
+    def _late(self, player: Player) -> Exception:
+        """The deadline has passed while ``player`` was asked. Only a candidate that had its turns
+        has shown something to score; a simulator that hangs is nobody's wrong answer."""
+        if player is self.stage.candidate and self.episode.model_calls:
+            return Cut("deadline")
+        who = "the candidate" if player is self.stage.candidate else "the user simulator"
+        return EpisodeStalled(f"{who} gave no answer before the episode's deadline")
 
     async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
         """Run the calls of the message ``text`` in order; what execution answers."""

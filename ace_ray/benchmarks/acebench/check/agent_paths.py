@@ -18,8 +18,9 @@ _APOSTROPHE = re.compile(r"(?<!\\)'")
 _CLOSES = re.compile(r"\s*(?:[)\]}:]|,\s*(?:['\"\[{(]|[\w.-]+\s*[=(,\])}]|$)|$)")
 
 CALL_ERRORS = ("unknown_tool", "bad_arguments", "not_a_call")
-_MAX_CHARS = 1 << 20
-"""Characters of a process that are read; an episode has some dozens of messages."""
+_MAX_CHARS = 1 << 17
+_MAX_TEXTS = 2000
+"""What is read of a process; an episode has some dozens of messages."""
 
 Path = list[Call]
 
@@ -86,7 +87,7 @@ def made(process: Any, steps: Any) -> list[Made]:
 
 def _of_texts(texts: list[Any]) -> Iterator[Made]:
     left = _MAX_CHARS
-    for text in texts:
+    for text in texts[:_MAX_TEXTS]:
         left -= len(text) if isinstance(text, str) else 0
         if isinstance(text, str) and left >= 0:
             yield from _of_text(text)

@@ -47,10 +47,19 @@ def _milestones(value: Any) -> bool:
     return _texts(value) or all(_texts(path) and path for path in value)
 
 
+def _state(value: Any) -> bool:
+    """``[{class: {attribute: value}}, ...]``."""
+    return (
+        bool(value)
+        and _objects(value)
+        and all(len(one) == 1 and _objects([*one.values()]) for one in value)
+    )
+
+
 TEXT: Shape = ("a text", lambda value: isinstance(value, str))
 OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
 TEXTS: Shape = ("a list of texts", _texts)
-OBJECTS: Shape = ("a list of objects", _objects)
+STATE: Shape = ("a list of objects, each one class with its attributes, not empty", _state)
 FUNCTIONS: Shape = ('a list of objects with a "name"', _functions)
 CALLS: Shape = ("an object of calls, each an object of arguments, or a list of those", _calls)
 NAMED_TEXTS: Shape = ("an object of lists of texts, none empty", _named_texts)
@@ -77,7 +86,7 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
 def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:
     """The gold answer in an answer row. Raises `UserError` when it has the wrong shape."""
     if category in AGENT:
-        _need(where, row, ground_truth=OBJECTS, mile_stone=MILESTONES)
+        _need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
         return {"ground_truth": row["ground_truth"], "mile_stone": row["mile_stone"]}
     if category == "special_irrelevant":
         _need(where, row, ground_truth=TEXT)

@@ -118,7 +118,8 @@ def _phone(classes: Mapping[str, Any], language: str, config: Mapping[str, Any])
     described = classes[BASE.name]
     switches = {
         attribute: config.get(source["key"], source["default"])
-        for attribute, source in described["load_scenario"].items()
+        for attribute in ("wifi", "logged_in")
+        if (source := described["load_scenario"][attribute])
     }
     texts = Texts(described["methods"], BASE.texts, BASE.own.get(language, {}))
     return Phone(wifi=switches["wifi"], logged_in=switches["logged_in"], texts=texts)

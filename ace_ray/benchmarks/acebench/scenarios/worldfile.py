@@ -120,7 +120,9 @@ def _class_problems(app: App, described: Any) -> Iterator[str]:
                 if any(not isinstance(record, dict) or field not in record for record in records):
                     yield f"has a record without {field} in {name}"
     for name in described["int_key_attrs"]:
-        if not isinstance(state.get(name), dict) or not all(_is_int(key) for key in state[name]):
+        if not isinstance(name, str):
+            yield "has int_key_attrs that are no names"
+        elif not isinstance(state.get(name), dict) or not all(_is_int(key) for key in state[name]):
             yield f"has keys in {name} that are no integers"
     for method, names in app.texts.items():
         found = described["methods"].get(method)
@@ -134,7 +136,8 @@ def _class_problems(app: App, described: Any) -> Iterator[str]:
     if app.name == "BaseApi":
         for name in ("wifi", "logged_in"):
             source = described["load_scenario"].get(name)
-            if not isinstance(source, dict) or not {"key", "default"} <= source.keys():
+            said = isinstance(source, dict) and isinstance(source.get("key"), str)
+            if not said or not isinstance(source.get("default"), bool):
                 yield f"does not say in load_scenario where {name} comes from"
 
 

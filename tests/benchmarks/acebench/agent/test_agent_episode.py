@@ -12,8 +12,9 @@ import pytest
 
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
 from ace_ray.benchmarks.protocol import Player, Stage
-from ace_ray.errors import PromptTooLong, RowError
+from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
 
@@ -220,6 +221,32 @@ def test_deadline_cuts_the_episode_and_keeps_what_was_done() -> None:
     episode = play(benchmark, item, Scripted("[turn_on_wifi()]", delay_s=0.05), seconds=0.2)
     assert episode.state["ended"] == "deadline"
     assert {"BaseApi": {"wifi": True, "logged_in": True}} in episode.state["end"]
+
+
+@pytest.mark.parametrize("slow", ["user", "agent"])
+def test_nobody_is_judged_by_the_silence_of_another(slow: str) -> None:
+    """A simulator that hangs, or an engine that has not answered once: no verdict, tried again."""
+    benchmark = bench()
+    quick, hangs = Scripted("What?"), Scripted("Hi", delay_s=30)
+    agent, user = (quick, hangs) if slow == "user" else (hangs, quick)
+    with pytest.raises(EpisodeStalled, match="no answer before the episode's deadline"):
+        play(benchmark, entry(benchmark, "multi_turn", 0), agent, user, seconds=0.2)
+
+
+def test_endings_reach_the_summary() -> None:
+    benchmark = bench(max_messages=4)
+    item = entry(benchmark, "multi_step", 0)
+    rows = []
+    for number, line in enumerate(["[turn_on_wifi()]", "finish conversation"]):
+        verdicts = benchmark.check(item, play(benchmark, item, Scripted(line)))
+        rows.append(
+            SummaryRow("en", item.category, str(number), str(number), 0, "scored", verdicts)
+        )
+    summary = benchmark.summarize(rows, 0.0)
+    assert summary["endings"] == {
+        "agent_multi_step": {"finished": 1, "max_messages": 1, "context": 0, "deadline": 0}
+    }
+    assert summary["further_tables"][0]["lines"] == [["agent_multi_step", "1", "1", "0", "0"]]
 
 
 def test_full_context_cuts_the_episode() -> None:
