@@ -200,7 +200,7 @@ class EndpointModel:
                 f"the key in {name}" if name else "its key" if self._key else "requests without key"
             )
             return EndpointRefused(f"{self._host} does not accept {key}: {said}")
-        if any(phrase in said.lower() for phrase in _TOO_LONG):
+        if any(phrase in _start(raw).lower() for phrase in _TOO_LONG):
             return PromptTooLong(f"{self._host}: {said}")
         return EndpointRefused(f"{self._host} refuses the request: {said}")
 

@@ -101,7 +101,10 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         **candidate,
         "benchmarks": described,
         "roles": roles,
-        "episode_timeout_s": config.episode_timeout_s,
+        # Where episodes are cut decides what they reach.
+        "episode_timeout_s": config.episode_timeout_s
+        if any(row.interactive for row in rows)
+        else None,
         "engine": config.engine,
         "sampling": samplings,
         "rows": digest(sorted(row.row_id for row in rows)),

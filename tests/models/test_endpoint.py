@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.errors import RowError, UserError
+from ace_ray.errors import PromptTooLong, RowError, UserError
 from ace_ray.models import endpoint as module
 from ace_ray.models import pacing
 from ace_ray.models.endpoint import EndpointDown, EndpointModel, EndpointRefused
@@ -299,13 +299,25 @@ def test_an_endpoint_that_wants_a_key_after_all() -> None:
 
 
 def test_a_refused_request_says_why_in_one_short_line() -> None:
-    text = json.dumps({"error": {"message": "maximum context length\n" * 1000}})
+    text = json.dumps({"error": {"message": "unknown parameter\n" * 1000}})
     server = Endpoint(said(status=400, text=text))
-    with pytest.raises(EndpointRefused, match="refuses the request: HTTP 400: maximum") as caught:
+    with pytest.raises(EndpointRefused, match="refuses the request: HTTP 400: unknown") as caught:
         ask(server)
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    "said_so",
+    [
+        {"error": {"message": "too long", "code": "context_length_exceeded"}},
+        {"message": "This model's maximum context length is 10 tokens."},
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_named_as_such(said_so: dict[str, Any]) -> None:
+    with pytest.raises(PromptTooLong):
+        ask(Endpoint(said(status=400, text=json.dumps(said_so))))
 
 
 def test_a_redirect_is_not_followed() -> None:
