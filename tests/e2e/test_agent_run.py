@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.run.rows import episode_of, verdict_columns
+
 CALL = "[turn_on_wifi()]"
 KEY = "a-secret-key"
 
@@ -141,6 +144,17 @@ def test_simulator_that_is_down_fails_its_rows_only_and_resume_mends_them(
     assert KEY not in manifest + str(rows)
 
 
+def rescored(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The verdicts of stored rows, made again from what is stored."""
+    benchmark = ACEBench.from_options({"languages": ["en"], "categories": ["agent"]})
+    entries = {entry.id: entry for entry in benchmark.entries()}
+    found = []
+    for row in rows:
+        verdicts = benchmark.check(entries[row["id"]], episode_of(row))
+        found.append(tuple(verdict_columns(verdicts).values()))
+    return found
+
+
 def test_killed_sandbox_actor_costs_no_row(tmp_path: Path) -> None:
     path = config(tmp_path, {"categories": ["agent"], "max_messages": 24}, delay_s=0.4)
     process = subprocess.Popen(
@@ -169,6 +183,9 @@ def test_killed_sandbox_actor_costs_no_row(tmp_path: Path) -> None:
     rows = rows_of(tmp_path)
     assert len(rows) == 8
     assert {row["status"] for row in rows} == {"scored"}
+    # Agent rows are scored again without an engine or a sandbox.
+    columns = verdict_columns({}).keys()
+    assert rescored(rows) == [tuple(row[name] for name in columns) for row in rows]
     for row in rows:
         state = json.loads(row["state"])
         assert state["ended"] == "max_messages"
