@@ -1,0 +1,80 @@
+"""Stored agent episodes played again without a model: what was asked in each of their calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
+from ace_ray.errors import PromptTooLong
+from ace_ray.records import Completion, Entry, Sampling
+from ace_ray.run.plan import Plan
+from ace_ray.run.rows import episode_of
+from ace_ray.sandbox.local import LocalSession
+
+
+class Script:
+    """A model that answers with the stored steps of an episode and keeps what it was asked."""
+
+    def __init__(self, steps: Sequence[Mapping[str, Any]]) -> None:
+        self._answers: Iterator[Mapping[str, Any]] = iter(
+            [step for step in steps if step["speaker"] != "execution"]
+        )
+        self.calls: list[dict[str, Any]] = []
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        step = next(self._answers, None)
+        if step is None:
+            raise PromptTooLong("nothing is stored of this call")
+        self.calls.append(
+            {"messages": [dict(message) for message in messages], "max_tokens": sampling.max_tokens}
+        )
+        return Completion(
+            text=step["text"],
+            reasoning=step["reasoning"],
+            finish_reason=step["finish_reason"],
+            prompt_tokens=step["prompt_tokens"],
+            completion_tokens=step["completion_tokens"],
+            seconds=step["seconds"],
+        )
+
+
+async def replayed(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The model calls of every episode, in the order in which the run takes the episodes."""
+    stored = {row["row_id"]: row for row in rows}
+    episodes = []
+    for planned in plan.rows:
+        entry = plan.entries[planned.entry]
+        benchmark = plan.benchmarks[entry.benchmark]
+        episode = episode_of(stored[planned.row_id])
+        script = Script(episode.state["steps"])
+        parts = plan.parts[entry.benchmark]
+        stage = Stage(
+            candidate=Player(script, plan.config.sampling.sampling()),
+            roles={n: Player(script, p.sampling, p.identity) for n, p in parts.items()},
+            open_sandbox=partial(opened, benchmark, entry),
+        )
+        again = await benchmark.run_episode(entry, stage)
+        if untimed(again.state) != untimed(episode.state) or again.messages != episode.messages:
+            raise SystemExit(f"{entry.id}: the stored episode does not replay")
+        episodes.append(script.calls)
+    return episodes
+
+
+async def opened(benchmark: Benchmark, entry: Entry) -> LocalSession:
+    return LocalSession(benchmark.scenario(entry))
+
+
+def untimed(state: Mapping[str, Any]) -> Any:
+    """``state`` as stored, without the times of its steps."""
+    plain = json.loads(json.dumps(state))
+    for step in plain["steps"]:
+        step.pop("seconds", None)
+    return plain
