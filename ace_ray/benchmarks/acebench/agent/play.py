@@ -191,7 +191,6 @@ class Play:
     def _answer(self, observed: Sequence[tuple[str, Any]]) -> Any:
         texts = self.texts.texts[self.entry.language]
         if not self.official:
-            self.registered = True
             return [{"error": value} if error else value for error, value in observed]
         if observed and self._turns and observed[-1][0] and self._batch_ends(observed):
             return list(texts["turn_failed"])  # upstream iterates over the text
@@ -223,11 +222,12 @@ def as_state(
 ) -> dict[str, Any]:
     """What is stored of an agent episode, so that it is scored without an engine.
 
-    ``after`` is upstream's result: empty when no batch of calls ran through.
+    ``after`` is the result that upstream judges; its loops leave it empty when no batch of calls
+    ran through.
     """
     return {
         "before": before,
-        "after": end if play.registered else [],
+        "after": end if play.registered or not play.official else [],
         "end": end,
         "process": play.process,
         "steps": play.steps,

@@ -147,6 +147,17 @@ def test_official_splits_an_error_into_characters_and_records_no_state() -> None
     assert benchmark.check(item, episode)["official"].error_type == "wrong number of class"
 
 
+@pytest.mark.parametrize(
+    ("choice", "error"),
+    [("official", "wrong number of class"), ("fixed", "class attributes wrong")],
+)
+def test_an_agent_that_never_calls(choice: str, error: str) -> None:
+    benchmark = bench(protocol=choice, max_messages=4)
+    item = entry(benchmark, "multi_turn", 0)
+    episode = play(benchmark, item, Scripted("What?"), Scripted("Hi"))
+    assert benchmark.check(item, episode)["official"].error_type == error
+
+
 def test_fixed_shows_the_error_and_records_the_state() -> None:
     benchmark = bench(protocol="fixed")
     item = entry(benchmark, "multi_turn", 0)
