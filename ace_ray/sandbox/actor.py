@@ -27,7 +27,7 @@ never closed, and a live session replays its log."""
 
 CALL_TIMEOUT_S = 30.0
 OPEN_TIMEOUT_S = 120.0
-"""Includes the start of a fresh actor and the replay."""
+"""Until an episode is open, the start of a fresh actor and the replay included."""
 MAX_MOVES = 6
 """Times in a row that one call may lose its actor before the row counts as failed."""
 
@@ -95,18 +95,25 @@ class PooledSession:
 
     async def settle(self) -> None:
         """Open the scenario and replay the log. Raises `SandboxLost`."""
-        failure = ""
-        for attempt in range(MAX_MOVES):
+        clock, pause_s = asyncio.get_running_loop().time, 0.2
+        deadline = clock() + OPEN_TIMEOUT_S
+        while True:
             try:
                 await asyncio.wait_for(
-                    self._actor.open.remote(self._episode, self._spec, self._log), OPEN_TIMEOUT_S
+                    self._actor.open.remote(self._episode, self._spec, self._log),
+                    deadline - clock(),
                 )
                 return
             except (RayActorError, TimeoutError) as error:
                 failure = type(error).__name__
-                self._move()
-                await asyncio.sleep(min(5.0, 0.2 * 2**attempt))
-        raise SandboxLost(f"no sandbox actor took the episode ({failure})")
+            self._move()
+            # An actor that restarts refuses at once: on a busy node for many seconds.
+            if clock() + pause_s >= deadline:
+                raise SandboxLost(
+                    f"no sandbox actor took the episode within {OPEN_TIMEOUT_S:g} s ({failure})"
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(5.0, 2 * pause_s)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         found: Observation = await self._ask("call", name, arguments)

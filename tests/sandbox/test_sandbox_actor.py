@@ -121,12 +121,12 @@ def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(
 
 
 def test_actors_that_stay_dead_end_the_row(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_actor, "MAX_MOVES", 2)
     (actor,) = start_actors(Counter, 1, cpus=0.1)
 
     async def play() -> None:
         session = await SandboxPool([actor]).open(0)
         ray.kill(actor)  # for good
+        monkeypatch.setattr(sandbox_actor, "OPEN_TIMEOUT_S", 2.0)
         with pytest.raises(SandboxLost):
             await session.call("step", {})
 
