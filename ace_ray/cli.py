@@ -64,7 +64,8 @@ def run_evaluate(
 ) -> int:
     """``ace-ray evaluate`` as a function; returns the exit code."""
     from ace_ray.report.table import print_summary
-    from ace_ray.run.evaluate import FAILED, INCOMPLETE, RunFailed, evaluate
+    from ace_ray.run.evaluate import FAILED, INCOMPLETE, evaluate
+    from ace_ray.run.interrupts import RunFailed
 
     console = Console()
     try:
@@ -73,7 +74,10 @@ def run_evaluate(
         )
     except RunFailed as error:
         click.echo(f"ace-ray: failed: {error}", err=True)
-        return FAILED
+        if not error.resumable:
+            return FAILED
+        click.echo("ace-ray: the same command continues this run", err=True)
+        return INCOMPLETE
     except KeyboardInterrupt:
         click.echo("ace-ray: interrupted; the same command continues this run", err=True)
         return INCOMPLETE
@@ -97,22 +101,52 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--benchmark", type=click.Choice(["acebench"]), required=True)
-@click.option("--data", required=True, help="Data folder, mini, or imported[:VERSION].")
-@click.option("--output", type=click.Path(path_type=Path), required=True)
-def score(path: Path, benchmark: str, data: str, output: Path) -> None:
-    """Score outputs made elsewhere: JSON lines, or an official result folder. No engine."""
+@click.argument("path")
+@click.option("--benchmark", type=click.Choice(["acebench"]))
+@click.option("--data", help="Data folder, mini, or imported[:VERSION].")
+@click.option("--output", type=click.Path(path_type=Path))
+def score(path: str, benchmark: str | None, data: str | None, output: Path | None) -> None:
+    """Score without an engine.
+
+    PATH is a run (folder or s3:// URI), whose stored episodes are judged again in place; or outputs
+    made elsewhere, JSON lines or an official result folder, with --benchmark, --data and --output.
+    """
+    if benchmark is None and data is None and output is None:
+        sys.exit(_rescore(path))
+    if benchmark is None or data is None or output is None:
+        raise UserError(
+            "outputs made elsewhere need --benchmark, --data and --output",
+            where=path,
+            fix="name all three, or none to score a run again",
+        )
     from ace_ray.benchmarks.acebench.data.loader import locate
     from ace_ray.benchmarks.acebench.scoring.outputs import score as score_outputs
     from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
     from ace_ray.report.table import print_benchmark
 
-    summary = score_outputs(path, data=locate(data), output=output)
+    summary = score_outputs(Path(path), data=locate(data), output=output)
     layout = {"header": list(HEADER), "lines": table(summary)}
     print_benchmark(benchmark, {**summary, "table": layout}, Console())
     for line in [*summary["notes"], *summary["incomplete"]]:
         click.echo(line)
+
+
+def _rescore(uri: str) -> int:
+    from ace_ray.report.table import print_summary
+    from ace_ray.run.rescore import rescore
+
+    code, summary = rescore(uri, click.echo)
+    print_summary(summary, Console())
+    return code
+
+
+@cli.command()
+@click.argument("run")
+def compact(run: str) -> None:
+    """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
+    from ace_ray.run.rescore import compact_run
+
+    compact_run(run, click.echo)
 
 
 @cli.command()

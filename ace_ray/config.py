@@ -124,6 +124,21 @@ class RunConfig(Section):
         "auto", description="rows per Parquet part; auto: by the run's size"
     )
     episode_timeout_s: float = Field(3600.0, gt=0)
+    max_attempts: int = Field(
+        3, ge=1, description="attempts of one command at a row that fails on infrastructure"
+    )
+    stall_s: float = Field(
+        300.0, gt=0, description="an engine that owes answers and is silent so long is killed"
+    )
+    start_timeout_s: float = Field(
+        3600.0, gt=0, description="the run fails when no engine has started by then"
+    )
+    store_patience_s: float = Field(
+        600.0, ge=0, description="the run fails when the store has refused writes for so long"
+    )
+    grace_s: float = Field(
+        20.0, ge=0, description="after Ctrl-C or SIGTERM: time for rows in flight to end"
+    )
     max_unscored: float = Field(
         0.0, ge=0, le=1, description="share of rows that may be unscored for a headline number"
     )

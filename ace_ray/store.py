@@ -3,10 +3,15 @@
 The only module that speaks S3. A `put` is atomic on both kinds: a reader sees the old object, or
 the new one, never a part of it (local: temporary file, fsync, rename; S3: one PutObject). boto3
 takes credentials from the platform's own chain; pyarrow reads Parquet with column projection.
+
+A `put_if` writes only over what its caller has seen (S3: If-None-Match and If-Match; local: under
+a lock on the folder), so that of two writers one is told.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
@@ -40,6 +45,14 @@ class Store(Protocol):
     def get(self, path: str) -> bytes | None:
         """The object's bytes, or None when there is no such object."""
 
+    def tagged(self, path: str) -> tuple[bytes, str] | None:
+        """The object's bytes and a tag for `put_if`, or None when there is no such object."""
+
+    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
+        """Write unless the object has changed since it had ``tag`` (None: since it did not exist).
+
+        Returns the new tag, or None when somebody else was there first."""
+
     def list(self, prefix: str = "") -> list[Object]:
         """All objects whose path starts with ``prefix``, recursively, by path."""
 
@@ -50,6 +63,9 @@ class Store(Protocol):
 
     def child(self, path: str) -> Store:
         """The store one level down."""
+
+    def quick(self) -> Store:
+        """The same store, giving up on an outage within 20 s."""
 
     def check_writable(self) -> None:
         """Find out, without leaving anything behind, that objects can be written and listed.
@@ -86,6 +102,7 @@ class LocalStore:
                     os.fsync(file.fileno())
                 os.chmod(scratch, 0o644)
                 os.replace(scratch, target)
+                _sync(target.parent)
             except BaseException:
                 Path(scratch).unlink(missing_ok=True)
                 raise
@@ -96,6 +113,25 @@ class LocalStore:
                 return Path(self.root, path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 return None
+
+    def tagged(self, path: str) -> tuple[bytes, str] | None:
+        data = self.get(path)
+        return None if data is None else (data, hashlib.sha256(data).hexdigest())
+
+    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
+        folder = Path(self.root, path).parent
+        with self._failures(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                found = self.tagged(path)
+                if (found and found[1]) != tag:
+                    return None
+                self.put(path, data)
+            finally:
+                os.close(handle)
+        return hashlib.sha256(data).hexdigest()
 
     def list(self, prefix: str = "") -> list[Object]:
         found = []
@@ -113,8 +149,15 @@ class LocalStore:
         return sorted(found, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
+        target = Path(self.root, path)
         with self._failures(path), suppress(NotADirectoryError):
-            Path(self.root, path).unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
+        # An object store has no empty folders.
+        with suppress(OSError):
+            for folder in target.parents:
+                if not folder.is_relative_to(self.root):
+                    break
+                folder.rmdir()
 
     def open(self, path: str) -> Any:
         import pyarrow as pa
@@ -123,6 +166,9 @@ class LocalStore:
 
     def child(self, path: str) -> LocalStore:
         return LocalStore(str(Path(self.root, path)))
+
+    def quick(self) -> LocalStore:
+        return self
 
     def check_writable(self) -> None:
         # Nothing may be left behind: a refused run must not create its folder.
@@ -210,13 +256,33 @@ class S3Store:
             self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data)
 
     def get(self, path: str) -> bytes | None:
+        found = self.tagged(path)
+        return None if found is None else found[0]
+
+    def tagged(self, path: str) -> tuple[bytes, str] | None:
         with self._failures():
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
             except self._client.exceptions.NoSuchKey:
                 return None
-            data: bytes = answer["Body"].read()
-            return data
+            return answer["Body"].read(), answer["ETag"]
+
+    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
+        from botocore.exceptions import ClientError
+
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        with self._failures():
+            try:
+                answer = self._client.put_object(
+                    Bucket=self._bucket, Key=self._key(path), Body=data, **condition
+                )
+            except ClientError as error:
+                # 404: there is nothing left to match.
+                if error.response.get("Error", {}).get("Code") in _CONFLICTS:
+                    return None
+                raise
+            new: str = answer["ETag"]
+            return new
 
     def list(self, prefix: str = "") -> list[Object]:
         base = self._key("")
@@ -249,8 +315,11 @@ class S3Store:
     def child(self, path: str) -> S3Store:
         return replace(self, root=f"{self.root}/{path.strip('/')}")
 
+    def quick(self) -> S3Store:
+        return replace(self, patient=False)
+
     def check_writable(self) -> None:
-        quick = replace(self, patient=False)
+        quick = self.quick()
         with quick._failures():
             quick._client.list_objects_v2(Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
         quick.put(PROBE, b"")
@@ -302,7 +371,17 @@ class S3Store:
             ) from error
 
 
+def _sync(folder: Path) -> None:
+    """Make a rename in ``folder`` outlast a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 PROBE = ".ace-ray-probe"
+_CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
 _DENIED = "check the credentials and that they may list, read and write this prefix"
 _S3_CAUSES = {
     "NoSuchBucket": ("bucket {} does not exist", "create it, or correct the output URI"),
@@ -314,5 +393,9 @@ _S3_CAUSES = {
     "404": ("no S3 service answers at this address", "check store.endpoint_url"),
     "RequestTimeTooSkewed": ("this machine's clock is off", "set the clock"),
     "AuthorizationHeaderMalformed": ("bucket {} is in another region", "set store.region"),
+    "NotImplemented": (
+        "this store knows no conditional writes, which keep two drivers off one run",
+        "use a store that honours If-Match and If-None-Match",
+    ),
     "PermanentRedirect": ("bucket {} is in another region", "set store.region"),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ class FakeCall(Section):
     arguments: str = "{}"
 
 
+Marked = dict[str, str]
+
+
 class FakeScript(Section):
     """What the fake answers. Keys of the maps are substrings of the last message."""
 
@@ -36,11 +40,16 @@ class FakeScript(Section):
     delay_s: float = 0.0
     max_model_len: int = 1 << 20
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
-    hang: list[str] = Field(default_factory=list, description="never answers")
-    die: dict[str, str] = Field(
-        default_factory=dict,
-        description="engine death, once for the named marker file, every time for an empty name",
+    repeat: dict[str, tuple[str, int]] = Field(
+        default_factory=dict, description="answers with the text so many times over"
     )
+    endless: list[str] = Field(default_factory=list, description="never ends; others go on")
+    # Once for the named marker file, every time for an empty name:
+    fail_once: Marked = Field(default_factory=dict, description="raises RuntimeError")
+    hang: Marked = Field(default_factory=dict, description="never answers again, to anybody")
+    die: Marked = Field(default_factory=dict, description="the engine dies")
+    crash: Marked = Field(default_factory=dict, description="its process is killed")
+    freeze: Marked = Field(default_factory=dict, description="its process is stopped")
 
 
 def count_words(
@@ -59,6 +68,11 @@ class FakeEngine:
     def __init__(self, script: Mapping[str, Any]) -> None:
         self._script = FakeScript.model_validate(dict(script))
         self.max_model_len = self._script.max_model_len
+        self._works = asyncio.Event()
+        self._works.set()
+
+    async def alive(self) -> None:
+        await self._works.wait()
 
     async def chat(
         self,
@@ -70,18 +84,25 @@ class FakeEngine:
         words = count_words(messages, tools)
         if words >= script.max_model_len:
             raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
-        for key, marker in script.die.items():
-            if key in last and not (marker and os.path.exists(marker)):
-                if marker:
-                    open(marker, "w").close()
-                raise EngineDead("told to die")
-        if any(key in last for key in script.hang):
+        if _told(script.crash, last):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if _told(script.freeze, last):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if _told(script.die, last):
+            raise EngineDead("told to die")
+        if _told(script.hang, last):
+            self._works.clear()
+        await self.alive()
+        if any(key in last for key in script.endless):
             await asyncio.Event().wait()
         await asyncio.sleep(script.delay_s)
+        if _told(script.fail_once, last):
+            raise RuntimeError("told to fail")
         for key, text in script.fail.items():
             if key in last:
                 raise RuntimeError(text)
         text = next((r for k, r in script.replies.items() if k in last), script.default)
+        text = next((r * n for k, (r, n) in script.repeat.items() if k in last), text)
         split = split_think(text)
         calls = next((c for k, c in script.calls.items() if k in last), [])
         answer = ToolAnswer(split.answer, tuple(ToolCall(c.name, c.arguments) for c in calls))
@@ -94,3 +115,13 @@ class FakeEngine:
             completion_tokens=len(text.split()),
             seconds=script.delay_s,
         )
+
+
+def _told(script: Marked, last: str) -> bool:
+    """Whether ``last`` calls for what the script says, for the first time if it has a marker."""
+    for key, marker in script.items():
+        if key in last and not (marker and os.path.exists(marker)):
+            if marker:
+                open(marker, "w").close()
+            return True
+    return False

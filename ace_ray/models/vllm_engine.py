@@ -65,6 +65,10 @@ class VLLMEngine:
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
 
+    async def alive(self) -> None:
+        """Returns when the engine core has answered: it does between two steps of the model."""
+        await self._engine.is_sleeping()
+
     async def chat(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -17,7 +17,7 @@ from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.evaluate import SUCCESS
-from ace_ray.run.parts import latest_rows
+from ace_ray.run.parts import read_ledger
 from ace_ray.run.plan import MANIFEST
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.summary import SUMMARY, summarize
@@ -196,7 +196,7 @@ def load_run(uri: str) -> Run:
         )
     raw = _json(content, f"{store.root}/{MANIFEST}")
     manifest = validated(Manifest, raw, where=f"{store.root}/{MANIFEST}")
-    rows = list(latest_rows(store).values())
+    rows = list(read_ledger(store).rows())
     if not rows:
         raise UserError(
             "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
@@ -207,7 +207,7 @@ def load_run(uri: str) -> Run:
         uri=store.root,
         manifest=manifest,
         rows=rows,
-        totals=summarize(raw, {}, rows, {}),
+        totals=summarize(raw, {}, lambda: rows, {}),
         finished=store.get(SUCCESS) is not None,
         comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
     )

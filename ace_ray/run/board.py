@@ -1,13 +1,39 @@
-"""The run's notice board: a small actor that workers report to and the driver reads."""
+"""The run's notice board: a small actor that all processes report to and the driver reads."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import pyarrow as pa
 import ray
+
+from ace_ray.run.suspects import Suspect, Suspects
+
+MAX_STARTS = 3
+"""Starts of one actor in a row that may fail before the run does."""
+
+Kind = Literal["engine", "checker"]
+KINDS: tuple[Kind, ...] = ("engine", "checker")
+NAMES = {"engine": "engine worker", "checker": "idle checker"}
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """A process of the run. ``actor`` stays the same when Ray restarts it."""
+
+    kind: Kind
+    actor: str
+    host: str
+    node: str
+    pid: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.pid}"
 
 
 class Tally:
@@ -22,9 +48,15 @@ class Tally:
         """(benchmark, language, category) -> [scored, official valid, strict valid]"""
         self.workers: list[dict[str, Any]] = []
         self.failure = ""
+        self.store_failed = False
+        self.notice = ""
+        """What the run is waiting for, if anything."""
         self.deaths: list[str] = []
-        self.killed: Counter[str] = Counter()
-        """row id -> engines that died while they held it"""
+        """Of engines, one line each."""
+        self.checker_deaths = 0
+        self.suspects: dict[Kind, dict[str, Suspect]] = {kind: {} for kind in KINDS}
+        self.silent: dict[Who, float] = {}
+        """Process -> seconds since it was last heard of."""
         self.first_ready_at: float | None = None
         self.first_row_at: float | None = None
         self.last_row_at: float | None = None
@@ -47,12 +79,25 @@ class Tally:
                 group[2] += bool(strict)
 
 
-class Board:
-    """Actor around a `Tally`."""
+@dataclass
+class _Process:
+    who: Who
+    ready: bool = False
+    starts: int = 1
+    heard_at: float = field(default_factory=time.monotonic)
 
-    def __init__(self, entries: list[Any]) -> None:
+
+class Board:
+    """Actor around a `Tally`; what it knows dies with the session, never a row."""
+
+    def __init__(
+        self, entries: list[Any], suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None
+    ) -> None:
         self._tally = Tally()
         self._entries = entries
+        self._books = {kind: Suspects((suspects or {}).get(kind)) for kind in KINDS}
+        self._processes: dict[str, _Process] = {}
+        self._drain_at: float | None = None
 
     def entries(self) -> list[Any]:
         """A list of one ObjectRef, that of the run's entry table (`rows.ENTRIES`).
@@ -69,28 +114,87 @@ class Board:
         self._tally.stored += rows
         self._tally.last_stored_at = time.time()
 
-    def ready(self, facts: dict[str, Any]) -> None:
-        self._tally.workers.append(facts)
-        self._tally.first_ready_at = self._tally.first_ready_at or time.time()
-
-    def fail(self, line: str) -> None:
+    def fail(self, line: str, *, store: bool = False) -> None:
         self._tally.failure = self._tally.failure or line
+        self._tally.store_failed = self._tally.store_failed or store
 
-    def died(self, worker: str, why: str, held: list[str]) -> None:
-        self._tally.deaths.append(f"{worker}: {why}")
-        self._tally.killed.update(held)
+    def notice(self, line: str) -> None:
+        self._tally.notice = line
 
-    def killed(self) -> dict[str, int]:
-        return dict(self._tally.killed)
+    def starting(self, who: Who) -> bool:
+        """A process begins, in place of the same actor's last one. Returns whether another start
+        is worth while should this one fail: engines of this run have started before."""
+        last = self._processes.get(who.actor)
+        process = self._processes[who.actor] = _Process(who)
+        if last is not None:
+            process.starts = last.starts + 1
+            if last.ready:
+                process.starts = 1
+                self._died(last.who, "its process was killed", None)
+        if process.starts > MAX_STARTS:
+            self.fail(f"an {NAMES[who.kind]} on {who.host} died {MAX_STARTS} times as it started")
+        return bool(self._tally.workers) and process.starts < MAX_STARTS
+
+    def ready(self, who: Who, facts: dict[str, Any]) -> None:
+        self._processes[who.actor].ready = True
+        self.beat(who)
+        if who.kind == "engine":
+            self._tally.workers.append(facts)
+            self._tally.first_ready_at = self._tally.first_ready_at or time.time()
+
+    def suspects(self, kind: Kind, ids: list[str]) -> dict[str, Suspect]:
+        return self._books[kind].among(ids)
+
+    def enter(self, who: Who, ids: list[str]) -> None:
+        self._books[who.kind].enter(who.actor, ids)
+
+    def leave(self, who: Who, ids: list[str]) -> None:
+        self._books[who.kind].leave(who.actor, ids)
+
+    def dying(self, who: Who, why: str, held: list[str] | None) -> None:
+        """A process says that it is about to end itself, and what it was working on."""
+        self._processes[who.actor].ready = False
+        self._processes[who.actor].starts = 0
+        self._died(who, why, held)
+
+    def _died(self, who: Who, why: str, held: list[str] | None) -> None:
+        self._books[who.kind].died(who.actor, held)
+        if who.kind == "engine":
+            self._tally.deaths.append(f"{who.name}: {why}")
+        else:
+            self._tally.checker_deaths += 1
+
+    def beat(self, who: Who) -> float | None:
+        """The process lives. Returns the seconds left to end its work in; None: no hurry."""
+        process = self._processes.get(who.actor)
+        if process is not None and process.who == who:
+            process.heard_at = time.monotonic()
+        return None if self._drain_at is None else max(0.0, self._drain_at - time.monotonic())
+
+    def drain(self, seconds: float) -> None:
+        """Begin no further row, and give up those that have not ended in ``seconds``."""
+        self._drain_at = time.monotonic() + seconds
+
+    def draining(self) -> bool:
+        return self._drain_at is not None
 
     def read(self) -> Tally:
+        now = time.monotonic()
+        self._tally.suspects = {kind: book.known for kind, book in self._books.items()}
+        self._tally.silent = {
+            process.who: now - process.heard_at
+            for process in self._processes.values()
+            if process.ready
+        }
         return self._tally
 
 
-def start_board(entries: pa.Table) -> Any:
+def start_board(
+    entries: pa.Table, suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None
+) -> Any:
     """The board's actor handle. ``entries`` goes to the object store: one copy per node."""
     # No logical CPU: it must never compete with the pools for a small cluster.
-    return ray.remote(Board).options(num_cpus=0).remote([ray.put(entries)])
+    return ray.remote(Board).options(num_cpus=0).remote([ray.put(entries)], suspects)
 
 
 def fetch_entries(board: Any) -> pa.Table:

@@ -87,7 +87,7 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
             plan.config,
             len(plan.rows),
             [here],
-            interactive=any(row.interactive for row in plan.rows),
+            interactive=bool(plan.rows.interactive.any()),
             servers=demand(plan.parts, on_gpu=here["GPU"] > 0),
         )
     )

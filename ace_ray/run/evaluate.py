@@ -7,37 +7,41 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run import roles
-from ace_ray.run.parts import FOLDER, latest_rows, part_names, settled_ids
-from ace_ray.run.plan import MANIFEST, Plan, PlannedRow, make_manifest, make_plan
+from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.lease import Lease
+from ace_ray.run.parts import FOLDER, Ledger, new_session, part_names, read_ledger
+from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, make_plan
 from ace_ray.run.preflight import (
     check_chat,
     check_engine,
     make_benchmarks,
     open_output,
+    output_store,
     resolve_model,
 )
 from ace_ray.run.summary import SUMMARY, summarize
 from ace_ray.store import Store
 
+if TYPE_CHECKING:
+    from ace_ray.run.board import Tally
+
 SUCCESS = "_SUCCESS"
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 """Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
-
-
-class RunFailed(Exception):
-    """The run ended before its rows did. One line; details are in Ray's logs."""
 
 
 def plan_run(config: RunConfig) -> Plan:
@@ -50,116 +54,193 @@ def plan_run(config: RunConfig) -> Plan:
 def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
     """Run ``config`` to its end; returns (exit code, summary).
 
-    Resumes by default: rows that have a verdict are not evaluated again.
+    Resumes by default: rows that have a verdict are not evaluated again. SIGINT and SIGTERM stop it
+    in order, when called from the main thread; a second one stops it at once.
 
     Raises:
         UserError: the run cannot be started as asked; nothing was written.
         RunFailed: the cluster or the engines failed; rows already written stay.
+        KeyboardInterrupt: stopped at once.
     """
     began = time.time()
-    _check_lasting(config)
-    plan = plan_run(config)
-    store, manifest = open_output(plan, fresh=fresh)
-    facts = check_chat(plan)
-    settled = settled_ids(store) if manifest else set()
-    owed = [row for row in plan.rows if row.row_id not in settled]
-    console.print(
-        f"[bold]{plan.run_id}[/]: {len(plan.rows)} rows declared, {len(owed)} to evaluate",
-        highlight=False,
-        soft_wrap=True,
-    )
-    timing: dict[str, Any] = {}
-    if owed:
-        timing = _run(plan, manifest, store, owed, facts, console, began)
-    stored = json.loads(store.get(MANIFEST) or b"{}")
-    known = {row.row_id for row in plan.rows}
-    rows = [row for row_id, row in latest_rows(store).items() if row_id in known]
-    if not timing and (earlier := store.get(SUMMARY)):
-        timing = json.loads(earlier).get("timing", {})
-    summary = summarize(stored, plan.benchmarks, rows, timing)
-    summary["uri"] = plan.uri
-    store.put(SUMMARY, _json(summary))
-    if not summary["complete"]:
-        return INCOMPLETE, summary
-    store.put(SUCCESS, b"")
-    return COMPLETE, summary
 
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
-def _run(
-    plan: Plan,
-    manifest: Mapping[str, Any] | None,
-    store: Store,
-    owed: list[PlannedRow],
-    facts: Mapping[str, Any],
-    console: Console,
-    began: float,
-) -> dict[str, Any]:
-    import ray
-
-    from ace_ray.run import cluster
-    from ace_ray.run.board import Tally, start_board
-    from ace_ray.run.graph import run_graph
-    from ace_ray.run.progress import ProgressView
-    from ace_ray.run.rows import entry_table
-    from ace_ray.run.worker import Job, Scenarios
-    from ace_ray.sandbox.actor import start_actors
-
-    cluster.connect()
-    try:
-        interactive = any(row.interactive for row in owed)
-        parts = plan.parts if interactive else {}
-        nodes = cluster.nodes()
-        on_gpu = plan.config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
-        resources = cluster.fit(
-            plan.config,
-            len(owed),
-            nodes,
-            interactive=interactive,
-            servers=roles.demand(parts, on_gpu=on_gpu),
-        )
-        cluster.note_if_busy(resources, console)
-        engine = engine_args(plan.config, parts, on_gpu=on_gpu)
-        if manifest is None:
-            _remove_run(store)
-            machine = {**facts, **_machine(ray.cluster_resources())}
-            store.put(MANIFEST, _json(make_manifest(plan, {**machine, "engine_args": engine})))
-        board = start_board(entry_table(plan.entries))
-
-        def read() -> Tally:
-            tally: Tally = ray.get(board.read.remote(), timeout=30)
-            return tally
-
-        started = time.time()
-        # Sessions sort by time: a later attempt at a row wins over an earlier one.
-        session = f"{time.time_ns() // 1_000_000:014d}-{os.urandom(3).hex()}"
+    with Interrupts() as interrupts:
+        _check_lasting(config)
+        plan = plan_run(config)
+        open_output(plan, fresh=fresh)
+        facts = check_chat(plan)
+        lease = Lease.acquire(output_store(plan), say)
         try:
-            with roles.serving_parts(parts, on_gpu=on_gpu) as served:
-                job = Job(
-                    run_id=plan.run_id,
-                    config=plan.config,
-                    model=plan.model,
-                    engine=engine,
-                    benchmarks=plan.benchmarks,
-                    board=board,
-                    parts=parts,
-                    served=served,
-                    sandboxes=start_actors(
-                        Scenarios(board, plan.benchmarks),
-                        resources.sandboxes,
-                        cpus=cluster.SANDBOX_CPUS,
-                    ),
-                )
-                with ProgressView(read, len(owed), console):
-                    run_graph(job, owed, resources, store, session)
-        except Exception as error:
-            failure = _explained(error, read)
-            if manifest is None and not part_names(store):
-                _remove_run(store)  # no row came of it: leave no trace of a run
-            raise failure from error
-        tally = read()
-        return _timing(tally, began, started)
-    finally:
-        ray.shutdown()
+            # Again: what was there before may have changed until the run was ours.
+            store, manifest = open_output(plan, fresh=fresh)
+            session = _Session(plan, store, lease, interrupts, facts, console, say, began)
+            return session.run(manifest)
+        finally:
+            lease.release()
+
+
+@dataclass
+class _Session:
+    """One call of `evaluate`: as many passes over the owed rows as it takes."""
+
+    plan: Plan
+    store: Store
+    lease: Lease
+    interrupts: Interrupts
+    facts: Mapping[str, Any]
+    console: Console
+    say: Callable[[str], None]
+    began: float
+    tallies: list[Tally] = field(default_factory=list)
+    started: float = 0.0
+
+    def run(self, manifest: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+        ledger = read_ledger(self.store, self.say) if manifest else Ledger(self.store)
+        owed = self._owed(ledger, again=False)
+        self.console.print(
+            f"[bold]{self.plan.run_id}[/]: {len(self.plan.rows)} rows declared, "
+            f"{len(owed)} to evaluate",
+            highlight=False,
+            soft_wrap=True,
+        )
+        self.started = time.time()
+        ledger = self._passes(ledger, owed, new=manifest is None)
+        return self._conclude(ledger)
+
+    def _owed(self, ledger: Ledger, *, again: bool) -> PlannedRows:
+        """The rows without a verdict; ``again``: those that another attempt may help."""
+        rows = self.plan.rows
+        at = ledger.find(rows.ids)
+        stored = at >= 0
+        if not len(ledger.ids):
+            return rows
+        settled = ledger.settled[at] | (again & ~ledger.checked[at])
+        return rows.where(~(stored & settled))
+
+    def _passes(self, ledger: Ledger, owed: PlannedRows, *, new: bool) -> Ledger:
+        """Evaluate until nothing is owed or nothing gets further.
+
+        Each pass brings its rows to new processes. One that breaks off counts as an attempt only if
+        it has settled nothing: then there is no sign that another one will.
+        """
+        attempts = 0
+        while len(owed) and not self.interrupts.asked:
+            if attempts:
+                self.say(f"{len(owed)} rows failed, attempt {attempts + 1}")
+            failure: RunFailed | None = None
+            try:
+                self._run(owed, ledger, new=new)
+            except RunFailed as error:
+                failure = error
+            new = False
+            before = int(ledger.settled.sum())
+            ledger = read_ledger(self.store, self.say)
+            further = int(ledger.settled.sum()) > before
+            attempts += failure is None or not further
+            owed = self._owed(ledger, again=True)
+            last = attempts >= self.plan.config.max_attempts
+            if failure is not None and (last or not failure.again):
+                raise failure
+            if failure is not None:
+                self.say(f"{failure}; going on with {len(owed)} rows")
+            if last:
+                break
+        return ledger
+
+    def _conclude(self, ledger: Ledger) -> tuple[int, dict[str, Any]]:
+        plan, store = self.plan, self.store
+        self.lease.check()
+        stored = json.loads(store.get(MANIFEST) or b"{}")
+        timing = _timing(self.tallies, self.began, self.started)
+        if not self.tallies and (earlier := store.get(SUMMARY)):
+            timing = json.loads(earlier).get("timing", {})
+        known = np.sort(plan.rows.ids)
+        summary = summarize(stored, plan.benchmarks, lambda: ledger.rows(known), timing)
+        summary["ignored_files"] = ledger.ignored
+        summary["uri"] = plan.uri
+        store.put(SUMMARY, as_json(summary))
+        if not summary["complete"]:
+            return INCOMPLETE, summary
+        store.put(SUCCESS, b"")
+        return COMPLETE, summary
+
+    def _run(self, owed: PlannedRows, ledger: Ledger, *, new: bool) -> None:
+        """One pass: ``owed`` through the graph. Raises `RunFailed`."""
+        import ray
+
+        from ace_ray.run import cluster
+        from ace_ray.run.board import start_board
+        from ace_ray.run.graph import run_graph
+        from ace_ray.run.progress import ProgressView
+        from ace_ray.run.rows import entry_table
+        from ace_ray.run.watch import Watch
+        from ace_ray.run.worker import Job, Scenarios
+        from ace_ray.sandbox.actor import start_actors
+
+        plan, store = self.plan, self.store
+        cluster.connect()
+        self.interrupts.install()
+        try:
+            interactive = bool(owed.interactive.any())
+            parts = plan.parts if interactive else {}
+            nodes = cluster.nodes()
+            on_gpu = plan.config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
+            resources = cluster.fit(
+                plan.config,
+                len(owed),
+                nodes,
+                interactive=interactive,
+                servers=roles.demand(parts, on_gpu=on_gpu),
+            )
+            cluster.note_if_busy(resources, self.console)
+            engine = engine_args(plan.config, parts, on_gpu=on_gpu)
+            if new:
+                _remove_run(store)
+                machine = _machine(ray.cluster_resources())
+                facts = {**self.facts, **machine, "engine_args": engine}
+                store.put(MANIFEST, as_json(make_manifest(plan, facts)))
+            board = start_board(
+                entry_table(plan.entries), self.tallies[-1].suspects if self.tallies else None
+            )
+            watch = Watch(board, plan.config, self.interrupts, lambda: self.lease.lost, self.say)
+            session = new_session(part_names(store), os.urandom(3).hex())
+            at = ledger.find(owed.ids)
+            earlier = ledger.attempts[at] if len(ledger.ids) else np.zeros(len(owed), np.int32)
+            attempts = np.where(at >= 0, earlier, 0).astype(np.int32) + 1
+            try:
+                with watch, roles.serving_parts(parts, on_gpu=on_gpu) as served:
+                    job = Job(
+                        run_id=plan.run_id,
+                        config=plan.config,
+                        model=plan.model,
+                        engine=engine,
+                        benchmarks=plan.benchmarks,
+                        board=board,
+                        parts=parts,
+                        served=served,
+                        sandboxes=start_actors(
+                            Scenarios(board, plan.benchmarks),
+                            resources.sandboxes,
+                            cpus=cluster.SANDBOX_CPUS,
+                        ),
+                    )
+                    with ProgressView(lambda: watch.latest, len(owed), self.console):
+                        run_graph(job, owed, attempts, resources, store, session)
+                    self.interrupts.settle()
+            except RunFailed:
+                raise
+            except Exception as error:
+                failure = _explained(error, watch.refresh())
+                if new and not part_names(store):
+                    _remove_run(store)  # no row came of it: leave no trace of a run
+                raise failure from error
+            finally:
+                self.tallies.append(watch.refresh())
+        finally:
+            ray.shutdown()
 
 
 def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[str, Any]:
@@ -173,39 +254,49 @@ def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[
     return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
 
 
-def _explained(error: Exception, read: Any) -> RunFailed:
+def _explained(error: Exception, tally: Tally) -> RunFailed:
     """The cause in one line, from the board if an actor wrote it there, else from Ray."""
-    try:
-        tally = read()
-        cause = tally.failure or (f"engines died: {tally.deaths[-1]}" if tally.deaths else "")
-    except Exception:  # noqa: BLE001 - the cluster may be gone; the first error is the news
-        cause = ""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    cause = cause or f"{type(error).__name__}: {lines[0] if lines else ''}"
-    return RunFailed(f"{' '.join(cause.split())} (details: {_logs()})")
+    cause = tally.failure
+    if not cause:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        cause = f"{type(error).__name__}: {lines[0] if lines else ''}"
+    return RunFailed(
+        f"{' '.join(cause.split())} (details: {_logs()})",
+        resumable=bool(tally.workers),
+        again=bool(tally.workers) and not tally.store_failed,
+    )
 
 
 def _logs() -> str:
     return "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
 
 
-def _timing(tally: Any, began: float, started: float) -> dict[str, Any]:
-    ready, first, last = tally.first_ready_at, tally.first_row_at, tally.last_row_at
-    tokens = tally.prompt_tokens + tally.completion_tokens
-    seconds = last - ready if ready and last else 0.0
-    stored = tally.last_stored_at
+def _timing(tallies: Sequence[Tally], began: float, started: float) -> dict[str, Any]:
+    """What the passes of this session took; seconds."""
+    if not tallies:
+        return {}
+    seconds = stored = 0.0
+    for tally in tallies:
+        ready = tally.first_ready_at or 0.0
+        seconds += max(0.0, (tally.last_row_at or ready) - ready)
+        stored += max(0.0, (tally.last_stored_at or ready) - ready)
+    ready_at = tallies[0].first_ready_at
+    first = next((tally.first_row_at for tally in tallies if tally.first_row_at), None)
+    rows = sum(tally.done for tally in tallies)
+    tokens = sum(tally.prompt_tokens + tally.completion_tokens for tally in tallies)
     return {
         "wall_s": round(time.time() - began, 2),
         "plan_s": round(started - began, 2),
-        "engine_start_s": round(ready - started, 2) if ready else None,
+        "engine_start_s": round(ready_at - started, 2) if ready_at else None,
         "first_row_s": round(first - began, 2) if first else None,
         "generation_wall_s": round(seconds, 2),
-        "until_stored_s": round(stored - ready, 2) if ready and stored else None,
-        "rows_evaluated": tally.done,
+        "until_stored_s": round(stored, 2) if stored else None,
+        "rows_evaluated": rows,
         "tokens_per_s": round(tokens / seconds, 1) if seconds else None,
-        "rows_per_s": round(tally.done / seconds, 3) if seconds else None,
-        "workers": tally.workers,
-        "engine_deaths": len(tally.deaths),
+        "rows_per_s": round(rows / seconds, 3) if seconds else None,
+        "passes": len(tallies),
+        "workers": [worker for tally in tallies for worker in tally.workers],
+        "engine_deaths": sum(len(tally.deaths) for tally in tallies),
     }
 
 
@@ -253,7 +344,8 @@ def _remove_run(store: Store) -> None:
         store.delete(name)
 
 
-def _json(value: Any) -> bytes:
+def as_json(value: Any) -> bytes:
+    """``value`` as a file for people."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # a lone surrogate survives as an escape only

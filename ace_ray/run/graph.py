@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.run.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
-from ace_ray.run.plan import PlannedRow
+from ace_ray.run.plan import PlannedRows
 from ace_ray.run.rows import PLAN
 from ace_ray.run.worker import Checker, EngineWorker, Job, Writer
 from ace_ray.store import LocalStore, Store
 
-MAX_DEATHS = 5
-"""Engines that one block may kill before the run fails."""
+WAITING_BLOCKS = 256
+"""Most blocks that wait at the writer for others to make a part."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
@@ -38,51 +39,58 @@ def in_flight(job: Job, resources: Resources, rows: int) -> int:
     return max(1, min(2 * batched, math.ceil(rows / resources.workers)))
 
 
-def rows_per_block(job: Job, rows: int) -> int:
+def rows_per_block(job: Job, resources: Resources, rows: int) -> int:
     """Rows of one model call each that travel together.
 
     A block passes on when its last row ends, so small runs go almost row by row; each block costs
-    Ray some 15 ms of CPU, so large runs bundle more.
+    Ray some 15 ms of CPU, so large runs bundle more, as far as a worker still holds several blocks.
     """
     if job.config.rows_per_block != "auto":
         return job.config.rows_per_block
-    return max(1, min(8, rows // 32), min(64, rows // 2000))
+    wanted = max(1, min(8, rows // 32), min(512, rows // 2000))
+    return max(1, min(wanted, in_flight(job, resources, rows) // 8))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
-    """Parts of a few dozen rows lose little when the driver dies; large runs get larger ones."""
+    """A few dozen for small runs; large runs get larger parts, if they fill up in time."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
     return min(8192, max(32, rows // 64))
 
 
-def blocks(rows: Sequence[PlannedRow], size: int) -> list[pa.Table]:
+def blocks(rows: PlannedRows, attempts: np.ndarray, size: int) -> list[pa.Table]:
     """``rows`` in order, ``size`` to a block; interactive episodes travel alone, so that none
-    waits for the end of another."""
-    found: list[list[PlannedRow]] = []
-    for row in rows:
-        full = not found or len(found[-1]) >= size
-        if full or row.interactive or found[-1][-1].interactive:
-            found.append([])
-        found[-1].append(row)
-    return [
-        pa.table([[getattr(row, name) for row in block] for name in PLAN.names], schema=PLAN)
-        for block in found
+    waits for the end of another. ``attempts`` counts each row's attempts, this one included."""
+    columns = {**rows.columns(), "attempt": attempts}
+    table = pa.table(
+        {name: pa.array(column) for name, column in columns.items()},
+    ).cast(PLAN)
+    alone = np.flatnonzero(rows.interactive)
+    others = table.filter(pa.array(~rows.interactive))
+    return [table.slice(index, 1) for index in alone] + [
+        others.slice(start, size) for start in range(0, others.num_rows, size)
     ]
 
 
 def run_graph(
-    job: Job, rows: Sequence[PlannedRow], resources: Resources, store: Store, session: str
+    job: Job,
+    rows: PlannedRows,
+    attempts: np.ndarray,
+    resources: Resources,
+    store: Store,
+    session: str,
 ) -> int:
     """Evaluate ``rows`` and write them; returns the number of rows written.
 
     Blocks until the last part is stored. Exceptions of Ray Data pass through.
     """
     _quiet()
-    size = rows_per_block(job, len(rows))
+    size = rows_per_block(job, resources, len(rows))
     calls = max(1, math.ceil(in_flight(job, resources, len(rows)) / size))
+    planned = blocks(rows, attempts, size)
+    waiting = min(len(planned), WAITING_BLOCKS)
     graph = (
-        ray.data.from_arrow(blocks(rows, size))
+        ray.data.from_arrow(planned)
         .map_batches(
             EngineWorker,
             fn_constructor_args=(job,),
@@ -95,11 +103,6 @@ def run_graph(
             ),
             num_cpus=resources.worker_cpus,
             num_gpus=resources.worker_gpus,
-            # Ray would retry for ever what kills its worker every time.
-            ray_remote_args_fn=lambda: {
-                "max_restarts": MAX_DEATHS * max(1, len(rows)),
-                "max_task_retries": MAX_DEATHS,
-            },
         )
         .map_batches(
             Checker,
@@ -112,9 +115,18 @@ def run_graph(
         .map_batches(
             Writer,
             fn_constructor_args=(job, store, session),
-            batch_size=rows_per_part(job, len(rows)),
+            fn_constructor_kwargs={
+                "rows": rows_per_part(job, len(rows)),
+                "planned": len(rows),
+                "calls": waiting,
+            },
+            batch_size=None,
             batch_format="pyarrow",
-            compute=ActorPoolStrategy(size=1),
+            compute=ActorPoolStrategy(
+                size=1,
+                max_concurrent_calls_per_actor=waiting,
+                max_tasks_in_flight_per_actor=waiting + 8,
+            ),
             num_cpus=WRITER_CPUS,
             ray_remote_args_fn=_writer_place(store),
         )

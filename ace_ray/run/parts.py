@@ -1,73 +1,213 @@
-"""Parquet parts under ``rows/``: written whole under a unique name, read back without doubles."""
+"""Parquet parts under ``rows/``: written whole under a unique name, read back without doubles.
+
+A part is its own ledger: the ids of its rows are one of its columns, so rows and ids become visible
+in one step and nothing has to be kept in agreement (docs/reliability.md).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ace_ray.errors import UserError
+from ace_ray.run.judging import CHECK_FAILED
 from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, result_rows
 from ace_ray.store import Store
 
 FOLDER = "rows/"
+PART_BYTES = 64 << 20
+"""Most bytes of rows, uncompressed, in one part; a single row may be larger."""
+
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
+
+
+def new_session(names: Sequence[str], salt: str) -> str:
+    """The name of a session of writing that sorts after those which wrote the parts ``names``.
+
+    Counted, not timed: a clock may jump. ``salt`` keeps two writers apart.
+    """
+    numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
+    last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
+    return f"{last + 1:014d}-{salt}"
 
 
 def part_name(session: str, row_ids: Sequence[str]) -> str:
     """``part-<session>-<hash of its row ids>.parquet``.
 
-    Sessions sort by time, so a later attempt at a row sorts after an earlier one; a write task
-    that Ray repeats overwrites its own part.
+    Sessions sort in the order they were begun, so a later attempt at a row sorts after an earlier
+    one; a write task that Ray repeats overwrites its own part.
     """
     content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
     return f"{FOLDER}part-{session}-{content}.parquet"
 
 
-def write_part(store: Store, session: str, table: pa.Table) -> str:
-    """Store ``table`` (schema `ROWS`) as one part; returns its name."""
+def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
+    """Store ``table`` (schema `ROWS`) as one part, or several when it is large; their names."""
+    if table.nbytes > PART_BYTES and table.num_rows > 1:
+        half = table.num_rows // 2
+        halves = (table.slice(0, half), table.slice(half))
+        return [name for part in halves for name in write_parts(store, session, part)]
     name = part_name(session, table.column("row_id").to_pylist())
     sink = pa.BufferOutputStream()
     pq.write_table(table.select(ROWS.names).cast(ROWS), sink, compression="zstd")
     store.put(name, sink.getvalue().to_pybytes())
-    return name
+    return [name]
 
 
 def part_names(store: Store) -> list[str]:
     return [o.path for o in store.list(FOLDER) if o.path.endswith(".parquet")]
 
 
-def read_parts(store: Store, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """All parts, oldest first, one at a time. Raises `UserError` on an unreadable part."""
+def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str:
+    """``columns`` of one part, or why it is none of ours: torn by a crash, or foreign.
+
+    Raises `UserError` when the store does not answer.
+    """
+    schema = pa.schema([ROWS.field(column) for column in columns])
+    try:
+        with store.open(name) as file:
+            return pq.read_table(file, columns=list(columns)).select(columns).cast(schema)
+    except _READ_ERRORS:
+        # Torn, or out of reach: `get` tells, since it raises on an outage.
+        content = store.get(name)
+    if content is None:
+        return "it is gone"
+    try:
+        source = pa.BufferReader(content)
+        return pq.read_table(source, columns=list(columns)).select(columns).cast(schema)
+    except _READ_ERRORS as error:
+        return " ".join(str(error).split())[:200]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Which rows are stored, and where each one that counts lies; about 60 bytes a row.
+
+    A row that was evaluated wins over a failed attempt at it, a later one over an earlier one.
+    """
+
+    store: Store
+    ids: np.ndarray = field(default_factory=lambda: np.array([], dtype="S32"))
+    """Every stored row once, sorted."""
+    settled: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """Whether it needs no further attempt: any status but ``infra_error``."""
+    attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
+    checked: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """False where evaluating was fine and a checker failed."""
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    """Part -> positions of its rows that count."""
+    dominated: int = 0
+    """Stored rows that do not count."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """File -> why it was not read."""
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """The position in this ledger of each of ``ids``; -1 where it is not stored."""
+        if not len(self.ids):
+            return np.full(len(ids), -1)
+        at = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
+        return np.where(self.ids[at] == ids, at, -1)
+
+    def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
+        """The rows that count, part by part; only those among the sorted ids ``known`` if given."""
+        for name, positions in self.kept.items():
+            wanted = list(dict.fromkeys(["row_id", *columns]))
+            table = read_part(self.store, name, wanted)
+            if isinstance(table, str):
+                raise UserError(
+                    f"could be read a moment ago: {table}",
+                    where=f"{self.store.root}/{name}",
+                    fix="run the same command again",
+                )
+            table = table.take(positions)
+            if known is not None and len(known):
+                ids = _ids(table)
+                at = np.searchsorted(known, ids).clip(max=len(known) - 1)
+                table = table.filter(pa.array(known[at] == ids))
+            yield table.select(columns)
+
+    def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
+        """The rows that count, one at a time."""
+        return result_rows(self.tables(RESULT_COLUMNS, known))
+
+
+def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) -> Ledger:
+    """What the run holds; time and memory grow with the number of rows only.
+
+    ``say`` is told of every file that is no part. Raises `UserError` when the store is away.
+    """
+    names: list[str] = []
+    ignored: dict[str, str] = {}
+    columns: list[tuple[np.ndarray, ...]] = []
     for name in part_names(store):
-        try:
-            with store.open(name) as file:
-                table = pq.read_table(file, columns=list(columns))
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(
-                f"cannot be read as a part of this run: {error}",
-                where=f"{store.root}/{name}",
-                fix="remove the file: its rows are evaluated again",
-            ) from error
-        yield table
+        table = read_part(store, name, ["row_id", "status", "attempts", "error_class"])
+        if not isinstance(table, str):
+            try:
+                ids = _ids(table)
+            except ValueError as error:
+                table = str(error)
+        if isinstance(table, str):
+            ignored[name] = table
+            say(f"{store.root}/{name} is ignored, its rows are owed: {table}")
+            continue
+        settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
+        checked = np.asarray(table.column("error_class").to_pylist()) != CHECK_FAILED
+        attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
+        part = np.full(len(ids), len(names), dtype=np.int32)
+        columns.append((ids, settled, attempts, checked, part, np.arange(len(ids), dtype=np.int32)))
+        names.append(name)
+    if not columns:
+        return Ledger(store, ignored=ignored)
+    ids, settled, attempts, checked, part, position = map(
+        np.concatenate, zip(*columns, strict=True)
+    )
+    # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
+    order = np.lexsort((settled, ids))
+    last = np.append(ids[order][1:] != ids[order][:-1], True)
+    wins = order[last]
+    kept = {name: np.sort(position[wins[part[wins] == index]]) for index, name in enumerate(names)}
+    return Ledger(
+        store,
+        ids[wins],
+        settled[wins],
+        attempts[wins],
+        checked[wins],
+        {name: positions for name, positions in kept.items() if len(positions)},
+        len(ids) - len(wins),
+        ignored,
+    )
 
 
-def latest_rows(store: Store) -> dict[str, ResultRow]:
-    """Every row once, by id: an evaluated row wins over a failed one, a later over an earlier."""
-    rows: dict[str, ResultRow] = {}
-    for row in result_rows(read_parts(store, RESULT_COLUMNS)):
-        known = rows.get(row.row_id)
-        if known is None or known.status == "infra_error" or row.status != "infra_error":
-            rows[row.row_id] = row
-    return rows
+def _ids(table: pa.Table) -> np.ndarray:
+    """The row ids of a table. Raises `ValueError` when they are none of ours."""
+    texts = table.column("row_id").to_pylist()
+    if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
+        raise ValueError("its row ids are not those of a run")
+    return np.array(texts, dtype="S32")
 
 
-def settled_ids(store: Store) -> set[str]:
-    """Ids of rows that need no further attempt; failed ones are owed again."""
-    settled: set[str] = set()
-    for table in read_parts(store, ["row_id", "status"]):
-        for row_id, status in zip(*(c.to_pylist() for c in table.columns), strict=True):
-            if status != "infra_error":
-                settled.add(row_id)
-    return settled
+def compact(store: Store, ledger: Ledger, session: str) -> tuple[int, int]:
+    """Merge all parts into few of a sensible size, without the rows that do not count.
+
+    New parts are stored before old ones are deleted: a crash in between leaves doubles, which
+    readers see once. The caller holds the run's lease. Returns (parts before, parts after).
+    """
+    old = part_names(store)
+    new: list[str] = []
+    waiting: list[pa.Table] = []
+    for table in ledger.tables(ROWS.names):
+        waiting.append(table)
+        if sum(part.nbytes for part in waiting) >= PART_BYTES // 2:
+            new += write_parts(store, session, pa.concat_tables(waiting))
+            waiting = []
+    if waiting:
+        new += write_parts(store, session, pa.concat_tables(waiting))
+    for name in old:
+        if name not in new and name not in ledger.ignored:
+            store.delete(name)
+    return len(old), len(new)

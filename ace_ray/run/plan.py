@@ -6,11 +6,14 @@ protocol options): equal ids mean that the same content would be generated.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, overload
+
+import numpy as np
 
 import ace_ray
 from ace_ray.benchmarks.protocol import Benchmark
@@ -33,6 +36,63 @@ class PlannedRow:
     interactive: bool
 
 
+class PlannedRows(Sequence[PlannedRow]):
+    """Planned rows as columns, longest work first: 49 bytes a row, however many there are."""
+
+    def __init__(
+        self,
+        ids: np.ndarray,
+        entry: np.ndarray,
+        sample: np.ndarray,
+        size: np.ndarray,
+        interactive: np.ndarray,
+    ) -> None:
+        self._columns = (ids, entry, sample, size, interactive)
+
+    @classmethod
+    def of(cls, rows: Sequence[PlannedRow]) -> PlannedRows:
+        return cls(
+            np.array([row.row_id for row in rows], dtype="S32"),
+            np.array([row.entry for row in rows], dtype=np.int32),
+            np.array([row.sample for row in rows], dtype=np.int32),
+            np.array([row.size for row in rows], dtype=np.int64),
+            np.array([row.interactive for row in rows], dtype=bool),
+        )
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self._columns[0]
+
+    @property
+    def interactive(self) -> np.ndarray:
+        return self._columns[4]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> PlannedRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> PlannedRows: ...
+    def __getitem__(self, index: int | slice) -> PlannedRow | PlannedRows:
+        if isinstance(index, slice):
+            return PlannedRows(*(column[index] for column in self._columns))
+        row_id, *rest = (column[index].item() for column in self._columns)
+        return PlannedRow(row_id.decode(), *rest)
+
+    def __iter__(self) -> Iterator[PlannedRow]:
+        return (self[index] for index in range(len(self)))
+
+    def where(self, mask: np.ndarray) -> PlannedRows:
+        """The rows at which ``mask`` is true."""
+        return PlannedRows(*(column[mask] for column in self._columns))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """``row_id``, ``entry``, ``sample``: what travels through the graph."""
+        ids, entry, sample, *_ = self._columns
+        return {"row_id": ids, "entry": entry, "sample": sample}
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything a run needs; ``rows`` declares N."""
@@ -42,7 +102,7 @@ class Plan:
     benchmarks: dict[str, Benchmark]
     parts: Parts
     entries: list[Entry]
-    rows: list[PlannedRow]
+    rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
 
@@ -84,30 +144,31 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         name: digest(shared[name], d.get("episodes"), roles[name], config.episode_timeout_s)
         for name, d in described.items()
     }
-    rows = []
+    sizes, together = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
+    ids = np.empty((len(entries), len(samplings)), dtype="S32")
+    draws = [digest(drawn, sample) for sample, drawn in enumerate(samplings)]
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
         shown = [benchmark.prompt(entry), benchmark.tools(entry)]
         prompt = canonical_json(shown if shown[1] is not None else shown[0])
-        content = entry.content_hash()
-        interactive = benchmark.interactive(entry)
-        for sample, drawn in enumerate(samplings):
-            protocol = (played if interactive else shared)[entry.benchmark]
-            row_id = digest(protocol, content, prompt, drawn, sample)[:32]
-            rows.append(PlannedRow(row_id, index, sample, len(prompt), interactive))
-    # Episodes first: they take many calls one after another.
-    rows.sort(key=lambda row: (not row.interactive, -row.size))
+        sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
+        protocol = (played if together[index] else shared)[entry.benchmark]
+        content = digest(protocol, entry.content_hash(), prompt)
+        ids[index] = [row_id(content, drawn) for drawn in draws]
+    # Episodes first: they take many calls one after another. Then the longest prompts.
+    order = np.lexsort((np.arange(len(entries)), -sizes, ~together))
+    entry_of = np.repeat(order.astype(np.int32), len(samplings))
+    sample_of = np.tile(np.arange(len(samplings), dtype=np.int32), len(entries))
+    rows = PlannedRows(ids[order].ravel(), entry_of, sample_of, sizes[entry_of], together[entry_of])
     identity = {
         **candidate,
         "benchmarks": described,
         "roles": roles,
         # Where episodes are cut decides what they reach.
-        "episode_timeout_s": config.episode_timeout_s
-        if any(row.interactive for row in rows)
-        else None,
+        "episode_timeout_s": config.episode_timeout_s if rows.interactive.any() else None,
         "engine": config.engine,
         "sampling": samplings,
-        "rows": digest(sorted(row.row_id for row in rows)),
+        "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
     }
     return Plan(
         config=config,
@@ -119,6 +180,16 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         identity=identity,
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
     )
+
+
+def row_id(content: str, drawn: str) -> str:
+    """Identity of a row: digests of what is asked and of how the answer is drawn."""
+    return hashlib.sha256(f"{content} {drawn}".encode()).hexdigest()[:32]
+
+
+def entries_digest(entries: Sequence[Entry]) -> str:
+    """What a run's verdicts rest on: the content of all entries of a benchmark, gold included."""
+    return digest(sorted(entry.content_hash() for entry in entries))
 
 
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
@@ -164,6 +235,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "run_id": plan.run_id,
         "ace_ray_version": ace_ray.__version__,
         "declared": len(plan.rows),
+        "entries": {name: entries_digest(b.entries()) for name, b in plan.benchmarks.items()},
         "config": resolved,
         "model": {
             "source": plan.model.source,

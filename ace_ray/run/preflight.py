@@ -15,6 +15,7 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
+from ace_ray.run.lease import LEASE
 from ace_ray.run.plan import MANIFEST, Plan
 from ace_ray.store import Store, open_store
 
@@ -154,7 +155,7 @@ def _native(plan: Plan) -> bool:
 
 
 def _interactive(plan: Plan) -> bool:
-    return any(row.interactive for row in plan.rows)
+    return bool(plan.rows.interactive.any())
 
 
 def _find_one_that_fits(
@@ -254,6 +255,11 @@ def _output(config: RunConfig) -> Store:
     return open_store(config.output, endpoint_url=options.endpoint_url, region=options.region)
 
 
+def output_store(plan: Plan) -> Store:
+    """The store of the run's own folder."""
+    return _output(plan.config).child(plan.run_id)
+
+
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
     """The run's store, checked to be writable, and the manifest it already holds.
 
@@ -274,7 +280,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
         )
     raw = store.get(MANIFEST)
     if raw is None:
-        if foreign := store.list():
+        if foreign := [item for item in store.list() if item.path != LEASE]:
             raise UserError(
                 f"the folder holds files that are no run ({foreign[0].path})",
                 where=plan.uri,

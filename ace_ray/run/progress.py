@@ -65,7 +65,7 @@ class ProgressView:
             if time.time() - last < LOG_EVERY_S:
                 continue
             tally = self._tally()
-            if tally is not None and (tally.done != shown or not tally.done):
+            if tally is not None and (tally.done != shown or not tally.done or tally.notice):
                 shown, last = tally.done, time.time()
                 self._console.print(self.line(tally), highlight=False, soft_wrap=True)
 
@@ -84,6 +84,7 @@ class ProgressView:
             parts.append(f"{failed} not scored")
         if tally.deaths:
             parts.append(f"{len(tally.deaths)} engine death(s)")
+        parts.append(tally.notice)
         return " | ".join(part for part in parts if part)
 
     def _accuracy(self, tally: Tally) -> str:

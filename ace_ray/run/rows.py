@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, canonical_json
 
-PLAN = pa.schema([("row_id", pa.string()), ("entry", pa.int64()), ("sample", pa.int32())])
+_PLANNED = [("row_id", pa.string()), ("entry", pa.int32()), ("sample", pa.int32())]
+PLAN = pa.schema([*_PLANNED, ("attempt", pa.int32())])
 """A planned row: ``entry`` is an index into the run's entry table."""
 
 ENTRIES = pa.schema(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.protocol import Benchmark
@@ -16,23 +16,30 @@ SUMMARY = "summary.json"
 def summarize(
     manifest: Mapping[str, Any],
     benchmarks: Mapping[str, Benchmark],
-    rows: Sequence[ResultRow],
+    rows: Callable[[], Iterable[ResultRow]],
     timing: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The summary of a run from its stored rows.
+    """The summary of a run from its stored rows, which are read once per benchmark and never held.
 
     declared = scored + infra_error + quarantined + skipped + missing; ``complete`` when nothing is
     missing or owed again; ``headline`` false when more than ``max_unscored`` of the rows have no
     verdict, and then ``why`` says so.
     """
     declared = int(manifest["declared"])
-    counts = Counter(row.status for row in rows)
+    totals = _Totals()
+    blocks = {}
+    for name, benchmark in benchmarks.items():
+        own = totals.counted(row for row in rows() if row.benchmark == name)
+        blocks[name] = benchmark.summarize(own, float(manifest["config"]["max_unscored"]))
+    if not benchmarks:
+        for _ in totals.counted(rows()):
+            pass
+    counts = totals.statuses
     statuses: dict[str, int] = {status: counts[status] for status in STATUSES}
-    missing = declared - len(rows)
+    missing = declared - counts.total()
     unscored = declared - statuses["scored"]
     allowed = float(manifest["config"]["max_unscored"])
     headline = unscored <= allowed * declared
-    causes = Counter(row.error_class for row in rows if row.error_class)
     return {
         "schema_version": 1,
         "run_id": manifest["run_id"],
@@ -47,17 +54,34 @@ def summarize(
         "why": ""
         if headline
         else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
-        "error_classes": dict(causes.most_common()),
-        "tokens": {
-            "prompt": sum(row.prompt_tokens for row in rows),
-            "completion": sum(row.completion_tokens for row in rows),
-        },
-        "model_calls": sum(row.model_calls for row in rows),
-        "reasoning_truncated": sum(row.reasoning_truncated for row in rows),
-        "cut_by_length": sum(row.finish_reason == "length" for row in rows),
+        "error_classes": dict(totals.causes.most_common()),
+        "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
+        "model_calls": totals.model_calls,
+        "reasoning_truncated": totals.reasoning_truncated,
+        "cut_by_length": totals.cut_by_length,
         "timing": dict(timing),
-        "benchmarks": {
-            name: benchmark.summarize([row for row in rows if row.benchmark == name], allowed)
-            for name, benchmark in benchmarks.items()
-        },
+        "benchmarks": blocks,
     }
+
+
+class _Totals:
+    """Counters over all rows of a run."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.prompt_tokens = self.completion_tokens = self.model_calls = 0
+        self.reasoning_truncated = self.cut_by_length = 0
+
+    def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+        """``rows``, each counted as it passes."""
+        for row in rows:
+            self.statuses[row.status] += 1
+            if row.error_class:
+                self.causes[row.error_class] += 1
+            self.prompt_tokens += row.prompt_tokens
+            self.completion_tokens += row.completion_tokens
+            self.model_calls += row.model_calls
+            self.reasoning_truncated += row.reasoning_truncated
+            self.cut_by_length += row.finish_reason == "length"
+            yield row

@@ -1,0 +1,178 @@
+"""``ace-ray score RUN`` and ``ace-ray compact RUN``: work on a stored run, without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+import ace_ray
+from ace_ray.config import RunConfig, validated
+from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS, Entry
+from ace_ray.run.evaluate import COMPLETE, INCOMPLETE, SUCCESS, as_json
+from ace_ray.run.judging import CHECK_FAILED, judged
+from ace_ray.run.lease import Lease
+from ace_ray.run.parts import (
+    Ledger,
+    compact,
+    new_session,
+    part_names,
+    read_ledger,
+    write_parts,
+)
+from ace_ray.run.plan import MANIFEST, entries_digest
+from ace_ray.run.preflight import make_benchmarks
+from ace_ray.run.rows import ROWS
+from ace_ray.run.summary import SUMMARY, summarize
+from ace_ray.store import Store, open_store
+
+Say = Callable[[str], None]
+
+
+def is_run(uri: str) -> bool:
+    """Whether a run lies in the folder or at the S3 prefix."""
+    return open_store(uri).tagged(MANIFEST) is not None
+
+
+def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
+    """Judge the stored episodes of a run anew, with this version's checkers, in place.
+
+    Row ids stay. Rows whose checker failed are judged again; failed and quarantined rows stay as
+    they are. New parts are stored before old ones are deleted, so that a crash loses nothing.
+
+    Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
+    benchmark's data is not what the run was made with.
+    """
+    with _held(uri, say) as (store, manifest):
+        config = validated(RunConfig, manifest["config"], where=f"{store.root}/{MANIFEST}")
+        benchmarks = {b.name: b for b in make_benchmarks(config)}
+        entries: dict[tuple[str, str, str, str], Entry] = {}
+        for name, benchmark in benchmarks.items():
+            own = benchmark.entries()
+            entries |= {(name, e.category, e.language, e.id): e for e in own}
+            _check_data(name, own, manifest, store)
+        ledger = read_ledger(store, say)
+        old = part_names(store)
+        session = new_session(old, os.urandom(3).hex())
+        changed: Counter[str] = Counter()
+        for table in ledger.tables(ROWS.names):
+            rows = []
+            for row in table.to_pylist():
+                key = (row["benchmark"], row["category"], row["language"], row["id"])
+                if row["error_class"] == CHECK_FAILED:
+                    row |= {"status": "scored", "error_class": None, "error": None}
+                if row["status"] != "scored":
+                    rows.append(row)
+                    continue
+                if key not in entries:
+                    raise UserError(
+                        f"the run has a row of entry {key}, the data has not",
+                        where=store.root,
+                        fix="score it with the data that it was made with",
+                    )
+                new = judged(row, entries[key], benchmarks[row["benchmark"]])
+                changed.update(_changes(row, new))
+                rows.append(new)
+            write_parts(store, session, pa.Table.from_pylist(rows, schema=ROWS))
+        for name in old:
+            if name not in ledger.ignored:
+                store.delete(name)
+        code, summary = _summarized(store, manifest, benchmarks, read_ledger(store, say))
+    for what, count in sorted(changed.items()):
+        say(f"{what}: {count}")
+    if not changed:
+        say("no verdict changed")
+    return code, summary
+
+
+def compact_run(uri: str, say: Say) -> None:
+    """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
+    with _held(uri, say) as (store, _):
+        ledger = read_ledger(store, say)
+        session = new_session(part_names(store), os.urandom(3).hex())
+        before, after = compact(store, ledger, session)
+        say(
+            f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded ones dropped, "
+            f"{before} parts -> {after}"
+        )
+
+
+@contextmanager
+def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any]]]:
+    """The store and manifest of a run, whose lease is held meanwhile."""
+    store = open_store(uri)
+    content = store.get(MANIFEST)
+    if content is None:
+        raise UserError(
+            f"is not a run: it holds no {MANIFEST}",
+            where=store.root,
+            fix="name the folder of one run, e.g. runs/<run id>",
+        )
+    try:
+        manifest = json.loads(content)
+        _Known(manifest["config"], manifest["declared"], manifest["identity"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{MANIFEST} cannot be read", where=store.root, fix="name an intact run"
+        ) from error
+    lease = Lease.acquire(store, say)
+    try:
+        yield store, manifest
+    finally:
+        lease.release()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is needed of a manifest."""
+
+    config: Mapping[str, Any]
+    declared: int
+    identity: Mapping[str, Any]
+
+
+def _check_data(name: str, entries: Any, manifest: Mapping[str, Any], store: Store) -> None:
+    theirs = manifest.get("entries", {}).get(name)
+    if theirs is not None and theirs != entries_digest(entries):
+        raise UserError(
+            f"the data of {name} is not what this run was made with",
+            where=store.root,
+            fix="restore that data (its hash is in run.json), or evaluate anew",
+        )
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for rules in RULE_SETS:
+        before, after = old[f"{rules}_valid"], new[f"{rules}_valid"]
+        if before != after:
+            words = {True: "valid", False: "invalid", None: "not judged"}
+            yield f"{rules} {words[before]} -> {words[after]}"
+        elif old[f"{rules}_error_type"] != new[f"{rules}_error_type"]:
+            yield f"{rules} error type only"
+
+
+def _summarized(
+    store: Store, manifest: Mapping[str, Any], benchmarks: Mapping[str, Any], ledger: Ledger
+) -> tuple[int, dict[str, Any]]:
+    earlier = json.loads(store.get(SUMMARY) or b"{}")
+    summary = summarize(manifest, benchmarks, ledger.rows, earlier.get("timing", {}))
+    summary["ignored_files"] = ledger.ignored
+    summary["uri"] = store.root
+    summary["rescored"] = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "ace_ray_version": ace_ray.__version__,
+    }
+    store.put(SUMMARY, as_json(summary))
+    if summary["complete"]:
+        store.put(SUCCESS, b"")
+    else:
+        store.delete(SUCCESS)
+    return (COMPLETE if summary["complete"] else INCOMPLETE), summary

@@ -1,0 +1,74 @@
+"""Which rows were being worked on when a process died, and with whom they may run again.
+
+A process that dies takes many rows along and does not say which one did it. So the rows that it was
+working on become suspects: each runs again in a group that has its process to itself. A row that
+was alone when a process died, and was there when one died before, is condemned. At most `GROUPS`
+groups come of one death: with 16 rows or fewer at work each suspect runs alone at once, and a
+killer costs two engines; with more, a killer costs another one each time its group shrinks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+GROUPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """``group`` rows may run together, and with no others."""
+
+    deaths: int
+    group: int
+    condemned: bool = False
+
+
+class Suspects:
+    """The book of one kind of process (engine workers, or checkers). Plain Python."""
+
+    def __init__(self, earlier: Mapping[str, Suspect] | None = None) -> None:
+        self.known: dict[str, Suspect] = dict(earlier or {})
+        self._held: dict[str, dict[str, None]] = {}
+        first = max((s.group for s in self.known.values()), default=0) + 1
+        self._groups = itertools.count(first)
+
+    def among(self, ids: Iterable[str]) -> dict[str, Suspect]:
+        """Those of ``ids`` that are suspects."""
+        if not self.known:
+            return {}
+        return {row_id: self.known[row_id] for row_id in ids if row_id in self.known}
+
+    def enter(self, process: str, ids: Iterable[str]) -> None:
+        """``process`` works on ``ids`` from now on."""
+        self._held.setdefault(process, {}).update(dict.fromkeys(ids))
+
+    def leave(self, process: str, ids: Iterable[str]) -> None:
+        """The rows are done with; a suspect that lives through it is cleared."""
+        held = self._held.get(process, {})
+        for row_id in ids:
+            held.pop(row_id, None)
+            if row_id in self.known and not self.known[row_id].condemned:
+                del self.known[row_id]
+
+    def died(self, process: str, held: Iterable[str] | None = None) -> list[str]:
+        """``process`` is gone; ``held`` is what it was working on, where it could still say so.
+
+        Returns the rows that are condemned now.
+        """
+        noted = self._held.pop(process, {})
+        rows = list(noted if held is None else held)
+        before = self.among(rows)
+        if len(rows) == 1 and before:
+            (row_id,) = rows
+            self.known[row_id] = Suspect(before[row_id].deaths + 1, 0, condemned=True)
+            return rows
+        size = math.ceil(len(rows) / GROUPS) or 1
+        for start in range(0, len(rows), size):
+            group = next(self._groups)
+            for row_id in rows[start : start + size]:
+                deaths = before[row_id].deaths if row_id in before else 0
+                self.known[row_id] = Suspect(deaths + 1, group)
+        return []

@@ -1,0 +1,136 @@
+"""The driver's eye on a run: a thread that ends what cannot end itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ace_ray.config import RunConfig
+from ace_ray.run.board import NAMES, Tally, Who
+from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.lease import LeaseLost
+
+POLL_S = 1.0
+FROZEN_S = 60.0
+"""Least silence after which a process that should beat every 2 s counts as frozen."""
+
+BOARD_S = 60.0
+"""Silence of the board after which the run's cluster counts as gone."""
+
+END_S = 30.0
+"""After the grace period: for the graph to store what it has."""
+
+
+class Watch:
+    """Reads the board once a second while a graph runs.
+
+    It ends the run when no engine comes up, when the board is gone or when ``lost`` says that
+    another driver has the run; it kills processes that are frozen; and it passes on the wish to
+    stop. Use as a context.
+    """
+
+    def __init__(
+        self,
+        board: Any,
+        config: RunConfig,
+        interrupts: Interrupts,
+        lost: Callable[[], str],
+        say: Callable[[str], None],
+    ) -> None:
+        self._board, self._config = board, config
+        self._interrupts, self._lost, self._say = interrupts, lost, say
+        self._latest: Tally | None = None
+        self._began = self._heard = time.monotonic()
+        self._drain_until: float | None = None
+        self._killed: set[Who] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="watch", daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._interrupts.drainable = True
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._interrupts.drainable = False
+        self._over.set()
+        self._thread.join(timeout=10)
+
+    @property
+    def latest(self) -> Tally:
+        """The newest tally; an empty one before the first."""
+        return self._latest or Tally()
+
+    def refresh(self) -> Tally:
+        """Read the board now, if it answers."""
+        import ray
+
+        try:
+            self._latest = ray.get(self._board.read.remote(), timeout=30)
+            self._heard = time.monotonic()
+        except Exception:  # noqa: BLE001 - the cluster may be gone; what was last heard stands
+            pass
+        return self.latest
+
+    def _loop(self) -> None:
+        while not self._over.wait(POLL_S):
+            tally = self.refresh()
+            self._stop_if_asked(tally)
+            self._end_frozen(tally)
+            self._give_up(tally)
+
+    def _stop_if_asked(self, tally: Tally) -> None:
+        if not self._interrupts.asked:
+            return
+        now = time.monotonic()
+        grace = self._config.grace_s
+        if not tally.workers:
+            self._interrupts.abort(KeyboardInterrupt())  # nothing is in flight
+        elif self._drain_until is None:
+            self._drain_until = now + grace + END_S
+            self._board.drain.remote(grace)
+            self._say(f"stopping: rows in flight have {grace:g} s to end; once more stops at once")
+        elif now > self._drain_until:
+            self._interrupts.abort(KeyboardInterrupt())
+
+    def _end_frozen(self, tally: Tally) -> None:
+        limit = max(FROZEN_S, self._config.stall_s)
+        for who, silent in tally.silent.items():
+            if silent > limit and who not in self._killed:
+                self._killed.add(who)
+                self._say(f"{NAMES[who.kind]} {who.name} is frozen: killing it")
+                _kill(who)
+
+    def _give_up(self, tally: Tally) -> None:
+        now = time.monotonic()
+        if lost := self._lost():
+            self._interrupts.abort(LeaseLost(lost))
+        elif now - self._heard > BOARD_S:
+            line = f"the run's board has not answered for {now - self._heard:.0f} s"
+            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
+        elif not tally.workers and now - self._began > self._config.start_timeout_s:
+            limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
+            line = f"no engine has started within {limit}"
+            self._interrupts.abort(RunFailed(line, resumable=True))
+        elif tally.failure and not tally.workers:
+            self._interrupts.abort(RunFailed(tally.failure))
+
+
+def _kill(who: Who) -> None:
+    """SIGKILL a process of the run, on its node: a frozen one takes no other message."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ray.remote(os.kill).options(
+        num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(who.node, soft=False)
+    ).remote(who.pid, signal.SIGKILL)
