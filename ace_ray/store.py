@@ -121,16 +121,17 @@ class LocalStore:
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         folder = Path(self.root, path).parent
         with self._failures(path):
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            if tag is None:
+                folder.mkdir(parents=True, exist_ok=True)
+            elif not folder.is_dir():
+                return None
+            with _locked(folder) as held:
+                if not held:
+                    return self.put_if(path, data, tag)
                 found = self.tagged(path)
                 if (found and found[1]) != tag:
                     return None
                 self.put(path, data)
-            finally:
-                os.close(handle)
         return hashlib.sha256(data).hexdigest()
 
     def list(self, prefix: str = "") -> list[Object]:
@@ -157,7 +158,9 @@ class LocalStore:
             for folder in target.parents:
                 if not folder.is_relative_to(self.root):
                     break
-                folder.rmdir()
+                # Not while a `put_if` looks at what is in it.
+                with _locked(folder, wait=False):
+                    folder.rmdir()
 
     def open(self, path: str) -> Any:
         import pyarrow as pa
@@ -369,6 +372,23 @@ class S3Store:
                 where=self.root,
                 fix="check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials",
             ) from error
+
+
+@contextmanager
+def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of ``folder``; false when the folder was replaced while waiting for it.
+
+    Raises `OSError`: no such folder; or somebody holds it, unless asked to wait."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            same = os.path.samestat(os.fstat(handle), os.stat(folder))
+        except FileNotFoundError:
+            same = False
+        yield same
+    finally:
+        os.close(handle)
 
 
 def _sync(folder: Path) -> None:

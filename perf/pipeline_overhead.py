@@ -84,7 +84,15 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
         folder, engine = tiny_llama(folder, scratch / "tiny"), {**ENGINE, "load_format": "dummy"}
     config = {
         "model": {"source": str(folder)},
-        "benchmarks": [{"name": "acebench", "data": args.data, "languages": ["en"]}],
+        # One model call a row, as on the bare side; episodes have a script of their own.
+        "benchmarks": [
+            {
+                "name": "acebench",
+                "data": args.data,
+                "languages": ["en"],
+                "categories": ["normal", "special"],
+            }
+        ],
         "engine": engine,
         "sampling": {"max_tokens": args.max_tokens},
         "limit": rows,

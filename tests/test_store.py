@@ -130,6 +130,126 @@ def test_scraps_of_a_killed_writer_are_not_listed(tmp_path: Path) -> None:
     assert LocalStore(str(tmp_path)).list() == []
 
 
+def test_a_conditional_put_writes_over_what_was_seen(store: Store) -> None:
+    assert store.tagged("a") is None
+    first = store.put_if("a", b"1", None)
+    assert first
+    assert store.tagged("a") == (b"1", first)
+    assert store.put_if("a", b"2", None) is None, "it is there by now"
+    assert store.put_if("a", b"2", '"0123456789abcdef0123456789abcdef"') is None
+    second = store.put_if("a", b"2", first)
+    assert second
+    assert second != first
+    assert store.put_if("a", b"3", first) is None, "a tag is good once"
+    assert store.tagged("a") == (b"2", second)
+    store.put("a", b"4")
+    assert store.put_if("a", b"5", second) is None
+    store.delete("a")
+    assert store.put_if("a", b"5", second) is None, "nothing is there to write over"
+    assert store.get("a") is None
+    assert store.put_if("deep/er/a", b"6", None)
+    assert paths(store) == ["deep/er/a"]
+    assert store.quick().tagged("deep/er/a") == store.tagged("deep/er/a")
+
+
+def test_of_many_writers_each_sees_the_last(store: Store) -> None:
+    """A counter that every thread adds to: a lost update would be missing at the end."""
+    store.put("count", b"0")
+    failures: list[BaseException] = []
+    start = threading.Barrier(8)
+
+    def add() -> None:
+        try:
+            start.wait(30)
+            for _ in range(5):
+                while True:
+                    found = store.tagged("count")
+                    assert found is not None
+                    if store.put_if("count", b"%d" % (int(found[0]) + 1), found[1]):
+                        break
+        except BaseException as error:  # noqa: BLE001 - raised by the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=add) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert store.get("count") == b"40"
+
+
+def test_of_many_writers_one_is_first(store: Store) -> None:
+    store.get("a")
+    for turn in range(3):
+        start = threading.Barrier(8)
+        won: list[bytes] = []
+
+        def write(me: bytes, start: Any = start, won: Any = won, path: str = f"a{turn}/x") -> None:
+            start.wait(30)
+            if store.put_if(path, me, None):
+                won.append(me)
+
+        threads = [threading.Thread(target=write, args=(b"%d" % i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert won == [store.get(f"a{turn}/x")]
+
+
+def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "root"))
+    for path in ("a/b/c", "a/b/d", "a/e"):
+        store.put(path, b"")
+    store.delete("a/b/c")
+    assert (tmp_path / "root/a/b").is_dir()
+    store.delete("a/b/d")
+    assert not (tmp_path / "root/a/b").exists()
+    store.delete("a/nothing/here")
+    store.delete("a/e/below a file")
+    assert store.get("a/e") == b""
+    store.delete("a/e")
+    assert list(tmp_path.iterdir()) == [], "nothing above the root is touched"
+    assert tmp_path.is_dir()
+    store.delete("a/e")
+    store.put("a/e", b"again")
+    assert paths(store) == ["a/e"]
+
+
+def test_a_conditional_put_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "root"))
+    assert store.put_if("a", b"1", "a tag of something that has gone") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_goes_meanwhile_does_not_let_two_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that ends removes its folder while two others come."""
+    store = LocalStore(str(tmp_path / "root"))
+    tagged, main = LocalStore.tagged, threading.current_thread()
+    third: list[str | None] = []
+
+    def come() -> None:
+        store.delete("lease")
+        third.append(store.put_if("lease", b"third", None))
+
+    thread = threading.Thread(target=come)
+
+    def slowly(self: LocalStore, path: str) -> tuple[bytes, str] | None:
+        found = tagged(self, path)
+        if threading.current_thread() is main and thread.ident is None:
+            thread.start()
+            thread.join(0.5)
+        return found
+
+    monkeypatch.setattr(LocalStore, "tagged", slowly)
+    second = store.put_if("lease", b"second", None)
+    thread.join(30)
+    assert [bool(second), bool(third[0])].count(True) == 1
+
+
 def test_local_failures_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
@@ -162,6 +282,7 @@ def test_a_bucket_alone_is_a_root(s3: Any) -> None:
         ("SignatureDoesNotMatch", "secret key"),
         ("PermanentRedirect", "another region"),
         ("NoSuchBucket", "bucket b does not exist"),
+        ("NotImplemented", "no conditional writes"),
         ("SlowDown", "SlowDown"),
     ],
 )
@@ -174,6 +295,10 @@ def test_answers_of_the_store_are_explained(s3: Any, code: str, part: str) -> No
         with pytest.raises(UserError, match=part) as caught:
             store.put("a", b"")
     assert caught.value.fix
+    with Stubber(store._client) as stub:
+        stub.add_client_error("put_object", service_error_code=code)
+        with pytest.raises(UserError, match=part):
+            store.put_if("a", b"", None)
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///x", "gs://b/x", "http://x/y"])

@@ -29,6 +29,13 @@ class FakeCall(Section):
 Marked = dict[str, str]
 
 
+class Repeat(Section):
+    """A long answer, told in short."""
+
+    text: str
+    times: int = Field(ge=0)
+
+
 class FakeScript(Section):
     """What the fake answers. Keys of the maps are substrings of the last message."""
 
@@ -40,9 +47,7 @@ class FakeScript(Section):
     delay_s: float = 0.0
     max_model_len: int = 1 << 20
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
-    repeat: dict[str, tuple[str, int]] = Field(
-        default_factory=dict, description="answers with the text so many times over"
-    )
+    repeat: dict[str, Repeat] = Field(default_factory=dict)
     endless: list[str] = Field(default_factory=list, description="never ends; others go on")
     # Once for the named marker file, every time for an empty name:
     fail_once: Marked = Field(default_factory=dict, description="raises RuntimeError")
@@ -102,7 +107,7 @@ class FakeEngine:
             if key in last:
                 raise RuntimeError(text)
         text = next((r for k, r in script.replies.items() if k in last), script.default)
-        text = next((r * n for k, (r, n) in script.repeat.items() if k in last), text)
+        text = next((r.text * r.times for k, r in script.repeat.items() if k in last), text)
         split = split_think(text)
         calls = next((c for k, c in script.calls.items() if k in last), [])
         answer = ToolAnswer(split.answer, tuple(ToolCall(c.name, c.arguments) for c in calls))

@@ -153,9 +153,11 @@ class Board:
 
     def dying(self, who: Who, why: str, held: list[str] | None) -> None:
         """A process says that it is about to end itself, and what it was working on."""
-        self._processes[who.actor].ready = False
-        self._processes[who.actor].starts = 0
-        self._died(who, why, held)
+        process = self._processes[who.actor]
+        # One death is one, however many threads tell of it, and whenever that arrives.
+        if process.ready and process.who == who:
+            process.ready, process.starts = False, 0
+            self._died(who, why, held)
 
     def _died(self, who: Who, why: str, held: list[str] | None) -> None:
         self._books[who.kind].died(who.actor, held)

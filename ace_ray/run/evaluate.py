@@ -296,7 +296,7 @@ def _timing(tallies: Sequence[Tally], began: float, started: float) -> dict[str,
         "rows_per_s": round(rows / seconds, 3) if seconds else None,
         "passes": len(tallies),
         "workers": [worker for tally in tallies for worker in tally.workers],
-        "engine_deaths": sum(len(tally.deaths) for tally in tallies),
+        "engine_deaths": [death for tally in tallies for death in tally.deaths],
     }
 
 

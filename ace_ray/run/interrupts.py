@@ -48,7 +48,8 @@ class Interrupts:
         self._before = {}
 
     def install(self) -> None:
-        """Take the signals; again after Ray has taken them at its start."""
+        """Take the signals, for a new pass: again after Ray has taken them at its start."""
+        self._abort = None
         if not self._main:
             return
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -31,15 +31,13 @@ TTL_S = 30.0
 class LeaseLost(RunFailed):
     """Another driver has taken this run over: stop writing."""
 
-    def __init__(self, holder: str) -> None:
-        super().__init__(f"another driver has taken this run over: {holder}")
-
 
 class Lease:
     """The right to write one run. `acquire` makes it; a thread renews it until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
-        self._store, self._tag, self._claim = store, tag, claim
+        self._store, self._quick = store, store.quick()
+        self._tag, self._claim = tag, claim
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._lost = ""
@@ -58,12 +56,15 @@ class Lease:
             found = store.tagged(LEASE)
             if found is None:
                 tag = store.put_if(LEASE, _json(claim), None)
+            elif _claim(found[0]).get("holder") == claim["holder"]:
+                tag = found[1]  # written, and the answer was lost
             else:
                 content, seen = found
-                if watched is None and not _died_here(content):
+                dead = _died_here(content)
+                if watched is None and not dead:
                     watched = (seen, time.monotonic())
                     say(f"the run is held by {_whose(content)}: waiting up to {TTL_S:g} s for it")
-                if watched is not None:
+                if watched is not None and not dead:
                     if seen != watched[0]:
                         raise UserError(
                             f"the run is being written by {_whose(content)}",
@@ -87,7 +88,7 @@ class Lease:
 
     @property
     def lost(self) -> str:
-        """Who holds the run instead; "" while it is ours."""
+        """Why the run is ours no more; "" while it is."""
         return self._lost
 
     def release(self) -> None:
@@ -96,9 +97,9 @@ class Lease:
         self._thread.join(timeout=30)
         try:
             with self._lock:
-                found = self._store.quick().tagged(LEASE)
+                found = self._quick.tagged(LEASE)
                 if found is not None and self._ours(found[0]):
-                    self._store.quick().delete(LEASE)
+                    self._quick.delete(LEASE)
         except UserError:
             return
 
@@ -106,7 +107,7 @@ class Lease:
         while not self._stop.wait(BEAT_S):
             try:
                 with self._lock:
-                    self._renew(self._store.quick())
+                    self._renew(self._quick)
             except UserError:
                 # The store is away, for other drivers too. It is tried again at the next beat.
                 continue
@@ -120,7 +121,11 @@ class Lease:
             # A repeated request meets its own first try: ours if it says so.
             found = store.tagged(LEASE)
             if found is None or not self._ours(found[0]):
-                self._lost = _whose(found[0]) if found else "nobody: the lease was removed"
+                self._lost = (
+                    f"{_whose(found[0])} has taken this run over"
+                    if found
+                    else f"this run's {LEASE} was removed"
+                )
                 return
             tag = found[1]
         self._tag, self._claim = tag, claim

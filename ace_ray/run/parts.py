@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,20 +69,26 @@ def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str
 
     Raises `UserError` when the store does not answer.
     """
-    schema = pa.schema([ROWS.field(column) for column in columns])
     try:
         with store.open(name) as file:
-            return pq.read_table(file, columns=list(columns)).select(columns).cast(schema)
+            return _columns(file, columns)
     except _READ_ERRORS:
         # Torn, or out of reach: `get` tells, since it raises on an outage.
         content = store.get(name)
     if content is None:
         return "it is gone"
     try:
-        source = pa.BufferReader(content)
-        return pq.read_table(source, columns=list(columns)).select(columns).cast(schema)
+        return _columns(pa.BufferReader(content), columns)
     except _READ_ERRORS as error:
         return " ".join(str(error).split())[:200]
+
+
+def _columns(source: Any, columns: Sequence[str]) -> pa.Table:
+    file = pq.ParquetFile(source)
+    if lacking := [column for column in ROWS.names if column not in file.schema_arrow.names]:
+        raise ValueError(f"it has no column {lacking[0]}")
+    schema = pa.schema([ROWS.field(column) for column in columns])
+    return file.read(columns=list(columns)).select(columns).cast(schema)
 
 
 @dataclass(frozen=True)
@@ -108,10 +115,7 @@ class Ledger:
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """The position in this ledger of each of ``ids``; -1 where it is not stored."""
-        if not len(self.ids):
-            return np.full(len(ids), -1)
-        at = np.searchsorted(self.ids, ids).clip(max=len(self.ids) - 1)
-        return np.where(self.ids[at] == ids, at, -1)
+        return _positions(self.ids, ids)
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
         """The rows that count, part by part; only those among the sorted ids ``known`` if given."""
@@ -125,10 +129,8 @@ class Ledger:
                     fix="run the same command again",
                 )
             table = table.take(positions)
-            if known is not None and len(known):
-                ids = _ids(table)
-                at = np.searchsorted(known, ids).clip(max=len(known) - 1)
-                table = table.filter(pa.array(known[at] == ids))
+            if known is not None:
+                table = table.filter(pa.array(_positions(known, _ids(table)) >= 0))
             yield table.select(columns)
 
     def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
@@ -183,6 +185,14 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
     )
 
 
+def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where each of ``ids`` stands in ``ordered``, -1 where it does not."""
+    if not len(ordered):
+        return np.full(len(ids), -1)
+    at = np.searchsorted(ordered, ids).clip(max=len(ordered) - 1)
+    return np.where(ordered[at] == ids, at, -1)
+
+
 def _ids(table: pa.Table) -> np.ndarray:
     """The row ids of a table. Raises `ValueError` when they are none of ours."""
     texts = table.column("row_id").to_pylist()
@@ -197,7 +207,7 @@ def compact(store: Store, ledger: Ledger, session: str) -> tuple[int, int]:
     New parts are stored before old ones are deleted: a crash in between leaves doubles, which
     readers see once. The caller holds the run's lease. Returns (parts before, parts after).
     """
-    old = part_names(store)
+    old = [name for name in part_names(store) if name not in ledger.ignored]
     new: list[str] = []
     waiting: list[pa.Table] = []
     for table in ledger.tables(ROWS.names):
@@ -208,6 +218,6 @@ def compact(store: Store, ledger: Ledger, session: str) -> tuple[int, int]:
     if waiting:
         new += write_parts(store, session, pa.concat_tables(waiting))
     for name in old:
-        if name not in new and name not in ledger.ignored:
+        if name not in new:
             store.delete(name)
     return len(old), len(new)

@@ -6,8 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -118,25 +117,19 @@ def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any]]]:
         )
     try:
         manifest = json.loads(content)
-        _Known(manifest["config"], manifest["declared"], manifest["identity"])
+        options = manifest["config"]["store"]
+        manifest = {**manifest, "declared": int(manifest["declared"])}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{MANIFEST} cannot be read", where=store.root, fix="name an intact run"
         ) from error
+    # As the run itself wrote; found above through the environment's address.
+    store = open_store(uri, endpoint_url=options["endpoint_url"], region=options["region"])
     lease = Lease.acquire(store, say)
     try:
         yield store, manifest
     finally:
         lease.release()
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What is needed of a manifest."""
-
-    config: Mapping[str, Any]
-    declared: int
-    identity: Mapping[str, Any]
 
 
 def _check_data(name: str, entries: Any, manifest: Mapping[str, Any], store: Store) -> None:
@@ -162,8 +155,10 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _summarized(
     store: Store, manifest: Mapping[str, Any], benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    earlier = json.loads(store.get(SUMMARY) or b"{}")
-    summary = summarize(manifest, benchmarks, ledger.rows, earlier.get("timing", {}))
+    timing = {}
+    with suppress(ValueError, TypeError, AttributeError):  # it is made anew in any case
+        timing = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
+    summary = summarize(manifest, benchmarks, ledger.rows, timing)
     summary["ignored_files"] = ledger.ignored
     summary["uri"] = store.root
     summary["rescored"] = {

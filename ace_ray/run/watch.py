@@ -16,7 +16,7 @@ from ace_ray.run.interrupts import Interrupts, RunFailed
 from ace_ray.run.lease import LeaseLost
 
 POLL_S = 1.0
-FROZEN_S = 60.0
+FROZEN_S = 30.0
 """Least silence after which a process that should beat every 2 s counts as frozen."""
 
 BOARD_S = 60.0
@@ -83,11 +83,14 @@ class Watch:
         return self.latest
 
     def _loop(self) -> None:
-        while not self._over.wait(POLL_S):
-            tally = self.refresh()
-            self._stop_if_asked(tally)
-            self._end_frozen(tally)
-            self._give_up(tally)
+        try:
+            while not self._over.wait(POLL_S):
+                tally = self.refresh()
+                self._stop_if_asked(tally)
+                self._end_frozen(tally)
+                self._give_up(tally)
+        except Exception as error:  # noqa: BLE001 - a run without a watch might never end
+            self._interrupts.abort(error)
 
     def _stop_if_asked(self, tally: Tally) -> None:
         if not self._interrupts.asked:
@@ -131,6 +134,9 @@ def _kill(who: Who) -> None:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    ray.remote(os.kill).options(
+    def kill(pid: int) -> None:
+        os.kill(pid, signal.SIGKILL)
+
+    ray.remote(kill).options(
         num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(who.node, soft=False)
-    ).remote(who.pid, signal.SIGKILL)
+    ).remote(who.pid)

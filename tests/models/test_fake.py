@@ -1,18 +1,35 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from pydantic import ValidationError
 
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.fake import FakeEngine
 from ace_ray.records import Completion, Sampling
 
 
+def chat(engine: FakeEngine, text: str) -> Coroutine[Any, Any, Completion]:
+    return engine.chat([{"role": "user", "content": text}], Sampling())
+
+
 def ask(script: dict[str, Any], text: str) -> Completion:
-    return asyncio.run(FakeEngine(script).chat([{"role": "user", "content": text}], Sampling()))
+    return asyncio.run(chat(FakeEngine(script), text))
+
+
+async def hangs(work: Coroutine[Any, Any, Any]) -> bool:
+    try:
+        await asyncio.wait_for(work, 0.05)
+    except TimeoutError:
+        return True
+    return False
 
 
 def test_answers_by_script() -> None:
@@ -20,6 +37,11 @@ def test_answers_by_script() -> None:
     answer = ask(script, "the weather today")
     assert (answer.text, answer.reasoning, answer.prompt_tokens) == ("[rain()]", "hm", 3)
     assert ask(script, "else").text == "[]"
+
+
+def test_repeats_as_a_config_file_says() -> None:
+    script = yaml.safe_load("repeat: {long: ['word ', 3]}")
+    assert ask(script, "a long one").text.split() == ["word"] * 3
 
 
 def test_fails_as_told(tmp_path: Path) -> None:
@@ -31,7 +53,56 @@ def test_fails_as_told(tmp_path: Path) -> None:
     with pytest.raises(EngineDead):
         ask(script, "x")
     assert ask(script, "x").text == "[]"
-    with pytest.raises(TimeoutError):
-        asyncio.run(
-            asyncio.wait_for(FakeEngine({"hang": ["x"]}).chat([{"content": "x"}], Sampling()), 0.05)
-        )
+
+
+def test_what_has_a_marker_happens_once(tmp_path: Path) -> None:
+    once = {"fail_once": {"x": str(tmp_path / "once")}}
+    with pytest.raises(RuntimeError, match="told to fail"):
+        ask(once, "x")
+    assert ask(once, "x").text == "[]"
+    for _ in range(2):
+        with pytest.raises(EngineDead):
+            ask({"die": {"x": ""}}, "x")
+    assert ask({"die": {"x": ""}}, "another").text == "[]"
+
+
+def test_a_hanging_engine_answers_nobody_any_more() -> None:
+    async def play() -> None:
+        engine = FakeEngine({"hang": {"x": ""}})
+        await engine.alive()
+        assert (await chat(engine, "another")).text == "[]"
+        assert await hangs(chat(engine, "x"))
+        assert await hangs(chat(engine, "another"))
+        assert await hangs(engine.alive())
+
+    asyncio.run(play())
+
+
+def test_an_endless_answer_keeps_nobody_else_waiting() -> None:
+    async def play() -> None:
+        engine = FakeEngine({"endless": ["x"]})
+        assert await hangs(chat(engine, "x"))
+        assert (await chat(engine, "another")).text == "[]"
+        await engine.alive()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("key", "number"), [("crash", signal.SIGKILL), ("freeze", signal.SIGSTOP)])
+def test_its_process_is_ended_or_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, number: int
+) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.kill", lambda pid, signal: sent.append((pid, signal)))
+    script = {key: {"x": str(tmp_path / "marker")}}
+    ask(script, "another")
+    assert sent == []
+    for _ in range(2):
+        ask(script, "x")
+    assert sent == [(os.getpid(), number)]
+
+
+def test_a_script_is_checked() -> None:
+    for script in ({"hangs": {}}, {"hang": ["x"]}, {"repeat": {"x": "y"}}):
+        with pytest.raises(ValidationError):
+            FakeEngine(script)

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.acebench.categories import (
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode, Verdict, digest
-from ace_ray.run.parts import write_part
+from ace_ray.run.parts import write_parts
 from ace_ray.run.plan import make_manifest, vars_of
 from ace_ray.run.rows import ROWS, episode_columns, verdict_columns
 from ace_ray.store import LocalStore
@@ -157,7 +157,7 @@ def write_run(
     store.put("run.json", json.dumps(manifest).encode())
     if rows:
         stored = [{**item, "run_id": plan.run_id} for item in rows]
-        write_part(store, "0-a", pa.Table.from_pylist(stored, schema=ROWS))
+        write_parts(store, "0-a", pa.Table.from_pylist(stored, schema=ROWS))
     if finished:
         store.put("_SUCCESS", b"")
     return folder

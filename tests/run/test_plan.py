@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ace_ray.benchmarks.protocol import Benchmark, Stage
@@ -11,7 +12,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, Episode, Verdict
-from ace_ray.run.plan import Plan, make_manifest, make_plan
+from ace_ray.run.plan import Plan, PlannedRow, PlannedRows, make_manifest, make_plan
 
 MODEL = ModelRef("org/tiny", "hub", "org/tiny", "commit-1")
 
@@ -60,7 +61,7 @@ def ids(plan: Plan) -> set[str]:
 
 
 def test_row_ids_are_stable() -> None:
-    assert planned().rows == planned().rows
+    assert list(planned().rows) == list(planned().rows)
     assert planned().run_id == planned().run_id
     assert len(ids(planned(samples=3))) == 9
 
@@ -106,18 +107,23 @@ def test_row_ids_change_with_the_model_and_the_texts() -> None:
         {"worker_cpus": 2.0},
         {"episode_timeout_s": 5.0},
         {"max_unscored": 0.5},
+        {"max_attempts": 7},
+        {"grace_s": 1.0},
+        {"stall_s": 77.0},
+        {"start_timeout_s": 77.0},
+        {"store_patience_s": 7.0},
         {"output": "elsewhere"},
     ],
     ids=str,
 )
 def test_a_run_stays_the_same_however_it_is_carried_out(changes: dict[str, Any]) -> None:
-    assert planned(**changes).rows == planned().rows
+    assert list(planned(**changes).rows) == list(planned().rows)
     assert planned(**changes).run_id == planned().run_id
 
 
 def test_engine_arguments_make_another_run_of_the_same_rows() -> None:
     plan = planned(engine={"dtype": "float32"})
-    assert plan.rows == planned().rows
+    assert list(plan.rows) == list(planned().rows)
     assert plan.run_id != planned().run_id
 
 
@@ -158,6 +164,58 @@ def test_the_config_of_the_manifest_is_the_same_run() -> None:
     plan = planned(samples=2, sampling={"temperature": 1.0, "seed": 4}, engine={"dtype": "auto"})
     manifest = make_manifest(plan, {"machine": {}})
     again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Toy()])
-    assert (again.rows, again.run_id, again.identity) == (plan.rows, plan.run_id, plan.identity)
+    assert list(again.rows) == list(plan.rows)
+    assert (again.run_id, again.identity) == (plan.run_id, plan.identity)
     assert manifest["config"]["model"]["revision"] == "commit-1"
     assert manifest["declared"] == 6
+
+
+ROWS = [
+    PlannedRow("a" * 32, 2, 0, 1 << 40, True),
+    PlannedRow("b" * 32, 0, 1, 70, False),
+    PlannedRow("c" * 32, 1, 0, 0, False),
+]
+
+
+def test_planned_rows_are_a_sequence() -> None:
+    rows = PlannedRows.of(ROWS)
+    assert len(rows) == 3
+    assert list(rows) == ROWS
+    assert list(reversed(rows)) == ROWS[::-1]
+    assert (rows[0], rows[-1]) == (ROWS[0], ROWS[2])
+    assert list(rows[1:]) == ROWS[1:]
+    assert list(rows[::2]) == ROWS[::2]
+    assert ROWS[1] in rows
+    assert rows.index(ROWS[2]) == 2
+    with pytest.raises(IndexError):
+        rows[3]
+    kinds = {type(value) for value in dataclasses.astuple(rows[0])}
+    assert kinds == {str, int, bool}, "plain values, as in any other row"
+
+
+def test_planned_rows_are_chosen_by_a_mask() -> None:
+    rows = PlannedRows.of(ROWS)
+    assert list(rows.where(~rows.interactive)) == ROWS[1:]
+    assert list(rows.where(np.zeros(3, bool))) == []
+    assert list(PlannedRows.of([])) == []
+    assert not PlannedRows.of([]).interactive.any()
+
+
+def test_what_travels_is_the_id_and_where_the_entry_is() -> None:
+    columns = PlannedRows.of(ROWS).columns()
+    assert {name: column.tolist() for name, column in columns.items()} == {
+        "row_id": [b"a" * 32, b"b" * 32, b"c" * 32],
+        "entry": [2, 0, 1],
+        "sample": [0, 1, 0],
+    }
+
+
+def test_a_plan_of_many_rows_is_small() -> None:
+    """Columns, not objects: a million rows take some 50 MB."""
+    plan = planned(Toy([f"text {i}" for i in range(100)]), samples=50)
+    assert (len(plan.rows), len(ids(plan))) == (5000, 5000)
+    held = sum(column.nbytes for column in plan.rows._columns)
+    assert held == 49 * 5000
+    # The samples of an entry stay side by side, in order.
+    assert [row.sample for row in plan.rows[:50]] == list(range(50))
+    assert len({row.entry for row in plan.rows[:50]}) == 1

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ace_ray.config import RunConfig
@@ -30,18 +30,22 @@ def row(row_id: str, status: str = "scored", benchmark: str = "toy", **more: Any
     )
 
 
-def summary(rows: list[ResultRow], declared: int, max_unscored: float = 0.0) -> dict[str, Any]:
+def manifest_of(declared: int, max_unscored: float = 0.0) -> dict[str, Any]:
     config = RunConfig.model_validate(
         {"model": {"source": "m"}, "benchmarks": ["toy"], "max_unscored": max_unscored}
     )
-    manifest = {
+    return {
         "declared": declared,
         "run_id": "run",
         "model": {},
         "config": config.model_dump(mode="json"),
     }
+
+
+def summary(rows: list[ResultRow], declared: int, max_unscored: float = 0.0) -> dict[str, Any]:
     benchmarks: Any = {"toy": Counting(), "other": Counting()}
-    return summarize(manifest, benchmarks, rows, {"wall_s": 1.0})
+    manifest = manifest_of(declared, max_unscored)
+    return summarize(manifest, benchmarks, lambda: iter(rows), {"wall_s": 1.0})
 
 
 def test_the_statuses_add_up_to_what_was_declared() -> None:
@@ -84,3 +88,42 @@ def test_each_benchmark_sees_its_own_rows() -> None:
     found = summary([row("a"), row("b", benchmark="other"), row("c")], 3, max_unscored=0.5)
     assert found["benchmarks"]["toy"] == {"ids": ["a", "c"], "max_unscored": 0.5}
     assert found["benchmarks"]["other"]["ids"] == ["b"]
+
+
+def test_rows_are_read_and_never_held() -> None:
+    """Once per benchmark, from the start; each row may go as soon as the next one comes."""
+    begun: list[int] = []
+
+    def read() -> Iterator[ResultRow]:
+        begun.append(0)
+        for name in ("toy", "other"):
+            for index in range(3):
+                begun[-1] += 1
+                yield row(f"{name}{index}", benchmark=name)
+
+    benchmarks: Any = {"toy": Counting(), "other": Counting()}
+    found = summarize(manifest_of(6), benchmarks, read, {})
+    assert begun == [6, 6]
+    assert (found["scored"], found["missing"], found["complete"]) == (6, 0, True)
+    assert found["benchmarks"]["other"]["ids"] == ["other0", "other1", "other2"]
+    # A report counts without any benchmark.
+    begun.clear()
+    assert summarize(manifest_of(6), {}, read, {})["scored"] == 6
+    assert begun == [6]
+
+
+class Content:
+    """A benchmark from elsewhere, which has seen enough after one row."""
+
+    name = "toy"
+
+    def summarize(self, rows: Iterable[Any], max_unscored: float) -> dict[str, Any]:
+        return {"first": next(iter(rows)).row_id}
+
+
+def test_totals_do_not_hang_on_what_a_benchmark_reads() -> None:
+    rows = [row("a"), row("b", "infra_error"), row("c", "skipped")]
+    benchmarks: Any = {"toy": Content()}
+    found = summarize(manifest_of(3), benchmarks, lambda: iter(rows), {})
+    assert (found["scored"], found["infra_error"], found["skipped"]) == (1, 1, 1)
+    assert (found["missing"], found["complete"]) == (0, False)

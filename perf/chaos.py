@@ -1,0 +1,272 @@
+"""A soak: evaluation while random parts of it are killed, against an undisturbed run.
+
+    python perf/chaos.py --minutes 20 --kills 30 --seed 1 [--store s3] [--engine vllm]
+
+One config runs undisturbed, then again and again, each time into a new folder, until the minutes
+and the kills are reached. Meanwhile faults are drawn from a deck that the seed shuffles: a process
+of the run is killed (engine worker, vLLM's engine core, checker, writer, sandbox, board, raylet,
+gcs), an engine worker is stopped for good, the driver gets SIGKILL, SIGTERM or SIGINT, the store
+refuses for some seconds. A driver that ends with anything but 0 is started again, as a job
+submitter would. The next fault comes once all engines are up and rows are stored again.
+
+At the end every row is compared (`same_rows.py`): with the fake engine its status, answer, final
+sandbox state and verdicts, with vLLM, whose greedy text differs between batch shapes, its id and
+status. Exit code 1 on any difference. A row that loses a second engine while it is alone there is
+quarantined, as it should be; kills of engines keep apart, so that there are none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+from processes import end, family
+from s3_server import S3Server
+from same_rows import compare
+from soak_config import RUN_ID, fake_config, vllm_config
+
+from ace_ray.run.parts import FOLDER, part_names
+from ace_ray.store import open_store
+
+SIGNALS = {
+    "driver kill": signal.SIGKILL,
+    "driver term": signal.SIGTERM,
+    "driver int": signal.SIGINT,
+}
+ENGINES = ("engine", "core", "freeze")
+DECK = [*ENGINES, "engine", "sandbox", "sandbox", "checker", "writer", "board", "raylet", "gcs"]
+DECK += [*SIGNALS, "store", "store"]
+
+WORKERS = {"fake": 2, "vllm": 1}
+APART_S = 45.0
+"""From the end of an engine to the next kill of one: its suspects run alone meanwhile."""
+RATE = 5.0
+"""Rows a second of a disturbed run, roughly. It sizes the config: two rounds fill the minutes."""
+STUCK_S = 300.0
+"""A driver that stores nothing for so long, undisturbed, will not end by itself."""
+
+
+class LocalDoor:
+    """Refuses by putting a file where the folder of the parts is."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.uri = str(scratch / "runs")
+        self._spare = scratch / "spare"
+
+    @contextmanager
+    def refusing(self, run: str) -> Iterator[None]:
+        rows = Path(run, FOLDER)
+        self._spare.touch()
+        swap(rows, self._spare)
+        try:
+            yield
+        finally:
+            swap(rows, self._spare)
+
+
+def swap(one: Path, other: Path) -> None:
+    """Exchange two paths in one step, so that no writer finds neither."""
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange):
+        raise OSError(ctypes.get_errno(), "cannot be exchanged", str(one), None, str(other))
+
+
+class Soak:
+    """Drivers of one config, one after another, and the faults they meet."""
+
+    def __init__(self, options: argparse.Namespace, scratch: Path, door: Any) -> None:
+        self.options, self.scratch, self.door = options, scratch, door
+        self.dice = random.Random(options.seed)
+        self.deck: list[str] = []
+        self.faults: Counter[str] = Counter()
+        self.ends: Counter[int] = Counter()
+        self.left: Counter[str] = Counter()
+        self.driver: subprocess.Popen[bytes] | None = None
+        self._seen: dict[psutil.Process, str] = {}
+        self._engines: set[psutil.Process] = set()
+        self._engine_died_at = 0.0
+
+    def start(self, output: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "ace_ray.cli", "evaluate"]
+        self._engines = set()
+        with (self.scratch / "drivers.log").open("ab") as log:
+            self.driver = subprocess.Popen(
+                [*command, str(self.scratch / "config.yaml"), "--output", output],
+                stdout=log,
+                stderr=log,
+                cwd=self.scratch,
+                start_new_session=True,
+            )
+        return self.driver
+
+    def round(self, output: str, until: float) -> None:
+        """One disturbed run, to its end. Raises `SystemExit` when it does not come to one."""
+        run = f"{output}/{RUN_ID}"
+        store = open_store(run)
+        driver, gap = self.start(output), self.dice.uniform(3, 10)
+        struck_at = moved_at = time.monotonic()
+        stored = mark = needless = 0
+        struck = False
+        while (code := driver.poll()) != 0:
+            now = time.monotonic()
+            if code is not None:
+                print(f"       the driver ended with {code} and is started again", flush=True)
+                self.ends[code] += 1
+                needless = 0 if struck else needless + 1
+                if needless == 3:
+                    raise SystemExit(f"the driver ended three times by itself:\n{self.tail()}")
+                driver, struck, mark, moved_at = self.start(output), False, stored, now
+                continue
+            time.sleep(0.5)
+            found = self.look()
+            count = len(part_names(store))
+            if count > stored:
+                stored, moved_at = count, now
+            if now - moved_at > STUCK_S:
+                raise SystemExit(f"nothing was stored for {STUCK_S:g} s:\n{self.tail()}")
+            enough = now > until and self.faults.total() >= self.options.kills
+            working = stored > mark and len(found.get("engine", [])) == self.workers
+            if not enough and working and now - struck_at > gap and (card := self.draw(found)):
+                self.strike(card, found, run)
+                struck, mark, gap = True, stored, self.dice.uniform(3, 10)
+                struck_at = moved_at = time.monotonic()
+        self.ends[0] += 1
+
+    @property
+    def workers(self) -> int:
+        return WORKERS[self.options.engine]
+
+    def look(self) -> dict[str, list[psutil.Process]]:
+        found = family(self.driver.pid) if self.driver else {}
+        engines = set(found.get("engine", []))
+        if self._engines - engines:
+            self._engine_died_at = time.monotonic()
+        self._engines = engines
+        self._seen |= {process: name for name, group in found.items() for process in group}
+        return found
+
+    def draw(self, found: dict[str, list[psutil.Process]]) -> str | None:
+        """The first card that has something to hit; None while it has to wait."""
+        if len(self.deck) < len(DECK):
+            more = [card for card in DECK if card != "core" or self.options.engine == "vllm"]
+            self.dice.shuffle(more)
+            self.deck += more
+        always = {*SIGNALS, "store", "freeze"}
+        card = next(card for card in self.deck if card in always or found.get(card))
+        youngest = max(process.create_time() for process in found["engine"])
+        apart = min(time.monotonic() - self._engine_died_at, time.time() - youngest) > APART_S
+        if card in ENGINES and not apart:
+            return None
+        self.deck.remove(card)
+        return card
+
+    def strike(self, card: str, found: dict[str, list[psutil.Process]], run: str) -> None:
+        print(f"  {self.faults.total() + 1:3}  {card}", flush=True)
+        self.faults[card] += 1
+        if card in SIGNALS:
+            assert self.driver is not None
+            self.driver.send_signal(SIGNALS[card])
+        elif card == "store":
+            with self.door.refusing(run):
+                time.sleep(self.dice.uniform(5, 20))
+        else:
+            victim = self.dice.choice(found["engine" if card == "freeze" else card])
+            victim.send_signal(signal.SIGSTOP if card == "freeze" else signal.SIGKILL)
+
+    def sweep(self) -> None:
+        """Wait for what ended drivers left behind to end too; count what does not, and end it."""
+        psutil.wait_procs(list(self._seen), timeout=20)
+        self.left.update(name for process, name in self._seen.items() if end(process))
+        self._seen = {}
+
+    def stop(self) -> None:
+        if self.driver is not None and self.driver.poll() is None:
+            self.look()
+            self.driver.kill()
+            self.driver.wait()
+            self.sweep()
+
+    def tail(self) -> str:
+        return (self.scratch / "drivers.log").read_text(errors="replace")[-3000:]
+
+
+def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
+    fake = options.engine == "fake"
+    rows = round(options.minutes * 60 * RATE / 2)
+    config = fake_config(rows, 0.4) if fake else vllm_config(rows, scratch)
+    shared = {
+        "workers": WORKERS[options.engine],
+        "worker_cpus": 0.25 if fake else 1,
+        "concurrency": 8,
+        "rows_per_part": 32,
+        "stall_s": 20 if fake else 60,
+        "grace_s": 5,
+        "max_attempts": 20,
+    }
+    (scratch / "config.yaml").write_text(yaml.safe_dump({**config, **shared}))
+    run, began = Soak(options, scratch, door), time.monotonic()
+    try:
+        if code := run.start(f"{door.uri}/undisturbed").wait():
+            raise SystemExit(f"the undisturbed run ended with {code}:\n{run.tail()}")
+        print(f"undisturbed: ended after {time.monotonic() - began:.0f} s")
+        began, rounds, wrong = time.monotonic(), 0, 0
+        until = began + 60 * options.minutes
+        while time.monotonic() < until or run.faults.total() < options.kills:
+            rounds += 1
+            print(f"round {rounds}", flush=True)
+            output = f"{door.uri}/round-{rounds}"
+            run.round(output, until)
+            run.sweep()
+            expected = f"{door.uri}/undisturbed/{RUN_ID}"
+            wrong += compare(expected, f"{output}/{RUN_ID}", whole=fake)
+    finally:
+        run.stop()
+    print(f"\nseed {options.seed}, {options.engine} engine, {options.store} store: {rounds} rounds")
+    print(f"in {(time.monotonic() - began) / 60:.1f} minutes")
+    print(f"{run.faults.total()} faults: {listed(run.faults)}")
+    print(f"drivers ended with: {listed(run.ends)}")
+    print(f"processes left behind by drivers: {listed(run.left)}")
+    print(f"differences from the undisturbed run: {wrong}")
+    return 1 if wrong else 0
+
+
+def listed(counts: Counter[Any]) -> str:
+    return ", ".join(f"{name} x {count}" for name, count in counts.most_common()) or "none"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=20, help="of disturbed evaluation")
+    parser.add_argument("--kills", type=int, default=30, help="at least so many faults")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", choices=("local", "s3"), default="local")
+    parser.add_argument("--engine", choices=("fake", "vllm"), default="fake")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # end what was started, too
+    scratch = Path(tempfile.mkdtemp(prefix="ace-ray-chaos-"))
+    local: AbstractContextManager[Any] = nullcontext(LocalDoor(scratch))
+    try:
+        with S3Server() if options.store == "s3" else local as door:
+            return soak(options, scratch, door)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

