@@ -40,7 +40,7 @@ def test_answers_by_script() -> None:
 
 
 def test_repeats_as_a_config_file_says() -> None:
-    script = yaml.safe_load("repeat: {long: ['word ', 3]}")
+    script = yaml.safe_load("repeat: {long: {text: 'word ', times: 3}}")
     assert ask(script, "a long one").text.split() == ["word"] * 3
 
 
