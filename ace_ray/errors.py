@@ -59,6 +59,10 @@ class PromptRefused(RowError):
     status = "skipped"
 
 
+class RequestFailed(RowError):
+    """The engine failed on this request and goes on with others."""
+
+
 class EngineDead(Exception):
     """The engine behind this worker is gone and will not answer again."""
 

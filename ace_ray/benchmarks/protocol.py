@@ -44,13 +44,15 @@ class Stage:
 
     ``roles`` are the players of `Benchmark.roles` by name. ``open_sandbox`` opens the entry's
     scenario. ``deadline`` is a time of the event loop's clock at which the episode should end by
-    itself; None: no limit.
+    itself; None: no limit. ``works`` tells whether the candidate's engine still does: what it owes
+    at the deadline is the candidate's fault only then.
     """
 
     candidate: Player
     roles: Mapping[str, Player] = field(default_factory=dict)
     open_sandbox: Callable[[], Awaitable[Session]] | None = None
     deadline: float | None = None
+    works: Callable[[], Awaitable[bool]] | None = None
 
 
 class ScoredRow(Protocol):

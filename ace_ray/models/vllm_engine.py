@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.errors import EngineDead, PromptTooLong
+from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
 from ace_ray.models.chat import Chat
 from ace_ray.models.reasoning import split_think, splitter
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
@@ -108,6 +108,12 @@ class VLLMEngine:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
         finish = answer.finish_reason or "stop"
+        # What an engine core that is told to end, or fails inside, says of requests in flight:
+        # neither is an answer.
+        if finish == "abort":
+            raise EngineDead("the engine gave its requests up")
+        if finish not in ("stop", "length"):
+            raise RequestFailed(f"the engine ended the request with {finish!r}")
         split = (
             self._named_split(answer.text)
             if self._named_split

@@ -16,9 +16,9 @@ from ace_ray.run.suspects import Suspect, Suspects
 MAX_STARTS = 3
 """Starts of one actor in a row that may fail before the run does."""
 
-Kind = Literal["engine", "checker"]
-KINDS: tuple[Kind, ...] = ("engine", "checker")
-NAMES = {"engine": "engine worker", "checker": "idle checker"}
+Kind = Literal["engine", "checker", "writer"]
+KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
+NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Who:
     host: str
     node: str
     pid: int
+    began: float
+    """When the process was created, as its machine has it: a pid may come back."""
 
     @property
     def name(self) -> str:
@@ -53,10 +55,12 @@ class Tally:
         """What the run is waiting for, if anything."""
         self.deaths: list[str] = []
         """Of engines, one line each."""
-        self.checker_deaths = 0
+        self.other_deaths: Counter[str] = Counter()
         self.suspects: dict[Kind, dict[str, Suspect]] = {kind: {} for kind in KINDS}
         self.silent: dict[Who, float] = {}
-        """Process -> seconds since it was last heard of."""
+        """Process that works -> seconds since it was last heard of."""
+        self.starting: dict[Who, float] = {}
+        """Process that is not ready -> seconds since it began."""
         self.first_ready_at: float | None = None
         self.first_row_at: float | None = None
         self.last_row_at: float | None = None
@@ -91,9 +95,14 @@ class Board:
     """Actor around a `Tally`; what it knows dies with the session, never a row."""
 
     def __init__(
-        self, entries: list[Any], suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None
+        self,
+        entries: list[Any],
+        suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None,
+        *,
+        proven: bool = False,
     ) -> None:
         self._tally = Tally()
+        self._proven = proven
         self._entries = entries
         self._books = {kind: Suspects((suspects or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _Process] = {}
@@ -121,9 +130,11 @@ class Board:
     def notice(self, line: str) -> None:
         self._tally.notice = line
 
-    def starting(self, who: Who) -> bool:
-        """A process begins, in place of the same actor's last one. Returns whether another start
-        is worth while should this one fail: engines of this run have started before."""
+    def starting(self, who: Who) -> bool | None:
+        """A process begins, in place of the same actor's last one.
+
+        Returns whether another start is worth while should this one fail, since engines of this run
+        have started before; None when there have been too many starts already."""
         last = self._processes.get(who.actor)
         process = self._processes[who.actor] = _Process(who)
         if last is not None:
@@ -132,8 +143,9 @@ class Board:
                 process.starts = 1
                 self._died(last.who, "its process was killed", None)
         if process.starts > MAX_STARTS:
-            self.fail(f"an {NAMES[who.kind]} on {who.host} died {MAX_STARTS} times as it started")
-        return bool(self._tally.workers) and process.starts < MAX_STARTS
+            self.fail(f"the {NAMES[who.kind]} on {who.host} died {MAX_STARTS} times as it started")
+            return None
+        return (self._proven or bool(self._tally.workers)) and process.starts < MAX_STARTS
 
     def ready(self, who: Who, facts: dict[str, Any]) -> None:
         self._processes[who.actor].ready = True
@@ -164,7 +176,7 @@ class Board:
         if who.kind == "engine":
             self._tally.deaths.append(f"{who.name}: {why}")
         else:
-            self._tally.checker_deaths += 1
+            self._tally.other_deaths[who.kind] += 1
 
     def beat(self, who: Who) -> float | None:
         """The process lives. Returns the seconds left to end its work in; None: no hurry."""
@@ -188,15 +200,24 @@ class Board:
             for process in self._processes.values()
             if process.ready
         }
+        self._tally.starting = {
+            process.who: now - process.heard_at
+            for process in self._processes.values()
+            if not process.ready
+        }
         return self._tally
 
 
 def start_board(
-    entries: pa.Table, suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None
+    entries: pa.Table,
+    suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None,
+    *,
+    proven: bool = False,
 ) -> Any:
-    """The board's actor handle. ``entries`` goes to the object store: one copy per node."""
+    """The board's actor handle. ``entries`` goes to the object store: one copy per node.
+    ``proven``: engines of this run have started before, so one that does not may still."""
     # No logical CPU: it must never compete with the pools for a small cluster.
-    return ray.remote(Board).options(num_cpus=0).remote([ray.put(entries)], suspects)
+    return ray.remote(Board).options(num_cpus=0).remote([ray.put(entries)], suspects, proven=proven)
 
 
 def fetch_entries(board: Any) -> pa.Table:

@@ -8,6 +8,7 @@ import platform
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -98,6 +99,15 @@ class _Session:
     started: float = 0.0
 
     def run(self, manifest: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+        try:
+            return self._run_all(manifest)
+        except UserError as error:
+            if not self.tallies:
+                raise
+            # It was fine at the start, so this is no mistake in what was asked.
+            raise RunFailed(str(error), resumable=True) from error
+
+    def _run_all(self, manifest: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
         ledger = read_ledger(self.store, self.say) if manifest else Ledger(self.store)
         owed = self._owed(ledger, again=False)
         self.console.print(
@@ -155,8 +165,8 @@ class _Session:
         self.lease.check()
         stored = json.loads(store.get(MANIFEST) or b"{}")
         timing = _timing(self.tallies, self.began, self.started)
-        if not self.tallies and (earlier := store.get(SUMMARY)):
-            timing = json.loads(earlier).get("timing", {})
+        if not self.tallies:
+            timing = earlier_timing(store)
         known = np.sort(plan.rows.ids)
         summary = summarize(stored, plan.benchmarks, lambda: ledger.rows(known), timing)
         summary["ignored_files"] = ledger.ignored
@@ -172,7 +182,7 @@ class _Session:
         import ray
 
         from ace_ray.run import cluster
-        from ace_ray.run.board import start_board
+        from ace_ray.run.board import Tally, start_board
         from ace_ray.run.graph import run_graph
         from ace_ray.run.progress import ProgressView
         from ace_ray.run.rows import entry_table
@@ -183,6 +193,8 @@ class _Session:
         plan, store = self.plan, self.store
         cluster.connect()
         self.interrupts.install()
+        proven = bool(len(ledger.ids)) or any(tally.workers for tally in self.tallies)
+        watch: Watch | None = None
         try:
             interactive = bool(owed.interactive.any())
             parts = plan.parts if interactive else {}
@@ -198,49 +210,62 @@ class _Session:
             cluster.note_if_busy(resources, self.console)
             engine = engine_args(plan.config, parts, on_gpu=on_gpu)
             if new:
+                self.lease.check()
                 _remove_run(store)
                 machine = _machine(ray.cluster_resources())
                 facts = {**self.facts, **machine, "engine_args": engine}
                 store.put(MANIFEST, as_json(make_manifest(plan, facts)))
             board = start_board(
-                entry_table(plan.entries), self.tallies[-1].suspects if self.tallies else None
+                entry_table(plan.entries),
+                self.tallies[-1].suspects if self.tallies else None,
+                proven=proven,
             )
             watch = Watch(board, plan.config, self.interrupts, lambda: self.lease.lost, self.say)
             session = new_session(part_names(store), os.urandom(3).hex())
             at = ledger.find(owed.ids)
             earlier = ledger.attempts[at] if len(ledger.ids) else np.zeros(len(owed), np.int32)
             attempts = np.where(at >= 0, earlier, 0).astype(np.int32) + 1
-            try:
-                with watch, roles.serving_parts(parts, on_gpu=on_gpu) as served:
-                    job = Job(
-                        run_id=plan.run_id,
-                        config=plan.config,
-                        model=plan.model,
-                        engine=engine,
-                        benchmarks=plan.benchmarks,
-                        board=board,
-                        parts=parts,
-                        served=served,
-                        sandboxes=start_actors(
-                            Scenarios(board, plan.benchmarks),
-                            resources.sandboxes,
-                            cpus=cluster.SANDBOX_CPUS,
-                        ),
-                    )
-                    with ProgressView(lambda: watch.latest, len(owed), self.console):
-                        run_graph(job, owed, attempts, resources, store, session)
-                    self.interrupts.settle()
-            except RunFailed:
-                raise
-            except Exception as error:
-                failure = _explained(error, watch.refresh())
-                if new and not part_names(store):
-                    _remove_run(store)  # no row came of it: leave no trace of a run
-                raise failure from error
-            finally:
-                self.tallies.append(watch.refresh())
+            with watch, roles.serving_parts(parts, on_gpu=on_gpu) as served:
+                job = Job(
+                    run_id=plan.run_id,
+                    config=plan.config,
+                    model=plan.model,
+                    engine=engine,
+                    benchmarks=plan.benchmarks,
+                    board=board,
+                    parts=parts,
+                    served=served,
+                    sandboxes=start_actors(
+                        Scenarios(board, plan.benchmarks),
+                        resources.sandboxes,
+                        cpus=cluster.SANDBOX_CPUS,
+                    ),
+                )
+                with ProgressView(lambda: watch.latest, len(owed), self.console):
+                    run_graph(job, owed, attempts, resources, store, session)
+                self.interrupts.settle()
+        except (RunFailed, UserError):
+            raise
+        except Exception as error:
+            failure = _explained(error, watch.refresh() if watch else Tally(), proven=proven)
+            if new and not part_names(store):
+                self.lease.check()
+                _remove_run(store)  # no row came of it: leave no trace of a run
+            raise failure from error
         finally:
+            self.interrupts.forget()
+            if watch is not None:
+                self.tallies.append(watch.refresh())
             ray.shutdown()
+
+
+def earlier_timing(store: Store) -> dict[str, Any]:
+    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
+    anew from the rows."""
+    with suppress(ValueError, TypeError, AttributeError):
+        timing: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
+        return timing
+    return {}
 
 
 def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[str, Any]:
@@ -254,16 +279,19 @@ def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[
     return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
 
 
-def _explained(error: Exception, tally: Tally) -> RunFailed:
-    """The cause in one line, from the board if an actor wrote it there, else from Ray."""
+def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
+    """The cause in one line, from the board if an actor wrote it there, else from Ray.
+
+    What an engine says that has never started would be said again. All else may pass."""
     cause = tally.failure
+    passing = proven or bool(tally.workers) or not cause
     if not cause:
         lines = [line for line in str(error).splitlines() if line.strip()]
         cause = f"{type(error).__name__}: {lines[0] if lines else ''}"
     return RunFailed(
         f"{' '.join(cause.split())} (details: {_logs()})",
-        resumable=bool(tally.workers),
-        again=bool(tally.workers) and not tally.store_failed,
+        resumable=passing,
+        again=passing and not tally.store_failed,
     )
 
 

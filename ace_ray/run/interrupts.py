@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
+
+REMIND_S = 30.0
 
 
 class RunFailed(Exception):
@@ -30,6 +33,7 @@ class Interrupts:
         self.drainable = False
         """Whether rows are being evaluated, which can come to an orderly end."""
         self._abort: BaseException | None = None
+        self._woken_at = 0.0
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
 
@@ -48,8 +52,7 @@ class Interrupts:
         self._before = {}
 
     def install(self) -> None:
-        """Take the signals, for a new pass: again after Ray has taken them at its start."""
-        self._abort = None
+        """Take the signals; again after Ray has taken them at its start."""
         if not self._main:
             return
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,16 +63,30 @@ class Interrupts:
         """Raise ``error`` in the main thread. Called from another one."""
         if self._abort is None:
             self._abort = error
-            if self._main:
-                # A real signal: it also wakes a main thread that waits.
-                main = threading.main_thread().ident
-                assert main is not None
-                signal.pthread_kill(main, signal.SIGINT)
+            self._wake()
+
+    def remind(self) -> None:
+        """Raise it again if that was long ago: code in between may have caught it."""
+        if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
+            self._wake()
 
     def settle(self) -> None:
-        """Raise what `abort` was given where no signal could."""
-        if self._abort is not None:
-            raise self._abort
+        """The end of what `abort` ends: raise what it was given where no signal could."""
+        error, self._abort = self._abort, None
+        if error is not None:
+            raise error
+
+    def forget(self) -> None:
+        """The end of what `abort` ends, by another error."""
+        self._abort = None
+
+    def _wake(self) -> None:
+        self._woken_at = time.monotonic()
+        if self._main:
+            # A real signal: it also wakes a main thread that waits.
+            main = threading.main_thread().ident
+            assert main is not None
+            signal.pthread_kill(main, signal.SIGINT)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._abort is not None:

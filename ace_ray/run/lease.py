@@ -31,6 +31,9 @@ TTL_S = 30.0
 class LeaseLost(RunFailed):
     """Another driver has taken this run over: stop writing."""
 
+    def __init__(self, why: str) -> None:
+        super().__init__(why, resumable=True)
+
 
 class Lease:
     """The right to write one run. `acquire` makes it; a thread renews it until `release`."""
@@ -150,14 +153,29 @@ def _died_here(content: bytes) -> bool:
     claim, me = _claim(content), _me()
     pid = claim.get("pid")
     known = bool(me["started"]) and claim.get("machine") == me["machine"]
-    return known and isinstance(pid, int) and _started(pid) != claim.get("started")
+    return known and isinstance(pid, int) and not _lives(pid, claim.get("started"))
+
+
+def _lives(pid: int, started: Any) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    # "" where another user's processes are hidden: somebody has that id.
+    return _started(pid) in (started, "") and not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether the process has ended and only its parent has not noticed: it writes no more."""
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] in (["Z"], ["X"])
 
 
 def _started(pid: int) -> str:
     """When the process began, in the kernel's ticks; "" when there is none."""
     stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    # A zombie writes no more.
-    return stat[19] if len(stat) > 19 and stat[0] not in "ZX" else ""
+    return stat[19] if len(stat) > 19 else ""
 
 
 def _namespace() -> str:

@@ -25,8 +25,14 @@ BEAT_S = 2.0
 
 def whoami(kind: Kind) -> Who:
     context = ray.get_runtime_context()
+    process = psutil.Process()
     return Who(
-        kind, context.get_actor_id(), socket.gethostname(), context.get_node_id(), os.getpid()
+        kind,
+        context.get_actor_id(),
+        socket.gethostname(),
+        context.get_node_id(),
+        process.pid,
+        process.create_time(),
     )
 
 

@@ -108,6 +108,8 @@ class Ledger:
     """False where evaluating was fine and a checker failed."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Part -> positions of its rows that count."""
+    parts: tuple[str, ...] = ()
+    """Every part that was read."""
     dominated: int = 0
     """Stored rows that do not count."""
     ignored: dict[str, str] = field(default_factory=dict)
@@ -124,9 +126,9 @@ class Ledger:
             table = read_part(self.store, name, wanted)
             if isinstance(table, str):
                 raise UserError(
-                    f"could be read a moment ago: {table}",
+                    f"is damaged: {table}",
                     where=f"{self.store.root}/{name}",
-                    fix="run the same command again",
+                    fix="remove it: the same command then evaluates its rows again",
                 )
             table = table.take(positions)
             if known is not None:
@@ -172,7 +174,11 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
     order = np.lexsort((settled, ids))
     last = np.append(ids[order][1:] != ids[order][:-1], True)
     wins = order[last]
-    kept = {name: np.sort(position[wins[part[wins] == index]]) for index, name in enumerate(names)}
+    by_part = wins[np.lexsort((position[wins], part[wins]))]
+    ends = np.searchsorted(part[by_part], np.arange(len(names) + 1))
+    kept = {
+        name: position[by_part[ends[index] : ends[index + 1]]] for index, name in enumerate(names)
+    }
     return Ledger(
         store,
         ids[wins],
@@ -180,6 +186,7 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
         attempts[wins],
         checked[wins],
         {name: positions for name, positions in kept.items() if len(positions)},
+        tuple(names),
         len(ids) - len(wins),
         ignored,
     )
@@ -201,13 +208,15 @@ def _ids(table: pa.Table) -> np.ndarray:
     return np.array(texts, dtype="S32")
 
 
-def compact(store: Store, ledger: Ledger, session: str) -> tuple[int, int]:
+def compact(
+    store: Store, ledger: Ledger, session: str, check: Callable[[], None] = lambda: None
+) -> tuple[int, int]:
     """Merge all parts into few of a sensible size, without the rows that do not count.
 
     New parts are stored before old ones are deleted: a crash in between leaves doubles, which
-    readers see once. The caller holds the run's lease. Returns (parts before, parts after).
+    readers see once. The caller holds the run's lease, and ``check`` raises when it does no more.
+    Returns (parts before, parts after).
     """
-    old = [name for name in part_names(store) if name not in ledger.ignored]
     new: list[str] = []
     waiting: list[pa.Table] = []
     for table in ledger.tables(ROWS.names):
@@ -217,7 +226,8 @@ def compact(store: Store, ledger: Ledger, session: str) -> tuple[int, int]:
             waiting = []
     if waiting:
         new += write_parts(store, session, pa.concat_tables(waiting))
-    for name in old:
-        if name not in new:
-            store.delete(name)
-    return len(old), len(new)
+    check()
+    # Only what the ledger has read is in the new parts.
+    for name in ledger.parts:
+        store.delete(name)
+    return len(ledger.parts), len(new)

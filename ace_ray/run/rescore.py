@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ import ace_ray
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry
-from ace_ray.run.evaluate import COMPLETE, INCOMPLETE, SUCCESS, as_json
+from ace_ray.run.evaluate import COMPLETE, INCOMPLETE, SUCCESS, as_json, earlier_timing
 from ace_ray.run.judging import CHECK_FAILED, judged
 from ace_ray.run.lease import Lease
 from ace_ray.run.parts import (
@@ -50,7 +50,7 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
     Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
     benchmark's data is not what the run was made with.
     """
-    with _held(uri, say) as (store, manifest):
+    with _held(uri, say) as (store, manifest, lease):
         config = validated(RunConfig, manifest["config"], where=f"{store.root}/{MANIFEST}")
         benchmarks = {b.name: b for b in make_benchmarks(config)}
         entries: dict[tuple[str, str, str, str], Entry] = {}
@@ -59,8 +59,7 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
         ledger = read_ledger(store, say)
-        old = part_names(store)
-        session = new_session(old, os.urandom(3).hex())
+        session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
         for table in ledger.tables(ROWS.names):
             rows = []
@@ -81,9 +80,9 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
                 changed.update(_changes(row, new))
                 rows.append(new)
             write_parts(store, session, pa.Table.from_pylist(rows, schema=ROWS))
-        for name in old:
-            if name not in ledger.ignored:
-                store.delete(name)
+        lease.check()
+        for name in ledger.parts:
+            store.delete(name)
         code, summary = _summarized(store, manifest, benchmarks, read_ledger(store, say))
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
@@ -94,10 +93,10 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
 
 def compact_run(uri: str, say: Say) -> None:
     """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
-    with _held(uri, say) as (store, _):
+    with _held(uri, say) as (store, _, lease):
         ledger = read_ledger(store, say)
         session = new_session(part_names(store), os.urandom(3).hex())
-        before, after = compact(store, ledger, session)
+        before, after = compact(store, ledger, session, lease.check)
         say(
             f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded ones dropped, "
             f"{before} parts -> {after}"
@@ -105,7 +104,7 @@ def compact_run(uri: str, say: Say) -> None:
 
 
 @contextmanager
-def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any]]]:
+def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any], Lease]]:
     """The store and manifest of a run, whose lease is held meanwhile."""
     store = open_store(uri)
     content = store.get(MANIFEST)
@@ -118,16 +117,17 @@ def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any]]]:
     try:
         manifest = json.loads(content)
         options = manifest["config"]["store"]
+        address = {key: options[key] for key in ("endpoint_url", "region")}
         manifest = {**manifest, "declared": int(manifest["declared"])}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{MANIFEST} cannot be read", where=store.root, fix="name an intact run"
         ) from error
     # As the run itself wrote; found above through the environment's address.
-    store = open_store(uri, endpoint_url=options["endpoint_url"], region=options["region"])
+    store = open_store(uri, **address)
     lease = Lease.acquire(store, say)
     try:
-        yield store, manifest
+        yield store, manifest, lease
     finally:
         lease.release()
 
@@ -155,10 +155,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _summarized(
     store: Store, manifest: Mapping[str, Any], benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    timing = {}
-    with suppress(ValueError, TypeError, AttributeError):  # it is made anew in any case
-        timing = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
-    summary = summarize(manifest, benchmarks, ledger.rows, timing)
+    summary = summarize(manifest, benchmarks, ledger.rows, earlier_timing(store))
     summary["ignored_files"] = ledger.ignored
     summary["uri"] = store.root
     summary["rescored"] = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
+
+import psutil
 
 from ace_ray.config import RunConfig
 from ace_ray.run.board import NAMES, Tally, Who
@@ -86,6 +87,9 @@ class Watch:
         try:
             while not self._over.wait(POLL_S):
                 tally = self.refresh()
+                if self._over.is_set():
+                    return
+                self._interrupts.remind()
                 self._stop_if_asked(tally)
                 self._end_frozen(tally)
                 self._give_up(tally)
@@ -114,6 +118,13 @@ class Watch:
                 self._say(f"{NAMES[who.kind]} {who.name} is frozen: killing it")
                 _kill(who)
 
+    def _gone(self, tally: Tally) -> Who | None:
+        """A process that has been starting, or was killed and not replaced, for too long."""
+        limit = self._config.start_timeout_s
+        late = {who: age for who, age in tally.starting.items() if age > limit}
+        late |= {w: s for w, s in tally.silent.items() if w in self._killed and s > 2 * limit}
+        return next(iter(late), None)
+
     def _give_up(self, tally: Tally) -> None:
         now = time.monotonic()
         if lost := self._lost():
@@ -125,6 +136,9 @@ class Watch:
             limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
             line = f"no engine has started within {limit}"
             self._interrupts.abort(RunFailed(line, resumable=True))
+        elif (gone := self._gone(tally)) is not None:
+            line = f"the {NAMES[gone.kind]} {gone.name} is gone, and no other came in its place"
+            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
         elif tally.failure and not tally.workers:
             self._interrupts.abort(RunFailed(tally.failure))
 
@@ -134,9 +148,12 @@ def _kill(who: Who) -> None:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def kill(pid: int) -> None:
-        os.kill(pid, signal.SIGKILL)
+    def kill(pid: int, began: float) -> None:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.create_time() == began:
+                process.kill()
 
     ray.remote(kill).options(
         num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(who.node, soft=False)
-    ).remote(who.pid)
+    ).remote(who.pid, who.began)

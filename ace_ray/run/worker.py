@@ -19,7 +19,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.records import Completion, Entry, Episode, Sampling
-from ace_ray.run.board import fetch_entries
+from ace_ray.run.board import MAX_STARTS, NAMES, Who, fetch_entries
 from ace_ray.run.gate import OPEN, Gate
 from ace_ray.run.judging import judged, log_traceback
 from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
@@ -43,8 +43,14 @@ DEADLINE_GRACE_S = 300.0
 START_AGAIN_S = 5.0
 """Pause before an engine that could not start is started again."""
 
+ALIVE_S = 30.0
+"""Seconds within which a working engine answers between two steps."""
+
 CHECK_S = 300.0
 """Seconds that the checks of one block, or of one suspect, may take."""
+
+WRITE_S = 300.0
+"""Seconds that one attempt to store a part may take."""
 
 FLUSH_S = 30.0
 """Rows that wait for others to make a part of a good size wait so long."""
@@ -104,6 +110,15 @@ def report(job: Job, what: str, error: Exception, *, store: bool = False) -> Non
     ray.get(job.board.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
 
 
+def start(board: Any, who: Who) -> bool:
+    """Tell the board that this process begins. Returns whether another start is worth while should
+    this one fail. Raises `RuntimeError` when there were too many."""
+    hopeful: bool = ray.get(board.starting.remote(who))
+    if hopeful is None:
+        raise RuntimeError(f"the {NAMES[who.kind]} died {MAX_STARTS} times as it started")
+    return hopeful
+
+
 class EngineWorker:
     """Hosts one engine in-process and drives many episodes on it at once.
 
@@ -114,9 +129,10 @@ class EngineWorker:
     def __init__(self, job: Job) -> None:
         self._job, self._board = job, job.board
         self._who = whoami("engine")
-        start = time.perf_counter()
-        hopeful = ray.get(self._board.starting.remote(self._who))
+        began = time.perf_counter()
+        hopeful = False
         try:
+            hopeful = start(self._board, self._who)
             self._entries = fetch_entries(job.board)
             self._engine = Watched(start_engine(job), ask_after_s=job.config.stall_s / 4)
             self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
@@ -134,8 +150,9 @@ class EngineWorker:
         self._held: dict[str, asyncio.Task[Any]] = {}
         self._gate = Gate()
         self._stopping = False
+        self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
-        load_s = time.perf_counter() - start
+        load_s = time.perf_counter() - began
         facts = {
             "worker": self._who.name,
             "load_s": round(load_s, 2),
@@ -147,7 +164,7 @@ class EngineWorker:
             self._board,
             self._who,
             stall_s=job.config.stall_s,
-            busy_since=self._engine.busy_since,
+            busy_since=self._busy_since,
             held=lambda: list(self._held),
             on_drain=self._drain,
         )
@@ -247,10 +264,25 @@ class EngineWorker:
             roles=self._players.of(entry.benchmark, row["sample"]),
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
+            works=self._engine.works,
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
         return await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
+
+    def _busy_since(self) -> float | None:
+        """When there was last a sign of work on the rows held; None: there are none.
+
+        The engine's, and that of this process's own loop, in which a row may hang too."""
+        if not self._held or self._loop is None:
+            self._ticked_at = time.monotonic()
+            return None
+        self._loop.call_soon_threadsafe(self._tick)
+        owed = self._engine.busy_since()
+        return self._ticked_at if owed is None else min(owed, self._ticked_at)
+
+    def _tick(self) -> None:
+        self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
         """Begin no row any more; give up after ``seconds`` what is in flight: it is owed again."""
@@ -296,6 +328,13 @@ class Watched:
             self._owed -= 1
             self._heard_at = time.monotonic()
 
+    async def works(self) -> bool:
+        """Whether the engine gives a sign of life now."""
+        with suppress(Exception):
+            await asyncio.wait_for(self._engine.alive(), ALIVE_S)
+            return True
+        return False
+
     def busy_since(self) -> float | None:
         """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.
 
@@ -327,7 +366,7 @@ class Checker:
     def __init__(self, job: Job) -> None:
         self._job, self._board = job, job.board
         self._who = whoami("checker")
-        ray.get(self._board.starting.remote(self._who))
+        start(self._board, self._who)
         self._entries = fetch_entries(job.board)
         self._since: float | None = None
         ray.get(self._board.ready.remote(self._who, {}))
@@ -420,10 +459,20 @@ class Writer:
     ) -> None:
         self._job, self._store, self._session = job, store, session
         self._rows, self._calls = rows, calls
+        self._board, self._who = job.board, whoami("writer")
+        start(self._board, self._who)
         self._left = planned - ray.get(job.board.read.remote()).stored
         self._waiting: list[pa.Table] = []
         self._stored: asyncio.Future[None] | None = None
         self._timer: asyncio.Task[None] | None = None
+        self._writing: list[float] = []
+        ray.get(self._board.ready.remote(self._who, {}))
+        Lifeline(
+            self._board,
+            self._who,
+            stall_s=job.config.store_patience_s + WRITE_S,
+            busy_since=lambda: min(self._writing, default=None),
+        )
 
     async def __call__(self, table: pa.Table) -> pa.Table:
         if self._stored is None:
@@ -458,6 +507,8 @@ class Writer:
         if timer is not None and timer is not asyncio.current_task():
             timer.cancel()
         table = pa.concat_tables(waiting)
+        began = time.monotonic()
+        self._writing.append(began)
         try:
             if table.num_rows:
                 await asyncio.to_thread(self._write, table)
@@ -465,6 +516,8 @@ class Writer:
             report(self._job, "results could not be stored", error, store=True)
             stored.set_exception(error)
             return
+        finally:
+            self._writing.remove(began)
         self._job.board.stored.remote(table.num_rows)
         stored.set_result(None)
 

@@ -119,22 +119,25 @@ class Play:
         deadline = self.stage.deadline
         left = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if left is not None and left <= 0:
-            raise self._late(player)
+            raise await self._late(player)
         try:
             answer = player.model.chat(messages, player.sampling, tools)
             return await asyncio.wait_for(answer, left)
         except TimeoutError:
-            raise self._late(player) from None
+            raise await self._late(player) from None
         except PromptTooLong:
             if not self.steps:  # nothing happened: no episode, as for any prompt too long
                 raise
             raise Cut("context") from None
 
-    def _late(self, player: Player) -> Exception:
+    async def _late(self, player: Player) -> Exception:
         """The deadline has passed while ``player`` was asked. Only a candidate that had its turns
-        has shown something to score; a simulator that hangs is nobody's wrong answer."""
+        has shown something to score; a simulator or an engine that hangs is nobody's wrong
+        answer."""
         if player is self.stage.candidate and self.episode.model_calls:
-            return Cut("deadline")
+            if self.stage.works is None or await self.stage.works():
+                return Cut("deadline")
+            return EpisodeStalled("the engine gave no sign of life at the episode's deadline")
         who = "the candidate" if player is self.stage.candidate else "the user simulator"
         return EpisodeStalled(f"{who} gave no answer before the episode's deadline")
 
