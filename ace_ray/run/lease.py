@@ -153,7 +153,7 @@ def _died_here(content: bytes) -> bool:
     claim, me = _claim(content), _me()
     pid = claim.get("pid")
     known = bool(me["started"]) and claim.get("machine") == me["machine"]
-    return known and isinstance(pid, int) and not _lives(pid, claim.get("started"))
+    return known and isinstance(pid, int) and pid > 0 and not _lives(pid, claim.get("started"))
 
 
 def _lives(pid: int, started: Any) -> bool:

@@ -77,6 +77,7 @@ def config(folder: Path, benchmark: dict[str, Any], **engine: Any) -> Path:
     tree = {
         "model": {"source": "fake"},
         "backend": "fake",
+        "max_attempts": 1,
         "benchmarks": [{"name": "acebench", "languages": ["en"], **benchmark}],
         "engine": {"default": CALL, **engine},
         "output": str(folder / "runs"),

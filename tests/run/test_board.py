@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.run import board as board_module
-from ace_ray.run.board import MAX_STARTS, Board, Kind, Who
+from ace_ray.run.board import KINDS, MAX_STARTS, Board, Kind, Who
 from ace_ray.run.suspects import Suspect
 
 
@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def who(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> Who:
-    return Who(kind, actor, "host", "node", pid)
+    return Who(kind, actor, "host", "node", pid, 1.0)
 
 
 def up(board: Board, process: Who) -> None:
@@ -45,8 +45,8 @@ def row(status: str = "scored", official: Any = True, strict: Any = False) -> tu
 
 def test_a_board_begins_empty() -> None:
     tally = Board([]).read()
-    assert (tally.done, tally.deaths, tally.checker_deaths, tally.failure) == (0, [], 0, "")
-    assert (tally.workers, tally.silent, tally.suspects) == ([], {}, {"engine": {}, "checker": {}})
+    assert (tally.done, tally.deaths, tally.other_deaths, tally.failure) == (0, [], {}, "")
+    assert (tally.workers, tally.silent, tally.suspects) == ([], {}, {kind: {} for kind in KINDS})
 
 
 def test_it_hands_out_what_it_was_given() -> None:
@@ -152,7 +152,7 @@ def test_a_death_is_counted_once(kind: Kind, last_word: bool) -> None:
     tally = board.read()
     why = "no answer for 9 s" if last_word else "its process was killed"
     assert tally.deaths == ([f"host:1: {why}"] if kind == "engine" else [])
-    assert tally.checker_deaths == (kind == "checker")
+    assert tally.other_deaths == ({} if kind == "engine" else {kind: 1})
     assert {s.deaths for s in tally.suspects[kind].values()} == {1}
     assert board.suspects(kind, ["a", "b", "c"]).keys() == {"a", "b"}
     other: Kind = "checker" if kind == "engine" else "engine"

@@ -170,6 +170,7 @@ def test_an_abort_ends_one_pass_and_not_the_next() -> None:
             with pytest.raises(RunFailed, match=line):
                 threading.Event().wait(1)
             interrupts.drainable = False
+            interrupts.forget()
         # A third one goes well, until somebody asks it to stop.
         interrupts.install()
         interrupts.drainable = True
