@@ -16,10 +16,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 BUCKET = "results"
 REFUSAL = b"<Error><Code>SlowDown</Code><Message>told to refuse</Message></Error>"
 _PER_HOP = ("connection", "transfer-encoding", "expect", "keep-alive")
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that is killed resets its connection.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class S3Server:
@@ -33,7 +41,7 @@ class S3Server:
         self.refused = 0
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port: int = probe.getsockname()[1]
-        self._door = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._door = _Server(("127.0.0.1", 0), self._handler())
 
     def __enter__(self) -> S3Server:
         self._moto = subprocess.Popen(

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,11 +17,15 @@ from rich.console import Console
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.run.interrupts import RunFailed
 
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
 """Small, so that a 2-CPU cluster has room beside one engine."""
+
+LOCAL_STARTS = 3
+"""Tries to start a Ray of our own."""
 
 
 def connect() -> None:
@@ -28,6 +33,7 @@ def connect() -> None:
 
     Raises:
         UserError: Ray is not installed, or the cluster refuses the connection.
+        RunFailed: a Ray of our own does not start.
     """
     # Before Ray is imported: its logger and its usage ping read the environment then.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -46,24 +52,46 @@ def connect() -> None:
     if ray.is_initialized():
         return
     address = _running_cluster()
+    if address == "local":
+        _start_local()
+        return
     try:
         # Ray finds a running cluster, and the token it made for it, only when it is left to look.
-        # No dashboard for a Ray of our own: it doubles the start-up time.
-        ray.init(
-            "local" if address == "local" else None,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        ray.init(None, **_QUIET)
     except Exception as error:
         # Ray says no more than "failed to connect" when the token is missing.
-        lines = [line for line in str(error).splitlines() if line.strip()]
         raise UserError(
-            f"cannot join or start Ray: {lines[0] if lines else type(error).__name__}",
+            f"cannot join Ray: {_first_line(error)}",
             where=f"Ray at {address}",
             fix="check RAY_ADDRESS; if the cluster asks for a token, export the head's "
             "RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
         ) from error
+
+
+# No dashboard for a Ray of our own: it doubles the start-up time.
+_QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+
+
+def _start_local() -> None:
+    import ray
+
+    for attempt in range(1, LOCAL_STARTS + 1):
+        try:
+            ray.init("local", **_QUIET)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == LOCAL_STARTS:
+                raise RunFailed(
+                    f"a local Ray cannot be started: {_first_line(error)}", resumable=True
+                ) from error
+        # Its processes may have met those of a Ray that is just going, or were too slow to come.
+        time.sleep(5)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
 
 
 def _running_cluster() -> str:

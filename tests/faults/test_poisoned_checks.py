@@ -1,0 +1,77 @@
+"""A row whose checking kills its checker is quarantined; the others of its block are judged."""
+
+from __future__ import annotations
+
+from fault_runs import Run
+
+BENCHMARK = '''
+import os, signal
+from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.records import Entry, Episode, Verdict
+
+
+class Poison(Benchmark):
+    """Ten questions; judging the answer to the fourth kills, that to the sixth raises."""
+
+    name = "poison"
+
+    @classmethod
+    def from_options(cls, options):
+        return cls()
+
+    def entries(self):
+        return [Entry("poison", "any", "en", f"q{i}", {"q": i}, None, f"q{i}") for i in range(10)]
+
+    def identity(self):
+        return {"version": 1}
+
+    def resolved(self):
+        return {}
+
+    def prompt(self, entry):
+        return [{"role": "user", "content": entry.id}]
+
+    async def run_episode(self, entry, stage):
+        episode = Episode(messages=self.prompt(entry))
+        player = stage.candidate
+        episode.record(await player.model.chat(episode.messages, player.sampling))
+        return episode
+
+    def check(self, entry, episode):
+        if entry.id == "q3":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if entry.id == "q5":
+            raise RecursionError("too deep")
+        return {rules: Verdict(True) for rules in ("official", "strict")}
+
+    def summarize(self, rows, max_unscored):
+        return {"valid": sum(row.status == "scored" for row in rows)}
+'''
+
+
+def test_a_row_that_kills_checkers(make_run, monkeypatch):
+    run: Run = make_run()
+    info = run.folder / "poison-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: poison\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[ace_ray.benchmarks]\npoison = poison:Poison.from_options\n"
+    )
+    (run.folder / "poison.py").write_text(BENCHMARK)
+    monkeypatch.setenv("PYTHONPATH", str(run.folder))
+    run.write(benchmarks=["poison"], rows_per_block=10, max_attempts=2)
+
+    driver = run.to_the_end()
+    assert driver.code == 75, driver.text
+    rows = {row["id"]: row for row in run.rows()}
+    assert len(rows) == 10
+    killer, raiser = rows.pop("q3"), rows.pop("q5")
+    assert (killer["status"], killer["error_class"]) == ("quarantined", "CheckerKilled")
+    assert killer["output"] == raiser["output"] == "[]"
+    assert (raiser["status"], raiser["error_class"]) == ("infra_error", "CheckFailed")
+    assert raiser["error"] == "RecursionError: too deep"
+    assert raiser["attempts"] == 1, "no engine can help a checker"
+    assert {row["status"] for row in rows.values()} == {"scored"}
+    assert all(row["official_valid"] and row["strict_valid"] for row in rows.values())
+    summary = run.summary()
+    assert (summary["scored"], summary["quarantined"], summary["infra_error"]) == (8, 1, 1)
