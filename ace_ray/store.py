@@ -137,7 +137,8 @@ class LocalStore:
     def list(self, prefix: str = "") -> list[Object]:
         found = []
         # Everything up to the last slash is a folder; the rest is the start of names in it.
-        for base, _, names in os.walk(Path(self.root, prefix.rpartition("/")[0])):
+        top = Path(self.root, prefix.rpartition("/")[0])
+        for base, _, names in os.walk(top, onerror=self._unless_gone):
             for name in names:
                 file = Path(base, name)
                 relative = file.relative_to(self.root).as_posix()
@@ -188,6 +189,12 @@ class LocalStore:
             raise UserError(
                 f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
             )
+
+    def _unless_gone(self, error: OSError) -> None:
+        """A folder that cannot be read is not an empty one."""
+        if not isinstance(error, FileNotFoundError):
+            with self._failures("", "read"):
+                raise error
 
     @contextmanager
     def _failures(self, path: str, doing: str = "write") -> Iterator[None]:

@@ -126,7 +126,7 @@ class Soak:
         while (code := driver.poll()) != 0:
             now = time.monotonic()
             if code is not None:
-                print(f"       the driver ended with {code} and is started again", flush=True)
+                print(f"       the driver ended with {code}: {self.last_word()}", flush=True)
                 self.ends[code] += 1
                 needless = 0 if struck else needless + 1
                 if needless == 3:
@@ -198,6 +198,11 @@ class Soak:
             self.driver.kill()
             self.driver.wait()
             self.sweep()
+
+    def last_word(self) -> str:
+        """What a driver that has just ended said of it last."""
+        said = [line for line in self.tail().splitlines() if line.startswith("ace-ray:")]
+        return said[-1] if said else "no word"
 
     def tail(self) -> str:
         return (self.scratch / "drivers.log").read_text(errors="replace")[-3000:]

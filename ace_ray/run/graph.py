@@ -20,6 +20,9 @@ from ace_ray.run.rows import PLAN
 from ace_ray.run.worker import Checker, EngineWorker, Job, Writer
 from ace_ray.store import LocalStore, Store
 
+CHECKER_TASKS = 16
+"""Most blocks that wait at one checker."""
+
 WAITING_BLOCKS = 256
 """Most blocks that wait at the writer for others to make a part."""
 
@@ -109,7 +112,10 @@ def run_graph(
             fn_constructor_args=(job,),
             batch_size=None,
             batch_format="pyarrow",
-            compute=ActorPoolStrategy(size=resources.checkers),
+            # Ray's own 2 would keep a checker idle between two looks of the executor.
+            compute=ActorPoolStrategy(
+                size=resources.checkers, max_tasks_in_flight_per_actor=CHECKER_TASKS
+            ),
             num_cpus=CHECKER_CPUS,
         )
         .map_batches(

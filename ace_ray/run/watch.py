@@ -49,6 +49,7 @@ class Watch:
         self._began = self._heard = time.monotonic()
         self._drain_until: float | None = None
         self._killed: set[Who] = set()
+        self._ended: set[Who] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="watch", daemon=True)
 
@@ -113,10 +114,12 @@ class Watch:
     def _end_frozen(self, tally: Tally) -> None:
         limit = max(FROZEN_S, self._config.stall_s)
         for who, silent in tally.silent.items():
-            if silent > limit and who not in self._killed:
-                self._killed.add(who)
-                self._say(f"{NAMES[who.kind]} {who.name} is frozen: killing it")
-                _kill(who)
+            if silent > limit and who not in self._killed | self._ended:
+                # A process whose work is done has been let go, and is silent for good.
+                frozen = _kill(who)
+                (self._killed if frozen else self._ended).add(who)
+                if frozen:
+                    self._say(f"{NAMES[who.kind]} {who.name} was frozen and is killed")
 
     def _gone(self, tally: Tally) -> Who | None:
         """A process that has been starting, or was killed and not replaced, for too long."""
@@ -143,17 +146,29 @@ class Watch:
             self._interrupts.abort(RunFailed(tally.failure))
 
 
-def _kill(who: Who) -> None:
-    """SIGKILL a process of the run, on its node: a frozen one takes no other message."""
+def _kill(who: Who) -> bool:
+    """SIGKILL a process of the run, on its node: a frozen one takes no other message. Returns
+    whether it was there, or its node does not answer."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def kill(pid: int, began: float) -> None:
+    def kill(pid: int, began: float) -> bool:
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             if process.create_time() == began:
                 process.kill()
+                return True
+        return False
 
-    ray.remote(kill).options(
-        num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(who.node, soft=False)
-    ).remote(who.pid, who.began)
+    done = (
+        ray.remote(kill)
+        .options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(who.node, soft=False)
+        )
+        .remote(who.pid, who.began)
+    )
+    try:
+        was_there: bool = ray.get(done, timeout=60)
+    except Exception:  # noqa: BLE001 - a node that is gone has taken its processes along
+        return True
+    return was_there
