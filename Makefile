@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test lint lock clean
+.PHONY: install quickstart test faults lint lock clean
 
 install: $(READY)
 
@@ -31,6 +31,10 @@ quickstart: $(READY)
 
 test: $(READY) lint
 	$(BIN)/pytest
+
+# Runs that are killed, starved and refused: a quarter of an hour on 2 cores.
+faults: $(READY)
+	$(BIN)/pytest -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_checker_writer_worker_and_board(make_run):
     run = make_run(samples=10, engine={"delay_s": 0.5}, concurrency=3)

