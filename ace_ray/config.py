@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_origin
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -201,7 +202,15 @@ def load_config(
         tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    return validated(RunConfig, {**tree, **(values or {})}, where=path)
+    config = validated(RunConfig, {**tree, **(values or {})}, where=path)
+    # Not a field's rule: its message would show the address, and with it the password.
+    if "@" in urlsplit(config.store.endpoint_url or "").netloc:
+        raise UserError(
+            "the address holds a user name or a password",
+            where="store.endpoint_url",
+            fix="leave them to the environment or the credential chain (docs/clusters.md)",
+        )
+    return config
 
 
 def _override(tree: dict[str, Any], item: str) -> None:

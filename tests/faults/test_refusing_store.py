@@ -89,7 +89,7 @@ class _Passing(BaseHTTPRequestHandler):
     def _pass(self) -> None:
         server = self.server
         assert isinstance(server, Gateway)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         if server.refuses and self.command == "PUT":
             server.refused += 1
             self._answer(503, [], b"<Error><Code>SlowDown</Code></Error>")
@@ -98,13 +98,28 @@ class _Passing(BaseHTTPRequestHandler):
             server.upstream + self.path,
             data=body or None,
             method=self.command,
-            headers=dict(self.headers),
+            headers={
+                name: value
+                for name, value in self.headers.items()
+                if name.lower() not in ("transfer-encoding", "expect", "content-length")
+            },
         )
         try:
             with urllib.request.urlopen(request) as answer:
                 self._answer(answer.status, answer.getheaders(), answer.read())
         except urllib.error.HTTPError as error:
             self._answer(error.code, list(error.headers.items()), error.read())
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            found += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return found
 
     def _answer(self, code: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response(code)
