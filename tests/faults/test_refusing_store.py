@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import shutil
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -71,6 +71,9 @@ def fill(path: Path) -> None:
             file.write(bytes(1 << 16))
 
 
+PER_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
+
+
 class Gateway(ThreadingHTTPServer):
     """Passes requests on to an S3 server, or refuses to."""
 
@@ -94,21 +97,15 @@ class _Passing(BaseHTTPRequestHandler):
             server.refused += 1
             self._answer(503, [], b"<Error><Code>SlowDown</Code></Error>")
             return
-        request = urllib.request.Request(
-            server.upstream + self.path,
-            data=body or None,
-            method=self.command,
-            headers={
-                name: value
-                for name, value in self.headers.items()
-                if name.lower() not in ("transfer-encoding", "expect", "content-length")
-            },
-        )
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in PER_HOP}
+        # Not urllib, which calls every body a form.
+        onward = http.client.HTTPConnection(urlsplit(server.upstream).netloc, timeout=60)
         try:
-            with urllib.request.urlopen(request) as answer:
-                self._answer(answer.status, answer.getheaders(), answer.read())
-        except urllib.error.HTTPError as error:
-            self._answer(error.code, list(error.headers.items()), error.read())
+            onward.request(self.command, self.path, body or None, headers)
+            answer = onward.getresponse()
+            self._answer(answer.status, answer.getheaders(), answer.read())
+        finally:
+            onward.close()
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
