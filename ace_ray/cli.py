@@ -64,8 +64,9 @@ def run_evaluate(
 ) -> int:
     """``ace-ray evaluate`` as a function; returns the exit code."""
     from ace_ray.report.table import print_summary
-    from ace_ray.run.evaluate import FAILED, INCOMPLETE, evaluate
+    from ace_ray.run.evaluate import evaluate
     from ace_ray.run.interrupts import RunFailed
+    from ace_ray.run.summary import FAILED, INCOMPLETE
 
     console = Console()
     try:

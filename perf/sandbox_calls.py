@@ -25,8 +25,8 @@ from ace_ray.config import RunConfig, validated
 from ace_ray.run import cluster
 from ace_ray.run.board import start_board
 from ace_ray.run.evaluate import plan_run
+from ace_ray.run.job import Scenarios
 from ace_ray.run.rows import entry_table
-from ace_ray.run.worker import Scenarios
 from ace_ray.sandbox.actor import SandboxPool, start_actors
 from ace_ray.sandbox.local import LocalSession
 from ace_ray.sandbox.protocol import Session

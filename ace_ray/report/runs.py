@@ -16,11 +16,10 @@ from ace_ray.benchmarks.reporting import ReportedRun
 from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.records import digest
-from ace_ray.run.evaluate import SUCCESS
 from ace_ray.run.parts import read_ledger
-from ace_ray.run.plan import MANIFEST
+from ace_ray.run.plan import MANIFEST, read_manifest
 from ace_ray.run.rows import ResultRow
-from ace_ray.run.summary import SUMMARY, summarize
+from ace_ray.run.summary import SUCCESS, SUMMARY, summarize
 from ace_ray.store import open_store
 
 Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
@@ -187,14 +186,7 @@ def load_runs(uris: Sequence[str]) -> list[Run]:
 def load_run(uri: str) -> Run:
     """The run in the folder or at the S3 prefix ``uri``. Raises `UserError`."""
     store = open_store(uri)
-    content = store.get(MANIFEST)
-    if content is None:
-        raise UserError(
-            f"is not a run: it holds no {MANIFEST}",
-            where=store.root,
-            fix="name the folder of one run, e.g. runs/<run id>",
-        )
-    raw = _json(content, f"{store.root}/{MANIFEST}")
+    raw = read_manifest(store)
     manifest = validated(Manifest, raw, where=f"{store.root}/{MANIFEST}")
     rows = list(read_ledger(store).rows())
     if not rows:

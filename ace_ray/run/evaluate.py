@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +23,14 @@ from ace_ray.run import roles
 from ace_ray.run.interrupts import Interrupts, RunFailed
 from ace_ray.run.lease import Lease
 from ace_ray.run.parts import FOLDER, Ledger, new_session, part_names, read_ledger
-from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, make_plan
+from ace_ray.run.plan import (
+    MANIFEST,
+    Plan,
+    PlannedRows,
+    make_manifest,
+    make_plan,
+    read_manifest,
+)
 from ace_ray.run.preflight import (
     check_chat,
     check_engine,
@@ -34,15 +39,18 @@ from ace_ray.run.preflight import (
     output_store,
     resolve_model,
 )
-from ace_ray.run.summary import SUMMARY, summarize
+from ace_ray.run.summary import (
+    SUCCESS,
+    SUMMARY,
+    as_json,
+    conclude,
+    earlier_timing,
+    summarize,
+)
 from ace_ray.store import Store
 
 if TYPE_CHECKING:
     from ace_ray.run.board import Tally
-
-SUCCESS = "_SUCCESS"
-COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
-"""Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
 
 
 def plan_run(config: RunConfig) -> Plan:
@@ -163,19 +171,12 @@ class _Session:
     def _conclude(self, ledger: Ledger) -> tuple[int, dict[str, Any]]:
         plan, store = self.plan, self.store
         self.lease.check()
-        stored = json.loads(store.get(MANIFEST) or b"{}")
-        timing = _timing(self.tallies, self.began, self.started)
-        if not self.tallies:
-            timing = earlier_timing(store)
+        timing = _timing(self.tallies, self.began, self.started) or earlier_timing(store)
         known = np.sort(plan.rows.ids)
-        summary = summarize(stored, plan.benchmarks, lambda: ledger.rows(known), timing)
-        summary["ignored_files"] = ledger.ignored
-        summary["uri"] = plan.uri
-        store.put(SUMMARY, as_json(summary))
-        if not summary["complete"]:
-            return INCOMPLETE, summary
-        store.put(SUCCESS, b"")
-        return COMPLETE, summary
+        manifest = read_manifest(store)
+        summary = summarize(manifest, plan.benchmarks, lambda: ledger.rows(known), timing)
+        summary |= {"ignored_files": ledger.ignored, "uri": plan.uri}
+        return conclude(store, summary), summary
 
     def _run(self, owed: PlannedRows, ledger: Ledger, *, new: bool) -> None:
         """One pass: ``owed`` through the graph. Raises `RunFailed`."""
@@ -184,10 +185,10 @@ class _Session:
         from ace_ray.run import cluster
         from ace_ray.run.board import Tally, start_board
         from ace_ray.run.graph import run_graph
+        from ace_ray.run.job import Job, Scenarios
         from ace_ray.run.progress import ProgressView
         from ace_ray.run.rows import entry_table
         from ace_ray.run.watch import Watch
-        from ace_ray.run.worker import Job, Scenarios
         from ace_ray.sandbox.actor import start_actors
 
         plan, store = self.plan, self.store
@@ -257,15 +258,6 @@ class _Session:
             if watch is not None:
                 self.tallies.append(watch.refresh())
             ray.shutdown()
-
-
-def earlier_timing(store: Store) -> dict[str, Any]:
-    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
-    anew from the rows."""
-    with suppress(ValueError, TypeError, AttributeError):
-        timing: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
-        return timing
-    return {}
 
 
 def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[str, Any]:
@@ -370,11 +362,3 @@ def _remove_run(store: Store) -> None:
         store.delete(item.path)
     for name in (SUMMARY, MANIFEST):
         store.delete(name)
-
-
-def as_json(value: Any) -> bytes:
-    """``value`` as a file for people."""
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate survives as an escape only
-        return json.dumps(value, indent=2).encode()

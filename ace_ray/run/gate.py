@@ -7,8 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-OPEN = 0
-"""The group of all rows that are no suspects."""
+from ace_ray.run.suspects import OPEN
 
 
 class Gate:

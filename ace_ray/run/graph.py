@@ -12,12 +12,16 @@ import numpy as np
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
+from ray.data._internal.execution import streaming_executor_state
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ace_ray.run.checker import Checker
 from ace_ray.run.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
+from ace_ray.run.engine_worker import EngineWorker
+from ace_ray.run.job import Job
 from ace_ray.run.plan import PlannedRows
 from ace_ray.run.rows import PLAN
-from ace_ray.run.worker import Checker, EngineWorker, Job, Writer
+from ace_ray.run.writer import Writer
 from ace_ray.store import LocalStore, Store
 
 CHECKER_TASKS = 16
@@ -25,6 +29,9 @@ CHECKER_TASKS = 16
 
 WAITING_BLOCKS = 256
 """Most blocks that wait at the writer for others to make a part."""
+
+LOOK_S = 0.25
+"""Most seconds between two looks of Ray Data's executor at what has ended. Its own is 0.1."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
@@ -158,6 +165,8 @@ def _quiet() -> None:
     # Each task in flight would read its process's page tables once a second: an engine worker has
     # dozens of tasks and gigabytes.
     context.memory_usage_poll_interval_s = None
+    # Each look at the graph costs the driver 7 ms, which a CPU engine lacks.
+    streaming_executor_state.WAIT_FOR_TASK_COMPLETION_TIMEOUT_S = LOOK_S
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # Ray 2.60 deprecates every way to say max_restarts to map_batches and names no other.
     warnings.filterwarnings("ignore", message=".*ray_remote_args_fn.* is deprecated")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,6 @@ import ace_ray
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry
-from ace_ray.run.evaluate import COMPLETE, INCOMPLETE, SUCCESS, as_json, earlier_timing
 from ace_ray.run.judging import CHECK_FAILED, judged
 from ace_ray.run.lease import Lease
 from ace_ray.run.parts import (
@@ -27,18 +25,13 @@ from ace_ray.run.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.run.plan import MANIFEST, entries_digest
+from ace_ray.run.plan import MANIFEST, entries_digest, read_manifest
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rows import ROWS
-from ace_ray.run.summary import SUMMARY, summarize
+from ace_ray.run.summary import conclude, earlier_timing, summarize
 from ace_ray.store import Store, open_store
 
 Say = Callable[[str], None]
-
-
-def is_run(uri: str) -> bool:
-    """Whether a run lies in the folder or at the S3 prefix."""
-    return open_store(uri).tagged(MANIFEST) is not None
 
 
 def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
@@ -107,19 +100,12 @@ def compact_run(uri: str, say: Say) -> None:
 def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any], Lease]]:
     """The store and manifest of a run, whose lease is held meanwhile."""
     store = open_store(uri)
-    content = store.get(MANIFEST)
-    if content is None:
-        raise UserError(
-            f"is not a run: it holds no {MANIFEST}",
-            where=store.root,
-            fix="name the folder of one run, e.g. runs/<run id>",
-        )
+    manifest = read_manifest(store)
     try:
-        manifest = json.loads(content)
         options = manifest["config"]["store"]
         address = {key: options[key] for key in ("endpoint_url", "region")}
         manifest = {**manifest, "declared": int(manifest["declared"])}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{MANIFEST} cannot be read", where=store.root, fix="name an intact run"
         ) from error
@@ -155,16 +141,12 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _summarized(
     store: Store, manifest: Mapping[str, Any], benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    summary = summarize(manifest, benchmarks, ledger.rows, earlier_timing(store))
-    summary["ignored_files"] = ledger.ignored
-    summary["uri"] = store.root
-    summary["rescored"] = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "ace_ray_version": ace_ray.__version__,
+    summary = summarize(manifest, benchmarks, ledger.rows, earlier_timing(store)) | {
+        "ignored_files": ledger.ignored,
+        "uri": store.root,
+        "rescored": {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ace_ray_version": ace_ray.__version__,
+        },
     }
-    store.put(SUMMARY, as_json(summary))
-    if summary["complete"]:
-        store.put(SUCCESS, b"")
-    else:
-        store.delete(SUCCESS)
-    return (COMPLETE if summary["complete"] else INCOMPLETE), summary
+    return conclude(store, summary), summary

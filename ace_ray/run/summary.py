@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.records import STATUSES
 from ace_ray.run.rows import ResultRow
+from ace_ray.store import Store
 
 SUMMARY = "summary.json"
+SUCCESS = "_SUCCESS"
+COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
+"""Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
+
+
+def conclude(store: Store, summary: dict[str, Any]) -> int:
+    """Write ``summary``, and whether the run is whole. Returns the exit code."""
+    store.put(SUMMARY, as_json(summary))
+    if not summary["complete"]:
+        store.delete(SUCCESS)
+        return INCOMPLETE
+    store.put(SUCCESS, b"")
+    return COMPLETE
 
 
 def summarize(
@@ -85,3 +101,20 @@ class _Totals:
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row
+
+
+def earlier_timing(store: Store) -> dict[str, Any]:
+    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
+    anew from the rows."""
+    with suppress(ValueError, TypeError, AttributeError):
+        timing: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
+        return timing
+    return {}
+
+
+def as_json(value: Any) -> bytes:
+    """``value`` as a file for people."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate survives as an escape only
+        return json.dumps(value, indent=2).encode()

@@ -13,8 +13,12 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 GROUPS = 16
+
+OPEN = 0
+"""The group of all rows that are no suspects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,21 @@ class Suspect:
     deaths: int
     group: int
     condemned: bool = False
+
+
+def grouped(
+    rows: Iterable[dict[str, Any]], suspects: Mapping[str, Suspect]
+) -> tuple[list[tuple[dict[str, Any], int]], dict[int, list[dict[str, Any]]]]:
+    """The condemned ones of ``rows``, each with the deaths that it cost, and group -> rows."""
+    condemned = []
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        suspect = suspects.get(row["row_id"])
+        if suspect is not None and suspect.condemned:
+            condemned.append((row, suspect.deaths))
+        else:
+            groups.setdefault(suspect.group if suspect else OPEN, []).append(row)
+    return condemned, groups
 
 
 class Suspects:

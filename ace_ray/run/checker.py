@@ -1,0 +1,100 @@
+"""The actor that adds verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ace_ray.records import Entry
+from ace_ray.run.board import fetch_entries
+from ace_ray.run.job import Job, report, start
+from ace_ray.run.judging import judged
+from ace_ray.run.lifeline import Lifeline, whoami
+from ace_ray.run.rows import ROWS, entry_at, verdict_columns
+from ace_ray.run.suspects import grouped
+
+CHECK_S = 300.0
+"""Seconds that the checks of one block, or of one suspect, may take."""
+
+
+class Checker:
+    """Adds the verdicts of all rule sets. Stateless: any checker can take any row."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._board = job, job.board
+        self._who = whoami("checker")
+        start(self._board, self._who)
+        self._entries = fetch_entries(job.board)
+        self._since: float | None = None
+        ray.get(self._board.ready.remote(self._who, {}))
+        Lifeline(self._board, self._who, stall_s=CHECK_S, busy_since=lambda: self._since)
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        try:
+            return self._checked(block)
+        except Exception as error:
+            report(self._job, "a checker failed", error)
+            raise
+
+    def _checked(self, block: pa.Table) -> pa.Table:
+        rows = block.to_pylist()
+        ids = [row["row_id"] for row in rows]
+        suspects = ray.get(self._board.suspects.remote("checker", ids)) if ids else {}
+        condemned, groups = grouped(rows, suspects)
+        checked = [self._quarantined(row, deaths) for row, deaths in condemned]
+        for group in groups.values():
+            checked += self._together(group)
+        self._board.rows.remote(
+            [
+                (
+                    row["benchmark"],
+                    row["language"],
+                    row["category"],
+                    row["status"],
+                    row["official_valid"],
+                    row["strict_valid"],
+                    row["prompt_tokens"],
+                    row["completion_tokens"],
+                )
+                for row in checked
+            ]
+        )
+        return pa.Table.from_pylist(checked, schema=ROWS)
+
+    def _together(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        ids = [row["row_id"] for row in rows]
+        # Waited for: what kills this process must be on the board before.
+        ray.get(self._board.enter.remote(self._who, ids))
+        self._since = time.monotonic()
+        checked = [self._check(row) for row in rows]
+        self._since = None
+        self._board.leave.remote(self._who, ids)
+        return checked
+
+    def _check(self, row: dict[str, Any]) -> dict[str, Any]:
+        entry = entry_at(self._entries, row["entry"])
+        return self._keyed(judged(row, entry, self._job.benchmarks[entry.benchmark]), entry)
+
+    def _quarantined(self, row: dict[str, Any], deaths: int) -> dict[str, Any]:
+        row |= {
+            "status": "quarantined",
+            "error_class": "CheckerKilled",
+            "error": f"{deaths} checkers died while they judged this row, the last on it alone",
+        }
+        return self._keyed({**row, **verdict_columns({})}, entry_at(self._entries, row["entry"]))
+
+    def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
+            "run_id": self._job.run_id,
+            "seed": self._job.config.sampling.seed + row["sample"],
+            "benchmark": entry.benchmark,
+            "category": entry.category,
+            "language": entry.language,
+            "id": entry.id,
+            "group": entry.group,
+        }

@@ -1,0 +1,225 @@
+"""The actor that hosts an engine and drives episodes on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
+from ace_ray.errors import EngineDead, RowError, UserError
+from ace_ray.models.sources import materialize
+from ace_ray.records import Entry, Episode
+from ace_ray.run.board import fetch_entries
+from ace_ray.run.gate import Gate
+from ace_ray.run.job import Job, report, start
+from ace_ray.run.judging import log_traceback
+from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
+from ace_ray.run.roles import Players
+from ace_ray.run.rows import EPISODES, clean, entry_at, episode_columns
+from ace_ray.run.suspects import grouped
+from ace_ray.run.watched import Watched
+from ace_ray.sandbox.actor import SandboxPool
+
+DEADLINE_GRACE_S = 300.0
+"""For an episode that has reached its deadline to read its sandbox's state."""
+
+START_AGAIN_S = 5.0
+"""Pause before an engine that could not start is started again."""
+
+
+def start_engine(job: Job) -> Any:
+    """The engine of this worker, loaded."""
+    if job.config.backend == "fake":
+        from ace_ray.models.fake import FakeEngine
+
+        return FakeEngine(job.engine)
+    from ace_ray.models.vllm_engine import VLLMEngine
+
+    return VLLMEngine(
+        materialize(job.model),
+        job.engine,
+        template_kwargs=job.config.model.chat_template_kwargs,
+        reasoning_parser=job.config.model.reasoning_parser,
+        tool_parser=job.config.model.tool_parser,
+    )
+
+
+class EngineWorker:
+    """Hosts one engine in-process and drives many episodes on it at once.
+
+    One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
+    share the engine's batches.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._board = job, job.board
+        self._who = whoami("engine")
+        began = time.perf_counter()
+        hopeful = False
+        try:
+            hopeful = start(self._board, self._who)
+            self._entries = fetch_entries(job.board)
+            self._engine = Watched(start_engine(job), ask_after_s=job.config.stall_s / 4)
+            self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
+            self._sandboxes = SandboxPool(job.sandboxes)
+        except Exception as error:
+            if hopeful and not isinstance(error, UserError):
+                # Memory of an engine that has just died may not be free yet. A raised exception
+                # would end the run; a dead process is started anew.
+                log_traceback()
+                time.sleep(START_AGAIN_S)
+                end_children()
+                os._exit(1)
+            report(job, "an engine worker could not start", error)
+            raise
+        self._held: dict[str, asyncio.Task[Any]] = {}
+        self._gate = Gate()
+        self._stopping = False
+        self._ticked_at = time.monotonic()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        load_s = time.perf_counter() - began
+        facts = {
+            "worker": self._who.name,
+            "load_s": round(load_s, 2),
+            "max_model_len": self._engine.max_model_len,
+            "engine_version": self._engine.version,
+        }
+        ray.get(self._board.ready.remote(self._who, facts))
+        Lifeline(
+            self._board,
+            self._who,
+            stall_s=job.config.stall_s,
+            busy_since=self._busy_since,
+            held=lambda: list(self._held),
+            on_drain=self._drain,
+        )
+
+    async def __call__(self, block: pa.Table) -> pa.Table:
+        self._loop = asyncio.get_running_loop()
+        planned = block.to_pylist()
+        if self._stopping:
+            return EPISODES.empty_table()
+        suspects = await self._board.suspects.remote("engine", [row["row_id"] for row in planned])
+        condemned, groups = grouped(planned, suspects)
+        earlier = {row_id: suspect.deaths for row_id, suspect in suspects.items()}
+        parts = await asyncio.gather(
+            *(self._together(rows, group, earlier) for group, rows in groups.items())
+        )
+        done = [self._quarantined(row, deaths) for row, deaths in condemned]
+        done += [record for part in parts for record in part]
+        return pa.Table.from_pylist(done, schema=EPISODES)
+
+    async def _together(
+        self, rows: list[dict[str, Any]], group: int, earlier: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
+        """The records of rows that may be in the engine together; none for those given up."""
+        async with self._gate.entered(group):
+            if self._stopping:
+                return []
+            ids = [row["row_id"] for row in rows]
+            await self._board.enter.remote(self._who, ids)
+            for row in rows:
+                attempt = row["attempt"] + earlier.get(row["row_id"], 0)
+                self._held[row["row_id"]] = asyncio.ensure_future(self._row(row, attempt))
+            tasks = [self._held[row_id] for row_id in ids]
+            await asyncio.wait(tasks)
+            self._board.leave.remote(self._who, ids)
+        return [task.result() for task in tasks if not task.cancelled()]
+
+    async def _row(self, row: dict[str, Any], attempt: int) -> dict[str, Any]:
+        entry = entry_at(self._entries, row["entry"])
+        clock = time.perf_counter()
+        record = self._blank(row, attempt)
+        benchmark = self._job.benchmarks[entry.benchmark]
+        try:
+            episode = await self._episode(benchmark, entry, row)
+            record |= episode_columns(episode)
+        except EngineDead as error:
+            # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
+            # whole job.
+            die(self._board, self._who, str(error), list(self._held))
+        except RowError as error:
+            record |= {"status": error.status, **_named(error)}
+        except TimeoutError:
+            limit = self._job.config.episode_timeout_s
+            record |= {
+                "status": "infra_error",
+                "error_class": "EpisodeTimeout",
+                "error": f"no end within episode_timeout_s = {limit:g}",
+            }
+        except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
+            record |= {"status": "infra_error", **_named(error)}
+            log_traceback()
+        finally:
+            self._held.pop(row["row_id"], None)
+        record["duration_s"] = time.perf_counter() - clock
+        return record
+
+    def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+        return {
+            **row,
+            **episode_columns(Episode()),
+            "status": "scored",
+            "error_class": None,
+            "error": None,
+            "attempts": attempt,
+            "started_at": datetime.now(UTC),
+            "worker": self._who.name,
+            "duration_s": 0.0,
+        }
+
+    def _quarantined(self, row: dict[str, Any], deaths: int) -> dict[str, Any]:
+        return self._blank(row, row["attempt"] + deaths - 1) | {
+            "status": "quarantined",
+            "error_class": "EngineKilled",
+            "error": f"{deaths} engines died while they worked on this row, the last on it alone",
+        }
+
+    async def _episode(self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any]) -> Episode:
+        sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
+        limit = self._job.config.episode_timeout_s
+        stage = Stage(
+            candidate=Player(self._engine, sampling),
+            roles=self._players.of(entry.benchmark, row["sample"]),
+            open_sandbox=lambda: self._sandboxes.open(row["entry"]),
+            deadline=asyncio.get_running_loop().time() + limit,
+            works=self._engine.works,
+        )
+        # An interactive episode ends by itself at the deadline and keeps what it has reached.
+        grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
+        return await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
+
+    def _busy_since(self) -> float | None:
+        """When there was last a sign of work on the rows held; None: there are none.
+
+        The engine's, and that of this process's own loop, in which a row may hang too."""
+        if not self._held or self._loop is None:
+            self._ticked_at = time.monotonic()
+            return None
+        self._loop.call_soon_threadsafe(self._tick)
+        owed = self._engine.busy_since()
+        return self._ticked_at if owed is None else min(owed, self._ticked_at)
+
+    def _tick(self) -> None:
+        self._ticked_at = time.monotonic()
+
+    def _drain(self, seconds: float) -> None:
+        """Begin no row any more; give up after ``seconds`` what is in flight: it is owed again."""
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        for task in self._held.values():
+            task.cancel()
+
+
+def _named(error: Exception) -> dict[str, str]:
+    return {"error_class": type(error).__name__, "error": clean(str(error))[:2000]}

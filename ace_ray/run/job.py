@@ -1,0 +1,65 @@
+"""What the actors of one run share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.sources import ModelRef
+from ace_ray.run.board import MAX_STARTS, NAMES, Who, fetch_entries
+from ace_ray.run.roles import Parts, Served
+from ace_ray.run.rows import clean, entry_at
+from ace_ray.sandbox.protocol import Scenario
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every actor of one run needs. Small: entries travel once, through the board."""
+
+    run_id: str
+    config: RunConfig
+    model: ModelRef
+    engine: dict[str, Any]
+    benchmarks: Mapping[str, Benchmark]
+    board: Any
+    """Actor handle of the run's `Board`, which also knows the entries."""
+    parts: Parts
+    served: Mapping[tuple[str, str], Served]
+    sandboxes: tuple[Any, ...]
+    """Handles of `SandboxActor`s; empty when no row is interactive."""
+
+
+class Scenarios:
+    """Opens the scenario of an entry by its index, in a sandbox actor."""
+
+    def __init__(self, board: Any, benchmarks: Mapping[str, Benchmark]) -> None:
+        self._board, self._benchmarks = board, benchmarks
+        self._entries: pa.Table | None = None
+
+    def __call__(self, index: int) -> Scenario:
+        if self._entries is None:
+            self._entries = fetch_entries(self._board)
+        entry = entry_at(self._entries, index)
+        return self._benchmarks[entry.benchmark].scenario(entry)
+
+
+def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
+    """Put the cause on the board: Ray hands a driver the text of a long traceback only."""
+    line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    ray.get(job.board.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
+
+
+def start(board: Any, who: Who) -> bool:
+    """Tell the board that this process begins. Returns whether another start is worth while should
+    this one fail. Raises `RuntimeError` when there were too many."""
+    hopeful: bool | None = ray.get(board.starting.remote(who))
+    if hopeful is None:
+        raise RuntimeError(f"the {NAMES[who.kind]} died {MAX_STARTS} times as it started")
+    return hopeful

@@ -1,0 +1,75 @@
+"""An engine, and since when it owes a sign of life."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ace_ray.records import Completion, Sampling
+
+ALIVE_S = 30.0
+"""Seconds within which a working engine answers between two steps."""
+
+
+class Watched:
+    """The candidate's engine, and since when it owes a sign of life.
+
+    Answers are such signs. Where none comes for a while, since all are long, the engine is asked
+    whether it still works.
+    """
+
+    def __init__(self, engine: Any, ask_after_s: float) -> None:
+        self._engine, self._ask_after_s = engine, ask_after_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._owed = 0
+        self._heard_at = 0.0
+        self.max_model_len: int = engine.max_model_len
+        self.version: str = engine.version
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        self._loop = asyncio.get_running_loop()
+        if not self._owed:
+            self._heard_at = time.monotonic()
+        self._owed += 1
+        try:
+            answer: Completion = await self._engine.chat(messages, sampling, tools)
+            return answer
+        finally:
+            self._owed -= 1
+            self._heard_at = time.monotonic()
+
+    async def works(self) -> bool:
+        """Whether the engine gives a sign of life now."""
+        with suppress(Exception):
+            await asyncio.wait_for(self._engine.alive(), ALIVE_S)
+            return True
+        return False
+
+    def busy_since(self) -> float | None:
+        """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.
+
+        Called from another thread, since the loop of the engine may be what hangs."""
+        if not self._owed or self._loop is None:
+            return None
+        if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
+            self._loop.call_soon_threadsafe(self._ask)
+        return self._heard_at
+
+    def _ask(self) -> None:
+        async def ask() -> None:
+            with suppress(Exception):  # the calls themselves meet what is wrong
+                await self._engine.alive()
+                self._heard_at = time.monotonic()
+            self._asking = None
+
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(ask())
