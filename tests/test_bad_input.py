@@ -212,6 +212,29 @@ def test_a_model_whose_chat_template_refuses(
 
 
 @needs_vllm
+def test_a_model_whose_chat_template_refuses_the_user_simulator(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+) -> None:
+    """Upstream's protocol sends it system messages in the middle of the chat."""
+    picky = (
+        "{% for m in messages %}{% if m['role'] == 'system' and not loop.first %}"
+        "{{ raise_exception('system comes first') }}{% endif %}{{ m['content'] }}{% endfor %}"
+    )
+    source = {"source": str(model_folder(template=picky))}
+
+    def asked(**options: Any) -> Path:
+        mini = {"name": "acebench", "categories": ["agent_multi_turn"], **options}
+        return config_file(backend="vllm", model=source, benchmarks=[mini])
+
+    words = ("benchmarks.acebench.user", "system, user, system, user", "system comes first")
+    refuses(here("evaluate", asked(protocol="official")), *words)
+    finds(here("doctor", asked(protocol="official")), *words)
+    assert nothing_written(tmp_path)
+    checked = here("doctor", asked(protocol="fixed"))
+    assert "system comes first" not in checked.stdout + checked.stderr
+
+
+@needs_vllm
 def test_no_prompt_fits_the_context(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:

@@ -117,6 +117,10 @@ class Benchmark(Protocol):
         """How the model in ``role`` draws its tokens unless the config says otherwise."""
         return Sampling()
 
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        """A short chat of the shape that the model in ``role`` is sent; used for preflight."""
+        return [{"role": "user", "content": "x"}]
+
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
         raise NotImplementedError

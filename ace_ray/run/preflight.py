@@ -6,18 +6,22 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.lease import LEASE
 from ace_ray.run.plan import MANIFEST, Plan
 from ace_ray.store import Store, open_store
+
+if TYPE_CHECKING:
+    from ace_ray.models.chat import Chat
 
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
@@ -106,6 +110,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
+        _check_roles(plan, chat)
 
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))
@@ -132,6 +137,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     fewest = FewestTokens(header)
     if _native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
+    _check_roles(plan, chat)
 
     def count(messages: Messages, tools: Messages | None) -> int:
         return fewest.count(chat.render(messages, tools), context or 1)
@@ -156,6 +162,35 @@ def _native(plan: Plan) -> bool:
 
 def _interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
+
+
+def _check_roles(plan: Plan, candidate: Chat) -> None:
+    """Raise `UserError` when a model's template refuses the chats of a role that it plays."""
+    from ace_ray.models.chat import Chat
+
+    for name, roles in plan.parts.items() if _interactive(plan) else ():
+        for role, part in roles.items():
+            chat = candidate
+            if isinstance(part.role, ServedRole):
+                assert part.model is not None  # a served part has a model
+                chat = Chat.load(
+                    tokenizer_folder(part.model),
+                    part.role.model.chat_template_kwargs,
+                    trust_remote_code=part.role.engine.get("trust_remote_code") is True,
+                )
+            elif part.role != "same":
+                continue  # only its provider knows an endpoint's template
+            messages = plan.benchmarks[name].role_chat(role)
+            try:
+                chat.render(messages)
+            except PromptRefused as error:
+                said = ", ".join(message["role"] for message in messages)
+                raise UserError(
+                    f"a chat of {said} is what this role is sent: {error}",
+                    where=f"benchmarks.{name}.{role}",
+                    fix="let another model or an endpoint play it, or change the benchmark's "
+                    "protocol",
+                ) from error
 
 
 def _find_one_that_fits(

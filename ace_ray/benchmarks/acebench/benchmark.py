@@ -14,6 +14,7 @@ from ace_ray.benchmarks.acebench import prompts as texts
 from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
 from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
 from ace_ray.benchmarks.acebench.agent.episode import play_agent
+from ace_ray.benchmarks.acebench.agent.multi_turn import own_role
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
 from ace_ray.benchmarks.acebench.readers import Compared, check_read
@@ -215,6 +216,10 @@ class ACEBench(Benchmark):
 
     def role_sampling(self, role: str) -> Sampling:
         return USER_SAMPLING
+
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        own = own_role(official=self._options.protocol == "official")
+        return [{"role": who, "content": "x"} for who in ("system", "user", own, "user")]
 
     def scenario(self, entry: Entry) -> World:
         return open_world(

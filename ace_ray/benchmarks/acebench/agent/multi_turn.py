@@ -9,6 +9,11 @@ from ace_ray.benchmarks.acebench.agent.play import Play
 _LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}
 
 
+def own_role(*, official: bool) -> str:
+    """The role of the user simulator's own lines in what it is sent; upstream's is the system."""
+    return "system" if official else "assistant"
+
+
 async def multi_turn(play: Play) -> str:
     """Plays the episode to its end and returns why it ended: "finished" or "max_messages".
 
@@ -45,8 +50,7 @@ class _User:
             texts.person(entry.language, play.classes, str(entry.data["question"])),
             {"role": "user", "content": texts.texts[entry.language]["opener"]},
         ]
-        # Upstream hands the simulator its own lines back as system messages.
-        self._own_role = "system" if play.official else "assistant"
+        self._own_role = own_role(official=play.official)
 
     async def begin(self) -> str:
         text = await self._play.ask_user(self._messages)
