@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ class FakeScript(Section):
     calls: dict[str, list[FakeCall]] = Field(
         default_factory=dict, description="called beside the reply when tools are offered"
     )
+    load_s: float = Field(0.0, description="until the engine is ready")
     delay_s: float = 0.0
     max_model_len: int = 1 << 20
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
@@ -73,6 +75,7 @@ class FakeEngine:
     def __init__(self, script: Mapping[str, Any]) -> None:
         self._script = FakeScript.model_validate(dict(script))
         self.max_model_len = self._script.max_model_len
+        time.sleep(self._script.load_s)
         self._works = asyncio.Event()
         self._works.set()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -21,6 +23,25 @@ def test_checker_writer_worker_and_board(make_run):
     assert {row["status"] for row in rows} == {"scored"}
     assert not (run.path / "lease.json").exists()
     assert (run.path / "_SUCCESS").exists()
+
+
+def test_a_frozen_writer_is_killed_and_its_rows_are_stored(make_run):
+    run = make_run(samples=3, engine={"delay_s": 0.5}, concurrency=2, stall_s=5.0)
+    driver = run.start()
+    driver.until_stored(4)
+    driver.find("Writer").suspend()
+    assert driver.wait() == 0, driver.text
+    assert re.search("writer .* was frozen and is killed", driver.text)
+    rows = run.rows()
+    assert len(rows) == len({row["row_id"] for row in rows}) == 36
+
+
+def test_an_engine_that_does_not_start_in_time_ends_the_run(make_run):
+    run = make_run(engine={"load_s": 600.0}, start_timeout_s=3.0)
+    driver = run.to_the_end()
+    assert driver.code == 75
+    assert "no engine has started within start_timeout_s = 3" in driver.text
+    assert "Traceback" not in driver.text
 
 
 @pytest.mark.parametrize("title", ["raylet/raylet", "gcs_server"])

@@ -1,5 +1,5 @@
-"""The same on vLLM, with tiny dummy weights: its engine core is killed, then stopped, then killed
-while it hangs; nothing is lost and nothing is left behind."""
+"""The same on vLLM, with tiny dummy weights: its engine core is killed, told to end, then stopped;
+nothing is lost and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def core_of(driver) -> psutil.Process:
     return driver.until(found, timeout=200)
 
 
-def test_a_killed_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
+def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
     run: Run = make_run(
         backend="vllm",
         model={"source": str(tiny_llama)},
@@ -72,7 +72,7 @@ def test_a_killed_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
             "kv_cache_memory_bytes": 64 << 20,
         },
         sampling={"max_tokens": 400},
-        samples=10,
+        samples=15,
         concurrency=4,
         stall_s=8.0,
         worker_cpus=0.5,
@@ -84,11 +84,15 @@ def test_a_killed_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
     driver.until(lambda: "1 engine death(s)" in driver.text, timeout=200)
     stored = len(run.rows())
     driver.until_stored(stored + 4)
+    core_of(driver).terminate()
+    driver.until(lambda: "2 engine death(s)" in driver.text, timeout=200)
+    stored = len(run.rows())
+    driver.until_stored(stored + 4)
     core_of(driver).send_signal(signal.SIGSTOP)
     assert driver.wait(400) == 0, driver.text
     rows = run.rows()
-    assert len(rows) == len({row["row_id"] for row in rows}) == 12 * 10
+    assert len(rows) == len({row["row_id"] for row in rows}) == 12 * 15
     assert {row["status"] for row in rows} == {"scored"}
-    assert len(run.summary()["timing"]["engine_deaths"]) == 2
+    assert len(run.summary()["timing"]["engine_deaths"]) == 3
     left = [p for p in driver._below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not left, [title_of(p) for p in left]

@@ -98,8 +98,7 @@ def _equal(counts: Counts, answer: Answer, ours: Verdict) -> bool:
         ((why, what),) = answer.items()
         counts.answers[f"{why}: {what}"] += 1
         named = {"crash": "official_crash", "refused": "official_unsafe"}[why]
-        # An agent's row keeps the error type of the test on which the evaluator raised.
-        said = ours.error_type == named or (why == "crash" and f"raises {what}" in ours.error)
+        said = ours.error_type == named
         count[why] += said and not ours.valid
         return said and not ours.valid
     valid, error_type, *process = answer

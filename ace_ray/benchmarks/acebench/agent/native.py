@@ -50,7 +50,9 @@ def results(message: Mapping[str, Any], answers: Sequence[Any]) -> list[dict[str
             "role": "tool",
             "name": call["function"]["name"],
             "tool_call_id": _id(number),
-            "content": answer if isinstance(answer, str) else json.dumps(answer, default=str),
+            "content": answer
+            if isinstance(answer, str)
+            else json.dumps(answer, ensure_ascii=False, default=str),
         }
         for number, (call, answer) in enumerate(zip(calls, answers, strict=False))
     ]

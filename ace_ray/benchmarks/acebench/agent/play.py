@@ -125,7 +125,9 @@ class Play:
             return await asyncio.wait_for(answer, left)
         except TimeoutError:
             raise await self._late(player) from None
-        except PromptTooLong:
+        except PromptTooLong as error:
+            if player is not self.stage.candidate:  # says nothing about the candidate
+                raise PromptTooLong(f"the user simulator: {error}") from error
             if not self.steps:  # nothing happened: no episode, as for any prompt too long
                 raise
             raise Cut("context") from None

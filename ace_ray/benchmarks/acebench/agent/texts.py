@@ -72,8 +72,9 @@ city to change planes and book both legs. A return trip is two bookings. Payment
 Free bags in economy/business: regular 1/2, silver 2/3, gold 3/3; each further bag costs 50.
 - Changes: same origin and destination; the price of a changed flight stays. A new cabin costs or \
 refunds the difference. Bags can be added, not removed.
-- Cancelling: ask for the reason. Free within 24 hours of booking or when the airline cancels; \
-otherwise economy pays 20 %. A flown segment cannot be cancelled.
+- Cancelling: ask for the reason. Free within 24 hours of booking, more than 24 hours before \
+departure, or when the airline cancels; otherwise economy pays 20 %. A flown segment cannot be \
+cancelled.
 """
 
 _TRAVEL_ZH = """\
@@ -84,7 +85,8 @@ _TRAVEL_ZH = """\
 - 订票：先取得用户号和密码，再查航班。没有直达时询问中转城市，两段一起订。往返是两张票。\
 付款方式为cash或bank。免费行李（经济舱/商务舱）：普通1/2件，银卡2/3件，金卡3/3件；超出每件50元。
 - 改签：出发地和目的地不变，改航班不改价。换舱补差价或退差价。行李只能增加。
-- 退票：询问原因。订票24小时内或航空公司取消时免费，否则经济舱收20%手续费。已飞的航段不能退。
+- 退票：询问原因。订票24小时内、离起飞超过24小时或航空公司取消时免费，\
+否则经济舱收20%手续费。已飞的航段不能退。
 """
 
 _FINANCE_EN = """\

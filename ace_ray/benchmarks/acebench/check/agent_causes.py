@@ -9,10 +9,13 @@ decides:
   lacks one that it needs, or the message is no call. Its observation says so
   (``unknown_tool``, ``bad_arguments``, ``not_a_call``), or, where none was recorded, the row's
   functions do.
+- ``rule_violation``: the call is a later milestone's, or is to the tool of a later milestone alone
+  and was refused (``status`` false or "error"; a refusal in plain words proves nothing): a step
+  that it needed was skipped.
 - ``information_mismanagement``: the call is to the tool of the milestone at hand, with other
   values.
-- ``rule_violation``: the call is a later milestone's, or is to a later milestone's tool and was
-  refused (``status`` false): a step that it needed was skipped.
+
+Calls that never ran, since their batch ended before them, are no evidence.
 
 ``undetermined`` is everything else: the agent stopped, made all milestones and more, or strayed in
 a way that the calls do not explain.
@@ -23,13 +26,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.agent_paths import CALL_ERRORS, Made, Path
+from ace_ray.benchmarks.acebench.check.agent_paths import CALL_ERRORS, NOT_RUN, Made, Path
 from ace_ray.benchmarks.acebench.check.agent_values import same_call
 from ace_ray.records import Entry
 
 
 def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
     """(cause, the evidence in a sentence) of an episode whose end state is wrong."""
+    calls = [one for one in calls if one.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
     found, position = _followed(calls, path)
     if found == len(path):
@@ -42,13 +46,19 @@ def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[s
         if problem := _call_error(one, offered):
             return "function_call_error", problem
         shown = one.call.name[:80]
+        early = f"{shown} was called before {at_hand.name}"
+        if any(same_call(one.call, step) for step in later):
+            return "rule_violation", early
         if one.call.name == at_hand.name:
             return "information_mismanagement", f"{shown} was called with other values"
-        refused = isinstance(one.observation, dict) and one.observation.get("status") is False
-        for step in later:
-            if same_call(one.call, step) or (refused and one.call.name == step.name):
-                return "rule_violation", f"{shown} was called before {at_hand.name}"
+        if _refused(one) and any(one.call.name == step.name for step in later):
+            return "rule_violation", early
     return "undetermined", f"{at_hand.name} was not called"
+
+
+def _refused(one: Made) -> bool:
+    status = one.observation.get("status") if isinstance(one.observation, dict) else None
+    return status is False or status == "error"
 
 
 def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:

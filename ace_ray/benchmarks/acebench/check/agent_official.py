@@ -5,9 +5,8 @@ that it lacks and keys that an attribute has beside the gold's are not noticed, 
 ``True`` are equal, and a gold class that no entry of the state is named like gets the verdict of
 the class before it ("valid" at first). The process is compared as text. Quirks are kept.
 
-Error types: ``wrong number of class``, ``class attributes wrong``. Where the official evaluator
-raises, which ends its whole run, the row is invalid with the type of the test that raised, and the
-``error`` says so.
+Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash`` where the
+official evaluator raises, which ends its whole run.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 
 from ace_ray.records import Verdict
 
+CRASH = "official_crash"
 _RAISES = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
 
 
@@ -35,7 +35,7 @@ def judge(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
         try:
             accuracy = _process(gold["mile_stone"], process)
         except _RAISES as raised:
-            accuracy = 0.0
+            accuracy, kind = 0.0, CRASH
             error = f"{error}; on the process {_crash(raised)}"
     metrics = {"end_to_end": int(valid), "process_accuracy": accuracy}
     return Verdict(valid, kind, error, metrics)
@@ -56,7 +56,7 @@ def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
                 verdict = _class_faults(same_name, target)
             faults += verdict
     except _RAISES as error:
-        return kind, _crash(error)
+        return CRASH, _crash(error)
     return (kind, f"{faults[0]} differs") if faults else ("", "")
 
 

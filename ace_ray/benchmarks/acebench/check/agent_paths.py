@@ -18,6 +18,7 @@ _APOSTROPHE = re.compile(r"(?<!\\)'")
 _CLOSES = re.compile(r"\s*(?:[)\]}:]|,\s*(?:['\"\[{(]|[\w.-]+\s*[=(,\])}]|$)|$)")
 
 CALL_ERRORS = ("unknown_tool", "bad_arguments", "not_a_call")
+NOT_RUN = "not_run"
 _MAX_CHARS = 1 << 17
 _MAX_TEXTS = 2000
 """What is read of a process; an episode has some dozens of messages."""
@@ -30,8 +31,8 @@ class Made:
     """A call that an agent made.
 
     ``error`` is its observation's ("" for an answer), ``not_a_call`` for a message without one,
-    None where nothing was recorded, as in result files made elsewhere. One of `CALL_ERRORS` means
-    that no tool was reached.
+    `NOT_RUN` when its batch ended before it, None where nothing was recorded, as in result files
+    made elsewhere. One of `CALL_ERRORS` means that no tool was reached.
     """
 
     call: Call
@@ -106,9 +107,11 @@ def _of_text(text: str) -> Iterator[Made]:
 
 def _of_step(step: Mapping[str, Any]) -> Iterator[Made]:
     calls, observations, errors = (_list(step.get(k)) for k in ("calls", "observations", "errors"))
+    if step.get("speaker") == "execution" and not calls and not errors:
+        yield Made(Call("", {}), "not_a_call")  # upstream executes "[hello]": a batch of no calls
     for place in range(max(len(calls), len(errors))):
         call = calls[place] if place < len(calls) else None
-        error = errors[place] if place < len(errors) else ""
+        error = errors[place] if place < len(errors) else NOT_RUN
         observation = observations[place] if place < len(observations) else None
         yield Made(_recorded(call), error if isinstance(error, str) else "", observation)
 

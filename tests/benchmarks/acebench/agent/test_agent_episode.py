@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.agent import native
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
@@ -272,6 +273,19 @@ def test_prompt_that_never_fitted_is_no_episode() -> None:
     benchmark = bench()
     with pytest.raises(PromptTooLong):
         play(benchmark, entry(benchmark, "multi_step", 0), Scripted(PromptTooLong("full")))
+
+
+def test_full_context_of_the_simulator_is_no_wrong_answer() -> None:
+    benchmark = bench()
+    item = entry(benchmark, "multi_turn", 0)
+    with pytest.raises(PromptTooLong, match="the user simulator: full"):
+        play(benchmark, item, Scripted("What?"), Scripted("Hi", PromptTooLong("full")))
+
+
+def test_native_results_are_readable_in_any_language() -> None:
+    message = {"tool_calls": [{"function": {"name": "login"}}]}
+    (result,) = native.results(message, [{"message": "成功"}])
+    assert "成功" in result["content"]
 
 
 def test_simulator_that_is_down_is_no_wrong_answer() -> None:

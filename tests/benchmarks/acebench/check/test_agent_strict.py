@@ -160,9 +160,10 @@ def test_escaping_leaves_what_is_right() -> None:
         assert escaped(text) == text
 
 
-def step(*calls: Any, observations: Any = (), errors: Any = ()) -> dict[str, Any]:
+def step(*calls: Any, observations: Any = (), errors: Any = None) -> dict[str, Any]:
     named = [{"name": name, "arguments": args} for name, args in calls]
-    return {"calls": named, "observations": list(observations), "errors": list(errors)}
+    errors = [""] * len(calls) if errors is None else list(errors)
+    return {"calls": named, "observations": list(observations), "errors": errors}
 
 
 def test_steps_say_what_was_called() -> None:
@@ -181,7 +182,7 @@ def test_steps_say_what_was_called() -> None:
         ("view", "failed", 2),
         ("", "not_a_call", None),
         ("login", "failed", "x"),
-        ("view", "", None),
+        ("view", "not_run", None),
     ]
 
 
@@ -220,6 +221,10 @@ CALL, RULE, INFORMATION, OPEN = (
         ([step(VIEW)], RULE),
         ([step(LOGIN), step(SEND)], OPEN),  # other values of a later milestone, not refused
         ([step(LOGIN), step(SEND, observations=[NO])], RULE),
+        ([step(LOGIN), step(SEND, observations=[{"status": "error"}])], RULE),
+        ([step(LOGIN), step(SEND, observations=["not logged in"])], OPEN),  # words prove nothing
+        ([step(("other", {}), VIEW, observations=["x"], errors=["failed"])], OPEN),  # never ran
+        ([step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}], CALL),
         ([step(LOGIN), step(("send", {"to": "Eve", "text": "Domino's"}))], RULE),
         ([step(LOGIN), step(("other", {}), observations=[NO])], OPEN),
         ([step(LOGIN), step(VIEW), step(("send", {"to": "Eve", "text": "Domino's"}))], OPEN),
