@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -385,10 +386,19 @@ class S3Store:
 def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold the lock of ``folder``; false when the folder was replaced while waiting for it.
 
-    Raises `OSError`: no such folder; or somebody holds it, unless asked to wait."""
+    Raises `OSError`: no such folder; or somebody holds it, for `LOCK_S` if asked to wait."""
     handle = os.open(folder, os.O_RDONLY)
+    until = time.monotonic() + (LOCK_S if wait else 0.0)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    said = "another process holds the folder's lock"
+                    raise OSError(error.errno, said) from error
+                time.sleep(0.01)
         try:
             same = os.path.samestat(os.fstat(handle), os.stat(folder))
         except FileNotFoundError:
@@ -406,6 +416,9 @@ def _sync(folder: Path) -> None:
     finally:
         os.close(handle)
 
+
+LOCK_S = 60.0
+"""A lock is held for a few milliseconds, unless its holder is stopped."""
 
 PROBE = ".ace-ray-probe"
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")

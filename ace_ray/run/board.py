@@ -16,6 +16,9 @@ from ace_ray.run.suspects import Suspect, Suspects
 MAX_STARTS = 3
 """Starts of one actor in a row that may fail before the run does."""
 
+HOPELESS = 5
+"""Rows in a row that kill engines: then it is the engines."""
+
 Kind = Literal["engine", "checker", "writer"]
 KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
 NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
@@ -51,6 +54,8 @@ class Tally:
         self.workers: list[dict[str, Any]] = []
         self.failure = ""
         self.store_failed = False
+        self.hopeless = False
+        """Whether no further row should be tried."""
         self.notice = ""
         """What the run is waiting for, if anything."""
         self.deaths: list[str] = []
@@ -107,6 +112,8 @@ class Board:
         self._books = {kind: Suspects((suspects or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _Process] = {}
         self._drain_at: float | None = None
+        self._barren = 0
+        """Deaths of the writer since rows were last stored."""
 
     def entries(self) -> list[Any]:
         """A list of one ObjectRef, that of the run's entry table (`rows.ENTRIES`).
@@ -120,6 +127,7 @@ class Board:
         self._tally.add(rows)
 
     def stored(self, rows: int) -> None:
+        self._barren = 0
         self._tally.stored += rows
         self._tally.last_stored_at = time.time()
 
@@ -142,6 +150,9 @@ class Board:
             if last.ready:
                 process.starts = 1
                 self._died(last.who, "its process was killed", None)
+        if who.kind == "writer" and self._barren >= MAX_STARTS:
+            self.fail(f"the writer died {MAX_STARTS} times and stored nothing", store=True)
+            return None
         if process.starts > MAX_STARTS:
             self.fail(f"the {NAMES[who.kind]} on {who.host} died {MAX_STARTS} times as it started")
             return None
@@ -172,10 +183,15 @@ class Board:
             self._died(who, why, held)
 
     def _died(self, who: Who, why: str, held: list[str] | None) -> None:
-        self._books[who.kind].died(who.actor, held)
+        book = self._books[who.kind]
+        book.died(who.actor, held)
         if who.kind == "engine":
             self._tally.deaths.append(f"{who.name}: {why}")
+            if book.condemned_in_a_row >= HOPELESS:
+                self._tally.hopeless = True
+                self.fail(f"engines die on every row, the last {HOPELESS} they had alone: {why}")
         else:
+            self._barren += who.kind == "writer"
             self._tally.other_deaths[who.kind] += 1
 
     def beat(self, who: Who) -> float | None:

@@ -55,10 +55,10 @@ class EngineWorker:
     """Hosts one engine in-process and drives many episodes on it at once.
 
     One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
-    share the engine's batches.
+    share the engine's batches. At most ``most`` rows are at work at a time.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, most: int) -> None:
         self._job, self._board = job, job.board
         self._who = whoami("engine")
         began = time.perf_counter()
@@ -80,7 +80,7 @@ class EngineWorker:
             report(job, "an engine worker could not start", error)
             raise
         self._held: dict[str, asyncio.Task[Any]] = {}
-        self._gate = Gate()
+        self._gate = Gate(most)
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -120,7 +120,7 @@ class EngineWorker:
         self, rows: list[dict[str, Any]], group: int, earlier: Mapping[str, int]
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
-        async with self._gate.entered(group):
+        async with self._gate.entered(group, len(rows)):
             if self._stopping:
                 return []
             ids = [row["row_id"] for row in rows]
@@ -148,6 +148,9 @@ class EngineWorker:
         except RowError as error:
             record |= {"status": error.status, **_named(error)}
         except TimeoutError:
+            if not await self._engine.works():
+                why = "no sign of life when a row reached episode_timeout_s"
+                die(self._board, self._who, why, list(self._held))
             limit = self._job.config.episode_timeout_s
             record |= {
                 "status": "infra_error",

@@ -45,6 +45,7 @@ from ace_ray.run.summary import (
     as_json,
     conclude,
     earlier_timing,
+    reopen,
     summarize,
 )
 from ace_ray.store import Store
@@ -85,8 +86,10 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         try:
             # Again: what was there before may have changed until the run was ours.
             store, manifest = open_output(plan, fresh=fresh)
-            session = _Session(plan, store, lease, interrupts, facts, console, say, began)
-            return session.run(manifest)
+            session = _Session(
+                plan, store, lease, interrupts, facts, console, say, began, manifest is not None
+            )
+            return session.run()
         finally:
             lease.release()
 
@@ -103,20 +106,28 @@ class _Session:
     console: Console
     say: Callable[[str], None]
     began: float
+    declared: bool
+    """Whether the folder holds this run: its manifest is there, and no rows but its own."""
     tallies: list[Tally] = field(default_factory=list)
     started: float = 0.0
 
-    def run(self, manifest: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+    def run(self) -> tuple[int, dict[str, Any]]:
+        began_it = not self.declared
         try:
-            return self._run_all(manifest)
+            return self._run_all()
         except UserError as error:
             if not self.tallies:
                 raise
             # It was fine at the start, so this is no mistake in what was asked.
             raise RunFailed(str(error), resumable=True) from error
+        except RunFailed as error:
+            if began_it and not error.resumable and not part_names(self.store):
+                self.lease.check()
+                _remove_run(self.store)  # no row can come of it: leave no trace of a run
+            raise
 
-    def _run_all(self, manifest: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
-        ledger = read_ledger(self.store, self.say) if manifest else Ledger(self.store)
+    def _run_all(self) -> tuple[int, dict[str, Any]]:
+        ledger = self._ledger()
         owed = self._owed(ledger, again=False)
         self.console.print(
             f"[bold]{self.plan.run_id}[/]: {len(self.plan.rows)} rows declared, "
@@ -125,8 +136,12 @@ class _Session:
             soft_wrap=True,
         )
         self.started = time.time()
-        ledger = self._passes(ledger, owed, new=manifest is None)
-        return self._conclude(ledger)
+        if len(owed):
+            reopen(self.store)
+        return self._conclude(self._passes(ledger, owed))
+
+    def _ledger(self) -> Ledger:
+        return read_ledger(self.store, self.say) if self.declared else Ledger(self.store)
 
     def _owed(self, ledger: Ledger, *, again: bool) -> PlannedRows:
         """The rows without a verdict; ``again``: those that another attempt may help."""
@@ -138,7 +153,7 @@ class _Session:
         settled = ledger.settled[at] | (again & ~ledger.checked[at])
         return rows.where(~(stored & settled))
 
-    def _passes(self, ledger: Ledger, owed: PlannedRows, *, new: bool) -> Ledger:
+    def _passes(self, ledger: Ledger, owed: PlannedRows) -> Ledger:
         """Evaluate until nothing is owed or nothing gets further.
 
         Each pass brings its rows to new processes. One that breaks off counts as an attempt only if
@@ -150,12 +165,11 @@ class _Session:
                 self.say(f"{len(owed)} rows failed, attempt {attempts + 1}")
             failure: RunFailed | None = None
             try:
-                self._run(owed, ledger, new=new)
+                self._run(owed, ledger)
             except RunFailed as error:
                 failure = error
-            new = False
             before = int(ledger.settled.sum())
-            ledger = read_ledger(self.store, self.say)
+            ledger = self._ledger()
             further = int(ledger.settled.sum()) > before
             attempts += failure is None or not further
             owed = self._owed(ledger, again=True)
@@ -178,7 +192,7 @@ class _Session:
         summary |= {"ignored_files": ledger.ignored, "uri": plan.uri}
         return conclude(store, summary), summary
 
-    def _run(self, owed: PlannedRows, ledger: Ledger, *, new: bool) -> None:
+    def _run(self, owed: PlannedRows, ledger: Ledger) -> None:
         """One pass: ``owed`` through the graph. Raises `RunFailed`."""
         import ray
 
@@ -210,18 +224,27 @@ class _Session:
             )
             cluster.note_if_busy(resources, self.console)
             engine = engine_args(plan.config, parts, on_gpu=on_gpu)
-            if new:
+            if not self.declared:
                 self.lease.check()
                 _remove_run(store)
                 machine = _machine(ray.cluster_resources())
                 facts = {**self.facts, **machine, "engine_args": engine}
                 store.put(MANIFEST, as_json(make_manifest(plan, facts)))
+                self.declared = True
             board = start_board(
                 entry_table(plan.entries),
                 self.tallies[-1].suspects if self.tallies else None,
                 proven=proven,
             )
-            watch = Watch(board, plan.config, self.interrupts, lambda: self.lease.lost, self.say)
+            watch = Watch(
+                board,
+                plan.config,
+                self.interrupts,
+                lambda: self.lease.lost,
+                self.say,
+                rows=len(owed),
+                proven=proven,
+            )
             session = new_session(part_names(store), os.urandom(3).hex())
             at = ledger.find(owed.ids)
             earlier = ledger.attempts[at] if len(ledger.ids) else np.zeros(len(owed), np.int32)
@@ -242,17 +265,15 @@ class _Session:
                         cpus=cluster.SANDBOX_CPUS,
                     ),
                 )
+                watch.engines_start()
                 with ProgressView(lambda: watch.latest, len(owed), self.console):
                     run_graph(job, owed, attempts, resources, store, session)
                 self.interrupts.settle()
         except (RunFailed, UserError):
             raise
         except Exception as error:
-            failure = _explained(error, watch.refresh() if watch else Tally(), proven=proven)
-            if new and not part_names(store):
-                self.lease.check()
-                _remove_run(store)  # no row came of it: leave no trace of a run
-            raise failure from error
+            tally = watch.refresh() if watch else Tally()
+            raise _explained(error, tally, proven=proven) from error
         finally:
             self.interrupts.forget()
             if watch is not None:
@@ -274,8 +295,11 @@ def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[
 def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
     """The cause in one line, from the board if an actor wrote it there, else from Ray.
 
-    What an engine says that has never started would be said again. All else may pass."""
-    cause = tally.failure
+    What an engine or a server says that has never started would be said again. All else may
+    pass."""
+    from ace_ray.run.server import ServerFailed
+
+    cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
     passing = proven or bool(tally.workers) or not cause
     if not cause:
         lines = [line for line in str(error).splitlines() if line.strip()]

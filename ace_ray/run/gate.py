@@ -3,56 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from ace_ray.run.suspects import OPEN
 
 
 class Gate:
-    """Lets in one group at a time, in the order in which the groups first asked."""
+    """Lets in one group at a time, in the order in which the groups first asked, and of it at most
+    ``most`` rows; a block of more goes in by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._inside = 0
         self._group = OPEN
-        self._waiting: OrderedDict[int, list[asyncio.Future[None]]] = OrderedDict()
+        self._waiting: OrderedDict[int, deque[_Turn]] = OrderedDict()
 
     @asynccontextmanager
-    async def entered(self, group: int = OPEN) -> AsyncIterator[None]:
-        """Wait until only ``group`` is inside, and be inside."""
-        if self._inside and (self._waiting or self._group != group):
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(group, []).append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
+    async def entered(self, group: int, rows: int) -> AsyncIterator[None]:
+        """Wait until there is room for ``rows`` of ``group``, and be inside."""
+        turn = _Turn(asyncio.get_running_loop().create_future(), rows)
+        self._waiting.setdefault(group, deque()).append(turn)
+        self._admit()
+        try:
+            await turn.come
+        except asyncio.CancelledError:
+            if turn.come.done() and not turn.come.cancelled():
+                self._leave(rows)  # it had been let in
+            else:
                 self._forget(group, turn)
-                raise
-        else:
-            self._group = group
-            self._inside += 1
+            raise
         try:
             yield
         finally:
-            self._leave()
+            self._leave(rows)
 
-    def _leave(self) -> None:
-        self._inside -= 1
-        while not self._inside and self._waiting:
-            self._group, turns = self._waiting.popitem(last=False)
-            for turn in turns:
-                if not turn.cancelled():
-                    # Counted here: between now and its own step nobody else may come in.
-                    self._inside += 1
-                    turn.set_result(None)
-
-    def _forget(self, group: int, turn: asyncio.Future[None]) -> None:
-        if turn.done() and not turn.cancelled():
-            self._leave()  # it had been let in
-            return
-        turns = self._waiting.get(group, [])
+    def _forget(self, group: int, turn: _Turn) -> None:
+        turns = self._waiting.get(group, deque())
         if turn in turns:
             turns.remove(turn)
             if not turns:
                 del self._waiting[group]
+            self._admit()
+
+    def _leave(self, rows: int) -> None:
+        self._inside -= rows
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting:
+            group, turns = next(iter(self._waiting.items()))
+            if self._inside and group != self._group:
+                return
+            while turns:
+                if self._inside and self._inside + turns[0].rows > self._most:
+                    return
+                turn = turns.popleft()
+                if not turn.come.cancelled():
+                    # Counted here: between now and its own step nobody else may come in.
+                    self._group = group
+                    self._inside += turn.rows
+                    turn.come.set_result(None)
+            del self._waiting[group]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    come: asyncio.Future[None]
+    rows: int

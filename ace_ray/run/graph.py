@@ -89,21 +89,24 @@ def run_graph(
     resources: Resources,
     store: Store,
     session: str,
-) -> int:
-    """Evaluate ``rows`` and write them; returns the number of rows written.
+) -> None:
+    """Evaluate ``rows`` and write them.
 
     Blocks until the last part is stored. Exceptions of Ray Data pass through.
     """
     _quiet()
     size = rows_per_block(job, resources, len(rows))
-    calls = max(1, math.ceil(in_flight(job, resources, len(rows)) / size))
+    most = in_flight(job, resources, len(rows))
+    # Interactive rows come first, one to a block: calls enough for as many as may be in flight.
+    alone = math.ceil(np.count_nonzero(rows.interactive) / resources.workers)
+    calls = min(most, alone + math.ceil(most / size))
     planned = blocks(rows, attempts, size)
     waiting = min(len(planned), WAITING_BLOCKS)
     graph = (
         ray.data.from_arrow(planned)
         .map_batches(
             EngineWorker,
-            fn_constructor_args=(job,),
+            fn_constructor_args=(job, most),
             batch_size=None,
             batch_format="pyarrow",
             compute=ActorPoolStrategy(
@@ -144,10 +147,8 @@ def run_graph(
             ray_remote_args_fn=_writer_place(store),
         )
     )
-    written = 0
-    for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
-        written += sum(receipt.column("rows").to_pylist())
-    return written
+    for _ in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
+        pass  # the receipts of stored blocks
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
@@ -165,6 +166,9 @@ def _quiet() -> None:
     # Each task in flight would read its process's page tables once a second: an engine worker has
     # dozens of tasks and gigabytes.
     context.memory_usage_poll_interval_s = None
+    # A guard of Ray Data's that ends a graph which passes nothing on for half an hour: an engine
+    # may take longer to load, an episode to end. Our own deadlines hold each of the waits.
+    context.execution_no_progress_timeout_s = -1
     # Each look at the graph costs the driver 7 ms, which a CPU engine lacks.
     streaming_executor_state.WAIT_FOR_TASK_COMPLETION_TIMEOUT_S = LOOK_S
     logging.getLogger("ray.data").setLevel(logging.ERROR)

@@ -79,6 +79,15 @@ class Lease:
                         continue
                 tag = store.put_if(LEASE, _json(claim), seen)
             if tag is not None:
+                # It is there now, so a store that keeps conditions refuses to make it.
+                if store.put_if(LEASE, _json(claim), None) is not None:
+                    store.delete(LEASE)
+                    raise UserError(
+                        "this store ignores the conditions of conditional writes, which keep two "
+                        "drivers off one run",
+                        where=store.root,
+                        fix="use a store that honours If-Match and If-None-Match",
+                    )
                 return cls(store, tag, claim)
 
     def check(self) -> None:

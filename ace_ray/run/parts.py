@@ -41,7 +41,7 @@ def part_name(session: str, row_ids: Sequence[str]) -> str:
     """``part-<session>-<hash of its row ids>.parquet``.
 
     Sessions sort in the order they were begun, so a later attempt at a row sorts after an earlier
-    one; a write task that Ray repeats overwrites its own part.
+    one. Only the same rows of the same session get a name again, when storing them is tried again.
     """
     content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
     return f"{FOLDER}part-{session}-{content}.parquet"

@@ -19,11 +19,18 @@ COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 """Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
 
 
+def reopen(store: Store) -> None:
+    """Rows are owed: take back that the run is whole."""
+    # Looked for first: some keys may write and not delete.
+    if store.get(SUCCESS) is not None:
+        store.delete(SUCCESS)
+
+
 def conclude(store: Store, summary: dict[str, Any]) -> int:
     """Write ``summary``, and whether the run is whole. Returns the exit code."""
     store.put(SUMMARY, as_json(summary))
     if not summary["complete"]:
-        store.delete(SUCCESS)
+        reopen(store)
         return INCOMPLETE
     store.put(SUCCESS, b"")
     return COMPLETE

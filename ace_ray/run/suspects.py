@@ -50,6 +50,8 @@ class Suspects:
 
     def __init__(self, earlier: Mapping[str, Suspect] | None = None) -> None:
         self.known: dict[str, Suspect] = dict(earlier or {})
+        self.condemned_in_a_row = 0
+        """Since a row last left a process that lived."""
         self._held: dict[str, dict[str, None]] = {}
         first = max((s.group for s in self.known.values()), default=0) + 1
         self._groups = itertools.count(first)
@@ -68,6 +70,7 @@ class Suspects:
         """The rows are done with; a suspect that lives through it is cleared."""
         held = self._held.get(process, {})
         for row_id in ids:
+            self.condemned_in_a_row = 0
             held.pop(row_id, None)
             if row_id in self.known and not self.known[row_id].condemned:
                 del self.known[row_id]
@@ -83,6 +86,7 @@ class Suspects:
         if len(rows) == 1 and before:
             (row_id,) = rows
             self.known[row_id] = Suspect(before[row_id].deaths + 1, 0, condemned=True)
+            self.condemned_in_a_row += 1
             return rows
         size = math.ceil(len(rows) / GROUPS) or 1
         for start in range(0, len(rows), size):

@@ -42,11 +42,16 @@ class Watch:
         interrupts: Interrupts,
         lost: Callable[[], str],
         say: Callable[[str], None],
+        *,
+        rows: int,
+        proven: bool,
     ) -> None:
         self._board, self._config = board, config
         self._interrupts, self._lost, self._say = interrupts, lost, say
+        self._rows, self._proven = rows, proven
         self._latest: Tally | None = None
-        self._began = self._heard = time.monotonic()
+        self._began: float | None = None
+        self._heard = time.monotonic()
         self._drain_until: float | None = None
         self._killed: set[Who] = set()
         self._ended: set[Who] = set()
@@ -67,6 +72,10 @@ class Watch:
         self._interrupts.drainable = False
         self._over.set()
         self._thread.join(timeout=10)
+
+    def engines_start(self) -> None:
+        """From now on the engines may take `start_timeout_s`."""
+        self._began = self._heard = time.monotonic()
 
     @property
     def latest(self) -> Tally:
@@ -92,8 +101,8 @@ class Watch:
                     return
                 self._interrupts.remind()
                 self._stop_if_asked(tally)
-                self._end_frozen(tally)
                 self._give_up(tally)
+                self._end_frozen(tally)
         except Exception as error:  # noqa: BLE001 - a run without a watch might never end
             self._interrupts.abort(error)
 
@@ -114,19 +123,25 @@ class Watch:
     def _end_frozen(self, tally: Tally) -> None:
         limit = max(FROZEN_S, self._config.stall_s)
         for who, silent in tally.silent.items():
+            if self._over.is_set():
+                return
             if silent > limit and who not in self._killed | self._ended:
-                # A process whose work is done has been let go, and is silent for good.
+                # One that is not there was let go when its work was done, or is to come again.
                 frozen = _kill(who)
                 (self._killed if frozen else self._ended).add(who)
                 if frozen:
                     self._say(f"{NAMES[who.kind]} {who.name} was frozen and is killed")
 
     def _gone(self, tally: Tally) -> Who | None:
-        """A process that has been starting, or was killed and not replaced, for too long."""
+        """A process that has been starting, or is dead and not replaced, for too long."""
         limit = self._config.start_timeout_s
-        late = {who: age for who, age in tally.starting.items() if age > limit}
-        late |= {w: s for w, s in tally.silent.items() if w in self._killed and s > 2 * limit}
-        return next(iter(late), None)
+        late = [who for who, age in tally.starting.items() if age > limit]
+        late += [who for who, s in tally.silent.items() if who in self._killed and s > limit]
+        if tally.stored < self._rows:
+            # Rows may be under way to the store from an engine that was let go.
+            limit += self._config.store_patience_s
+            late += [who for who, s in tally.silent.items() if who in self._ended and s > limit]
+        return late[0] if late else None
 
     def _give_up(self, tally: Tally) -> None:
         now = time.monotonic()
@@ -135,15 +150,22 @@ class Watch:
         elif now - self._heard > BOARD_S:
             line = f"the run's board has not answered for {now - self._heard:.0f} s"
             self._interrupts.abort(RunFailed(line, resumable=True, again=True))
-        elif not tally.workers and now - self._began > self._config.start_timeout_s:
+        elif (
+            not tally.workers
+            and self._began is not None
+            and now - self._began > self._config.start_timeout_s
+        ):
             limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
             line = f"no engine has started within {limit}"
             self._interrupts.abort(RunFailed(line, resumable=True))
         elif (gone := self._gone(tally)) is not None:
             line = f"the {NAMES[gone.kind]} {gone.name} is gone, and no other came in its place"
             self._interrupts.abort(RunFailed(line, resumable=True, again=True))
+        elif tally.hopeless:
+            self._interrupts.abort(RunFailed(tally.failure, resumable=True))
         elif tally.failure and not tally.workers:
-            self._interrupts.abort(RunFailed(tally.failure))
+            again = self._proven and not tally.store_failed
+            self._interrupts.abort(RunFailed(tally.failure, resumable=self._proven, again=again))
 
 
 def _kill(who: Who) -> bool:
@@ -168,7 +190,7 @@ def _kill(who: Who) -> bool:
         .remote(who.pid, who.began)
     )
     try:
-        was_there: bool = ray.get(done, timeout=60)
+        was_there: bool = ray.get(done, timeout=10)
     except Exception:  # noqa: BLE001 - a node that is gone has taken its processes along
         return True
     return was_there

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ace_ray.errors import RequestFailed
 from ace_ray.records import Completion, Sampling
 
 ALIVE_S = 30.0
@@ -42,10 +43,13 @@ class Watched:
         self._owed += 1
         try:
             answer: Completion = await self._engine.chat(messages, sampling, tools)
-            return answer
+        except RequestFailed:
+            self._heard_at = time.monotonic()  # an answer, too
+            raise
         finally:
             self._owed -= 1
-            self._heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
+        return answer
 
     async def works(self) -> bool:
         """Whether the engine gives a sign of life now."""

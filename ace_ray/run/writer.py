@@ -16,8 +16,8 @@ from ace_ray.run.parts import PART_BYTES, write_parts
 from ace_ray.run.rows import clean
 from ace_ray.store import Store
 
-WRITE_S = 300.0
-"""Seconds that one attempt to store a part may take."""
+WRITE_S = 900.0
+"""Seconds that one attempt to store a part may take: an S3 client tries ten times by itself."""
 
 FLUSH_S = 30.0
 """Rows that wait for others to make a part of a good size wait so long."""

@@ -25,6 +25,20 @@ def test_checker_writer_worker_and_board(make_run):
     assert (run.path / "_SUCCESS").exists()
 
 
+def test_a_board_killed_before_anything_is_stored(make_run):
+    """The run goes on, and stays one: with its manifest, and resumable all along."""
+    run = make_run(engine={"delay_s": 2.0}, concurrency=4, rows_per_part=100)
+    driver = run.start()
+    driver.until(lambda: "rows |" in driver.text)
+    driver.find("ray::Board").kill()
+    assert driver.wait() == 0, driver.text
+    assert "going on with 12 rows" in driver.text
+    assert (run.path / "run.json").exists()
+    again = run.to_the_end()
+    assert again.code == 0, again.text
+    assert len(run.rows()) == 12
+
+
 def test_a_frozen_writer_is_killed_and_its_rows_are_stored(make_run):
     run = make_run(samples=3, engine={"delay_s": 0.5}, concurrency=2, stall_s=5.0)
     driver = run.start()

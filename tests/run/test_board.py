@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.run import board as board_module
-from ace_ray.run.board import KINDS, MAX_STARTS, Board, Kind, Who
+from ace_ray.run.board import HOPELESS, KINDS, MAX_STARTS, Board, Kind, Who
 from ace_ray.run.suspects import Suspect
 
 
@@ -277,3 +277,49 @@ def test_when_what_came_first(clock: Clock) -> None:
     assert tally.first_ready_at == 1e9 + 50
     assert (tally.first_row_at, tally.last_row_at) == (1e9 + 51, 1e9 + 52)
     assert tally.last_stored_at == 1e9 + 53
+
+
+def test_a_writer_that_dies_again_and_again_and_stores_nothing(clock: Clock) -> None:
+    board = Board([])
+    for pid in range(MAX_STARTS):
+        assert board.starting(who(pid, kind="writer")) is not None
+        board.ready(who(pid, kind="writer"), {})
+    assert board.starting(who(99, kind="writer")) is None
+    assert "the writer died 3 times and stored nothing" in board.read().failure
+    assert board.read().store_failed
+
+
+def test_a_writer_that_stores_between_its_deaths_goes_on(clock: Clock) -> None:
+    board = Board([])
+    for pid in range(3 * MAX_STARTS):
+        assert board.starting(who(pid, kind="writer")) is not None
+        board.ready(who(pid, kind="writer"), {})
+        board.stored(1)
+    assert not board.read().failure
+
+
+def condemn(board: Board, row_id: str) -> None:
+    for pid in (1, 2):
+        up(board, who(pid))
+        board.enter(who(pid), [row_id])
+        board.dying(who(pid), "it died", None)
+
+
+def test_engines_that_die_on_every_row_are_hopeless(clock: Clock) -> None:
+    board = Board([])
+    for number in range(HOPELESS):
+        assert not board.read().hopeless
+        condemn(board, str(number))
+    assert board.read().hopeless
+    assert "engines die on every row, the last 5" in board.read().failure
+
+
+def test_a_row_that_an_engine_survives_gives_hope(clock: Clock) -> None:
+    board = Board([])
+    for number in range(3 * HOPELESS):
+        condemn(board, str(number))
+        if number % 2:
+            up(board, who(3))
+            board.enter(who(3), ["fine"])
+            board.leave(who(3), ["fine"])
+    assert not board.read().hopeless

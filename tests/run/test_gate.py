@@ -15,21 +15,21 @@ from ace_ray.run.gate import OPEN, Gate
 class Visitors:
     """Tasks that go through a gate, and a look at who is inside."""
 
-    def __init__(self) -> None:
-        self.gate = Gate()
+    def __init__(self, most: int = 1000) -> None:
+        self.gate = Gate(most)
         self.inside: list[str] = []
         self.order: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, name: str, group: int = OPEN) -> None:
+    async def come(self, name: str, group: int = OPEN, rows: int = 1) -> None:
         """Somebody comes to the gate and waits, or enters and stays until told to go."""
         self._ends[name] = asyncio.Event()
-        self._tasks[name] = asyncio.create_task(self._visit(name, group))
+        self._tasks[name] = asyncio.create_task(self._visit(name, group, rows))
         await settle()
 
-    async def _visit(self, name: str, group: int) -> None:
-        async with self.gate.entered(group):
+    async def _visit(self, name: str, group: int, rows: int) -> None:
+        async with self.gate.entered(group, rows):
             self.inside.append(name)
             self.order.append(name)
             try:
@@ -63,7 +63,7 @@ class Visitors:
 
 
 async def pass_through(gate: Gate, group: int) -> None:
-    async with gate.entered(group):
+    async with gate.entered(group, 1):
         pass
 
 
@@ -75,9 +75,9 @@ async def settle() -> None:
 Scene = Callable[[Visitors], Coroutine[Any, Any, None]]
 
 
-def played(scene: Scene) -> Visitors:
+def played(scene: Scene, most: int = 1000) -> Visitors:
     async def play() -> Visitors:
-        visitors = Visitors()
+        visitors = Visitors(most)
         await scene(visitors)
         await visitors.end()
         return visitors
@@ -143,10 +143,33 @@ def test_groups_enter_in_the_order_in_which_they_asked() -> None:
     played(scene)
 
 
+def test_no_more_rows_than_there_is_room_for() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("a", rows=4)
+        await v.come("b", rows=4)
+        await v.come("c", rows=4)
+        await v.come("d", rows=1)
+        assert v.inside == ["a", "b"], "who comes later does not overtake, however small"
+        await v.come("suspect", 1)
+        await v.go("a")
+        assert v.inside == ["b", "c", "d"]
+        await v.go("b", "c")
+        assert v.inside == ["d"]
+        await v.go("d")
+        assert v.inside == ["suspect"]
+        await v.come("huge", rows=99)
+        await v.go("suspect")
+        assert v.inside == ["huge"], "alone, or it would wait for ever"
+        await v.come("e")
+        assert v.inside == ["huge"]
+
+    played(scene, most=9)
+
+
 def test_an_exception_leaves_the_gate() -> None:
     async def scene(v: Visitors) -> None:
         async def fails() -> None:
-            async with v.gate.entered(1):
+            async with v.gate.entered(1, 1):
                 raise ValueError("inside")
 
         with pytest.raises(ValueError, match="inside"):
@@ -212,7 +235,7 @@ def test_cancelled_in_the_step_in_which_it_is_let_in(when: str, others: int) -> 
         last = asyncio.Event()
 
         async def leave_and_cancel() -> None:
-            async with v.gate.entered():
+            async with v.gate.entered(OPEN, 1):
                 await last.wait()
                 if when == "before":
                     v.cancel("goes")
@@ -255,19 +278,22 @@ def test_all_who_wait_are_cancelled() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> None:
     random_ = random.Random(seed)
-    gate, inside, through = Gate(), [], []
+    most = random_.choice([1, 3, 1000])
+    gate, inside, through = Gate(most), [], []
 
     async def visit(name: int, group: int) -> None:
+        rows = random_.randrange(1, 4)
         for _ in range(random_.randrange(4)):
             await asyncio.sleep(0)
-        async with gate.entered(group):
-            inside.append(group)
-            assert set(inside) == {group}, "two groups are inside"
+        async with gate.entered(group, rows):
+            inside.append((group, rows))
+            assert {other for other, _ in inside} == {group}, "two groups are inside"
+            assert len(inside) == 1 or sum(count for _, count in inside) <= most
             try:
                 for _ in range(random_.randrange(4)):
                     await asyncio.sleep(0)
             finally:
-                inside.remove(group)
+                inside.remove((group, rows))
         through.append(name)
 
     async def play() -> None:

@@ -519,6 +519,9 @@ class Odd:
         done = self.inner.put_if(path, data, tag)
         if self.mood == "answer lost":
             raise UserError("the connection broke", where=self.inner.root)
+        if self.mood == "ignores conditions":
+            self.inner.put(path, data)
+            return f"tag {self.asked}"
         if self.mood == "repeated":
             return None  # botocore repeats the request, which meets its own first try
         return done
@@ -527,6 +530,13 @@ class Odd:
 @pytest.fixture
 def odd(store: Store) -> Any:
     return Odd(store)
+
+
+def test_a_store_that_ignores_conditions_is_refused(odd: Any) -> None:
+    odd.mood = "ignores conditions"
+    with pytest.raises(UserError, match="ignores the conditions"):
+        Lease.acquire(odd, pytest.fail)
+    assert odd.inner.get(LEASE) is None
 
 
 def test_a_renewal_that_meets_its_own_first_try_is_ours(odd: Any) -> None:
