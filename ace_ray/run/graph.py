@@ -172,5 +172,7 @@ def _quiet() -> None:
     # Each look at the graph costs the driver 7 ms, which a CPU engine lacks.
     streaming_executor_state.WAIT_FOR_TASK_COMPLETION_TIMEOUT_S = LOOK_S
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # It prints the traceback of what ends a graph; the driver says the cause in one line.
+    logging.getLogger("ray.data.exceptions").setLevel(logging.CRITICAL)
     # Ray 2.60 deprecates every way to say max_restarts to map_batches and names no other.
     warnings.filterwarnings("ignore", message=".*ray_remote_args_fn.* is deprecated")
