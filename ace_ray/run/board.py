@@ -205,9 +205,6 @@ class Board:
         """Begin no further row, and give up those that have not ended in ``seconds``."""
         self._drain_at = time.monotonic() + seconds
 
-    def draining(self) -> bool:
-        return self._drain_at is not None
-
     def read(self) -> Tally:
         now = time.monotonic()
         self._tally.suspects = {kind: book.known for kind, book in self._books.items()}

@@ -75,6 +75,8 @@ _QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": l
 def _start_local() -> None:
     import ray
 
+    # Nobody reads its metrics; its agent would gather them all the time.
+    os.environ.setdefault("RAY_enable_metrics_collection", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
         try:
             ray.init("local", **_QUIET)

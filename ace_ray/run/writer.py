@@ -44,17 +44,21 @@ class Writer:
         self._stored: asyncio.Future[None] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._writing: list[float] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining = asyncio.Event()
         ray.get(self._board.ready.remote(self._who, {}))
         Lifeline(
             self._board,
             self._who,
             stall_s=job.config.store_patience_s + WRITE_S,
             busy_since=lambda: min(self._writing, default=None),
+            on_drain=self._drain,
         )
 
     async def __call__(self, table: pa.Table) -> pa.Table:
+        self._loop = asyncio.get_running_loop()
         if self._stored is None:
-            self._stored = asyncio.get_running_loop().create_future()
+            self._stored = self._loop.create_future()
             self._timer = asyncio.ensure_future(self._flush_in_time())
         stored = self._stored
         self._waiting.append(table)
@@ -68,14 +72,18 @@ class Writer:
         return pa.table({"rows": [table.num_rows]})
 
     async def _flush_in_time(self) -> None:
-        until = time.monotonic() + FLUSH_S
-        while time.monotonic() < until:
-            await asyncio.sleep(1.0)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._draining.wait(), FLUSH_S)
             # A run that stops has few seconds left, and rows that were given up never come.
-            with suppress(ray.exceptions.RayError):
-                if await self._job.board.draining.remote():
-                    break
+            await asyncio.sleep(1.0)
         await self._flush()
+
+    def _drain(self, seconds: float) -> None:
+        """Called from another thread."""
+        if self._loop is None:
+            self._draining.set()
+        else:
+            self._loop.call_soon_threadsafe(self._draining.set)
 
     async def _flush(self) -> None:
         waiting, stored, timer = self._waiting, self._stored, self._timer

@@ -250,10 +250,8 @@ def test_the_dying_are_not_silent(clock: Clock) -> None:
 def test_draining(clock: Clock) -> None:
     board = Board([])
     up(board, who())
-    assert not board.draining()
     assert board.beat(who()) is None
     board.drain(20.0)
-    assert board.draining()
     assert board.beat(who()) == 20.0
     clock.now += 15
     assert board.beat(who()) == 5.0

@@ -1,0 +1,73 @@
+"""Native tool calling, and one generation pass under several readers, through whole runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ace_ray.run.parts import read_ledger
+from ace_ray.run.rows import ROWS
+from ace_ray.store import open_store
+
+WATERED = {"bed": "T3", "minutes": 20, "check_rain": False}
+LOCKED = '<tool_call>{"name": "lock_door", "arguments": {"door": "back", "arm_alarm": true}}'
+
+
+def run(folder: Path, engine: dict[str, Any], **benchmark: Any) -> tuple[dict[str, Any], Any]:
+    """The rows by entry id, and the store, of a run over normal_atom_bool."""
+    asked = {"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}
+    tree = {
+        "model": {"source": "fake"},
+        "backend": "fake",
+        "benchmarks": [{**asked, **benchmark}],
+        "engine": engine,
+        "run_id": "run",
+        "output": str(folder / "runs"),
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(tree))
+    done = subprocess.run(
+        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(folder / "config.yaml")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    store = open_store(str(folder / "runs" / "run"))
+    tables = read_ledger(store).tables(ROWS.names)
+    return {row["id"]: row for table in tables for row in table.to_pylist()}, store
+
+
+def test_native_calls_are_offered_read_judged_and_labelled(tmp_path: Path) -> None:
+    call = {"name": "greenhouse_water", "arguments": json.dumps(WATERED)}
+    rows, store = run(
+        tmp_path, {"default": "No.", "calls": {"Water bed T3": [call]}}, mode="native"
+    )
+    assert len(rows) == 4
+    called = rows["normal_atom_bool_0"]
+    assert called["output"] == "[greenhouse_water(bed='T3', minutes=20, check_rain=False)]"
+    assert called["official_valid"]
+    assert called["strict_valid"]
+    assert not any(rows[f"normal_atom_bool_{n}"]["official_valid"] for n in (1, 2, 3))
+    said = json.loads(called["messages"])[-1]
+    assert said["tool_calls"][0]["function"] == call
+    manifest = json.loads(store.get("run.json"))
+    assert manifest["identity"]["benchmarks"]["acebench"]["mode"] == "native"
+
+
+def test_one_pass_is_read_as_several_formats(tmp_path: Path) -> None:
+    replies = {"lock the back door": LOCKED}
+    rows, store = run(
+        tmp_path, {"default": "No.", "replies": replies}, parsers=["official", "hermes"]
+    )
+    locked = rows["normal_atom_bool_1"]
+    assert not locked["strict_valid"], "the first reader gives the verdict"
+    summary = json.loads(store.get("summary.json"))["benchmarks"]["acebench"]
+    assert summary["parsers"]
+    counted = json.dumps(summary["parsers"])
+    assert '"gained": 1' in counted, counted
