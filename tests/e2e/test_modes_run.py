@@ -57,7 +57,7 @@ def test_native_calls_are_offered_read_judged_and_labelled(tmp_path: Path) -> No
     said = json.loads(called["messages"])[-1]
     assert said["tool_calls"][0]["function"] == call
     manifest = json.loads(store.get("run.json"))
-    assert manifest["identity"]["benchmarks"]["acebench"]["mode"] == "native"
+    assert manifest["identity"]["benchmarks"]["acebench"]["variant"] == "native"
 
 
 def test_one_pass_is_read_as_several_formats(tmp_path: Path) -> None:

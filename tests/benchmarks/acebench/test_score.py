@@ -168,7 +168,7 @@ def test_agent_rows_in_json_lines(data: Path, tmp_path: Path) -> None:
     assert [line["official"]["process_accuracy"] for line in lines] == [1.0, 0.0, 0.0]
     assert [line["strict"]["process_accuracy"] for line in lines] == [0.0, 0.0, 0.0]
     assert [line["strict"]["end_to_end"] for line in lines] == [1, 0, 0]
-    kinds = ["", "class attributes wrong", "wrong number of class"]
+    kinds = ["", "class attributes wrong", "official_crash"]
     assert [line["official"]["error_type"] for line in lines] == kinds
     stats = found["languages"]["en"]["categories"][AGENT]
     assert (stats["scored"], stats["official"]["n"]) == (3, 1)
