@@ -28,6 +28,17 @@ LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
 
 
+def set_environment() -> None:
+    """Settings that Ray reads when it is imported, and when it starts."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray calls that come after the end would start a Ray, or join somebody else's and hang with it.
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
+    # processes at every step. Takes effect in a Ray that is started here.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+
 def connect() -> None:
     """Join the cluster named by ``RAY_ADDRESS`` or running on this machine; else start one.
 
@@ -35,12 +46,7 @@ def connect() -> None:
         UserError: Ray is not installed, or the cluster refuses the connection.
         RunFailed: a Ray of our own does not start.
     """
-    # Before Ray is imported: its logger and its usage ping read the environment then.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
-    # processes at every step. Takes effect in a Ray that is started here.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    set_environment()
     try:
         import ray
     except ImportError as error:

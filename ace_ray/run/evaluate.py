@@ -194,9 +194,11 @@ class _Session:
 
     def _run(self, owed: PlannedRows, ledger: Ledger) -> None:
         """One pass: ``owed`` through the graph. Raises `RunFailed`."""
+        from ace_ray.run import cluster
+
+        cluster.set_environment()
         import ray
 
-        from ace_ray.run import cluster
         from ace_ray.run.board import Tally, start_board
         from ace_ray.run.graph import run_graph
         from ace_ray.run.job import Job, Scenarios

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -147,8 +148,13 @@ def run_graph(
             ray_remote_args_fn=_writer_place(store),
         )
     )
-    for _ in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
-        pass  # the receipts of stored blocks
+    try:
+        for _ in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
+            pass  # the receipts of stored blocks
+    except BaseException as error:
+        # The executor ends with the last frame that holds it: now, while there is a Ray.
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fault_runs import Run
 
 BENCHMARK = '''
@@ -49,6 +50,7 @@ class Poison(Benchmark):
 '''
 
 
+@pytest.mark.slow
 def test_a_row_that_kills_checkers(make_run, monkeypatch):
     run: Run = make_run()
     info = run.folder / "poison-1.dist-info"
