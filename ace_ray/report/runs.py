@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.parts import read_ledger
-from ace_ray.run.plan import MANIFEST, read_manifest
+from ace_ray.run.plan import MANIFEST, json_object, read_manifest
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.summary import SUCCESS, SUMMARY, summarize
 from ace_ray.store import open_store
@@ -194,7 +193,7 @@ def load_run(uri: str) -> Run:
             "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
         )
     summary = store.get(SUMMARY)
-    own = _json(summary, f"{store.root}/{SUMMARY}").get("benchmarks", {}) if summary else {}
+    own = json_object(summary, f"{store.root}/{SUMMARY}").get("benchmarks", {}) if summary else {}
     return Run(
         uri=store.root,
         manifest=manifest,
@@ -203,13 +202,3 @@ def load_run(uri: str) -> Run:
         finished=store.get(SUCCESS) is not None,
         comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
     )
-
-
-def _json(content: bytes, where: str) -> Mapping[str, Any]:
-    try:
-        tree = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError("is not JSON", where=where, fix="name an intact run") from error
-    if not isinstance(tree, dict):
-        raise UserError("is not a JSON object", where=where, fix="name an intact run")
-    return tree

@@ -121,7 +121,7 @@ class _Session:
             # It was fine at the start, so this is no mistake in what was asked.
             raise RunFailed(str(error), resumable=True) from error
         except RunFailed as error:
-            if began_it and not error.resumable and not part_names(self.store):
+            if began_it and self.declared and not error.resumable and not part_names(self.store):
                 self.lease.check()
                 _remove_run(self.store)  # no row can come of it: leave no trace of a run
             raise
@@ -136,8 +136,6 @@ class _Session:
             soft_wrap=True,
         )
         self.started = time.time()
-        if len(owed):
-            reopen(self.store)
         return self._conclude(self._passes(ledger, owed))
 
     def _ledger(self) -> Ledger:
@@ -233,6 +231,7 @@ class _Session:
                 facts = {**self.facts, **machine, "engine_args": engine}
                 store.put(MANIFEST, as_json(make_manifest(plan, facts)))
                 self.declared = True
+            reopen(store)
             board = start_board(
                 entry_table(plan.entries),
                 self.tallies[-1].suspects if self.tallies else None,

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
-from ray.data._internal.execution import streaming_executor_state
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.run.checker import Checker
@@ -30,9 +29,6 @@ CHECKER_TASKS = 16
 
 WAITING_BLOCKS = 256
 """Most blocks that wait at the writer for others to make a part."""
-
-LOOK_S = 0.25
-"""Most seconds between two looks of Ray Data's executor at what has ended. Its own is 0.1."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
@@ -175,8 +171,6 @@ def _quiet() -> None:
     # A guard of Ray Data's that ends a graph which passes nothing on for half an hour: an engine
     # may take longer to load, an episode to end. Our own deadlines hold each of the waits.
     context.execution_no_progress_timeout_s = -1
-    # Each look at the graph costs the driver 7 ms, which a CPU engine lacks.
-    streaming_executor_state.WAIT_FOR_TASK_COMPLETION_TIMEOUT_S = LOOK_S
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # It prints the traceback of what ends a graph; the driver says the cause in one line.
     logging.getLogger("ray.data.exceptions").setLevel(logging.CRITICAL)

@@ -258,7 +258,11 @@ def read_manifest(store: Store) -> dict[str, Any]:
             where=store.root,
             fix="name the folder of one run, e.g. runs/<run id>",
         )
-    where = f"{store.root}/{MANIFEST}"
+    return json_object(content, f"{store.root}/{MANIFEST}")
+
+
+def json_object(content: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in a run's file. Raises `UserError` that names the file ``where``."""
     try:
         tree = json.loads(content)
     except (ValueError, RecursionError) as error:

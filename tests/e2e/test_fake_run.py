@@ -16,6 +16,7 @@ import yaml
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.scoring.golden import render_gold
 from ace_ray.run.rows import ROWS
+from ace_ray.store import open_store
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
@@ -29,6 +30,11 @@ def evaluate(config: Path, *args: str, **env: str) -> subprocess.CompletedProces
         check=False,
         env={**os.environ, **env},
     )
+
+
+def names_in(output: str) -> list[str]:
+    """The files of the one run in a folder."""
+    return [item.path.partition("/")[2] for item in open_store(output).list()]
 
 
 def rows_of(folder: Path) -> pa.Table:
@@ -138,18 +144,18 @@ def test_resume_evaluates_only_what_is_owed(first, script, tmp_path):
 
 def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     path, _ = script
-    bucket = s3.bucket
-    output = f"s3://{bucket}/e2e"
+    output = f"s3://{s3.bucket}/e2e"
     args = ["--output", output, "--set", "samples=1", "--set", "engine.fail={}"]
     done = evaluate(path, *args)
     assert done.returncode == 0, done.stdout + done.stderr
     again = evaluate(path, *args)
     assert "8 rows declared, 0 to evaluate" in again.stdout
+    before = names_in(output)
+    refused = evaluate(path, *args, "--set", "workers=4", "--fresh")
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert names_in(output) == before
     fresh = evaluate(path, *args, "--fresh")
     assert "8 rows declared, 8 to evaluate" in fresh.stdout
-    import boto3
-
-    listed = boto3.client("s3").list_objects_v2(Bucket=bucket, Prefix="e2e/")["Contents"]
-    names = [item["Key"].split("/", 2)[2] for item in listed]
+    names = names_in(output)
     assert {"_SUCCESS", "run.json", "summary.json"} <= set(names)
     assert sum(name.startswith("rows/part-") for name in names) == len(names) - 3

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -138,3 +139,32 @@ def test_a_run_that_does_not_fit_is_refused(cluster, config, tmp_path):
     assert done.returncode == 2, done.stdout + done.stderr
     assert "set workers to 1 or less" in done.stderr
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
+    """What it leaves unreferenced at its end must not look for a Ray, and find this one."""
+    _, env = cluster
+    env = {key: value for key, value in env.items() if not key.startswith("RAY_AUTH")}
+    env |= {"RAY_ADDRESS": "local"}
+    driver = subprocess.Popen(
+        [sys.executable, "jobs/evaluate.py", "--config", str(config)]
+        + ["--set", "engine.load_s=100"],
+        env=env,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(600):
+            below = psutil.Process(driver.pid).children(recursive=True)
+            if any("EngineWorker" in " ".join(process.cmdline()) for process in below):
+                break
+            time.sleep(0.1)
+        driver.send_signal(signal.SIGINT)
+        _, printed = driver.communicate(timeout=45)
+    finally:
+        if driver.poll() is None:
+            os.killpg(driver.pid, signal.SIGKILL)
+    assert driver.returncode == 75, printed
+    assert "Traceback" not in printed
