@@ -112,7 +112,7 @@ def test_a_driver_without_the_token_is_told_so(cluster, config):
     env = {key: value for key, value in env.items() if not key.startswith("RAY_AUTH")}
     env |= {"RAY_AUTH_MODE": "disabled"}
     done = subprocess.run(
-        [sys.executable, "jobs/evaluate.py", "--config", str(config)],
+        [sys.executable, "jobs/evaluate.py", "--config", str(config), "--set", "engine.load_s=100"],,
         env=env,
         cwd=ROOT,
         capture_output=True,
@@ -147,8 +147,7 @@ def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
     env = {key: value for key, value in env.items() if not key.startswith("RAY_AUTH")}
     env |= {"RAY_ADDRESS": "local"}
     driver = subprocess.Popen(
-        [sys.executable, "jobs/evaluate.py", "--config", str(config)]
-        + ["--set", "engine.load_s=100"],
+        [sys.executable, "jobs/evaluate.py", "--config", str(config), "--set", "engine.load_s=100"],
         env=env,
         cwd=ROOT,
         stderr=subprocess.PIPE,
