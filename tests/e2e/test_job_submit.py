@@ -112,7 +112,7 @@ def test_a_driver_without_the_token_is_told_so(cluster, config):
     env = {key: value for key, value in env.items() if not key.startswith("RAY_AUTH")}
     env |= {"RAY_AUTH_MODE": "disabled"}
     done = subprocess.run(
-        [sys.executable, "jobs/evaluate.py", "--config", str(config), "--set", "engine.load_s=100"],,
+        [sys.executable, "jobs/evaluate.py", "--config", str(config)],
         env=env,
         cwd=ROOT,
         capture_output=True,
