@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ace_ray.benchmarks.protocol import ScoredRow
 
@@ -42,6 +42,22 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryResult:
+    """One number of one category of a run, under every rule set.
+
+    ``measure`` says what is shared out (``accuracy``, ``process accuracy``). ``declared`` and
+    ``scored`` count rows. ``shares`` has every rule set; None where the rows allow no number.
+    """
+
+    language: str
+    category: str
+    measure: str
+    declared: int
+    scored: int
+    shares: Mapping[str, Estimate | None]
+
+
+@dataclass(frozen=True, slots=True)
 class StackedBars:
     """One bar per (label, counts); counts are those of ``kinds``, drawn as shares of the bar."""
 
@@ -53,11 +69,15 @@ class StackedBars:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Panel -> series -> (size in billions of parameters, share) points, by size."""
+    """Panel -> series -> (place on the axis, share) points, in the order of the axis.
+
+    The ``parameters`` axis is in billions, the ``step`` axis in training steps.
+    """
 
     name: str
     title: str
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
+    axis: Literal["parameters", "step"] = "parameters"
 
 
 Figure = StackedBars | Curves
@@ -107,8 +127,11 @@ class Reporting(Protocol):
     def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         """Column -> number of the comparison of runs; the same columns for every run."""
 
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Every category of the run, in the benchmark's order."""
+
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        """The tables and figures of the benchmark's paper for these runs."""
+        """The tables and figures of the benchmark's paper for these runs, the main table first."""
 
 
 def reporting_of(name: str) -> Reporting | None:

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN
 from ace_ray.benchmarks.acebench.paper.accuracies import table2, table3, table4, table7, table8
-from ace_ray.benchmarks.acebench.paper.cells import aggregate
+from ace_ray.benchmarks.acebench.paper.cells import aggregate, category
 from ace_ray.benchmarks.acebench.paper.error_types import figure6, table5
 from ace_ray.benchmarks.acebench.paper.scaling import figure7
 from ace_ray.benchmarks.acebench.paper.variants import table6
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import Estimate, Figure, Paper, ReportedRun
+from ace_ray.benchmarks.reporting import CategoryResult, Estimate, Figure, Paper, ReportedRun
+from ace_ray.records import RULE_SETS
 
 _HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
 _TABLES = (table2, table3, table4, table5, table6, table7, table8)
@@ -29,6 +31,23 @@ class ACEBenchReporting:
         """The paper's aggregates over the languages that the run holds."""
         block = run.summary["combined"]
         return {title: aggregate(run, block, column, rules) for column, title in _HEADLINE.items()}
+
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Accuracies, and the process accuracies of dialogues and agents; by language."""
+        return [
+            CategoryResult(
+                language,
+                name,
+                measure,
+                found["declared"],
+                found["scored"],
+                {rules: category(run, block, name, rules, process=process) for rules in RULE_SETS},
+            )
+            for language, block in run.summary["languages"].items()
+            for name, found in block["categories"].items()
+            for measure, process in (("accuracy", False), ("process accuracy", True))
+            if not process or name in (*MULTI_TURN, *AGENT)
+        ]
 
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
         """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
