@@ -14,9 +14,10 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from ace_ray.benchmarks.reporting import Curves, Estimate, Figure, StackedBars
+from ace_ray.report.text import visible
 
 Format = Literal["png", "svg"]
 FORMATS: tuple[Format, ...] = ("png", "svg")
@@ -28,9 +29,12 @@ _LEGIBLE_SHARE = 0.06
 """Segments narrower than this hold no number."""
 _LONGEST_LABEL = 44
 
+INK = "#010203"
+"""The ink of a figure drawn for a page: a colour of its own, to be found and replaced."""
 
-def draw(figure: Figure, form: Format) -> bytes:
-    """``figure`` as the bytes of an image."""
+
+def draw(figure: Figure, form: Format, *, inline: bool = False) -> bytes:
+    """``figure`` as the bytes of an image; ``inline``: without a background, inked with `INK`."""
     style = matplotlib.rc_context(
         {
             "font.size": 9,
@@ -42,13 +46,23 @@ def draw(figure: Figure, form: Format) -> bytes:
             "text.parse_math": False,
         }
     )
-    with style:
+    ink = INK if inline else "black"
+    inked = matplotlib.rc_context(
+        {
+            "text.color": ink,
+            "axes.edgecolor": ink,
+            "axes.labelcolor": ink,
+            "xtick.color": ink,
+            "ytick.color": ink,
+        }
+    )
+    with style, inked:
         canvas = _bars(figure) if isinstance(figure, StackedBars) else _curves(figure)
         FigureCanvasAgg(canvas)
         out = io.BytesIO()
         # Dates and versions would make equal figures differ.
         unstamped = {"Date": None} if form == "svg" else {"Software": None}
-        canvas.savefig(out, format=form, dpi=160, metadata=unstamped)
+        canvas.savefig(out, format=form, dpi=160, metadata=unstamped, transparent=inline)
         return out.getvalue()
 
 
@@ -99,15 +113,18 @@ def _curves(figure: Curves) -> Canvas:
     size = (4.2 * columns, 2.7 * rows + 0.5 + 0.22 * legend_rows)
     canvas = Canvas(figsize=size, layout="constrained")
     every = [p for curves in figure.panels.values() for points in curves.values() for p in points]
-    sizes = sorted({size for size, _ in every})
-    for place, (panel, curves) in enumerate(figure.panels.items(), start=1):
-        axes = canvas.add_subplot(rows, columns, place)
+    places = sorted({place for place, _ in every})
+    for number, (panel, curves) in enumerate(figure.panels.items(), start=1):
+        axes = canvas.add_subplot(rows, columns, number)
         for name, points in curves.items():
             _curve(axes, points, names.index(name), name)
         axes.set_title(panel, fontsize=9)
         axes.set_ylim(-3, 103)
         axes.set_ylabel("accuracy (%)")
-        _size_axis(axes, sizes)
+        if figure.axis == "step":
+            _step_axis(axes, places)
+        else:
+            _size_axis(axes, places)
     canvas.suptitle(_label(figure.title, 100), fontsize=10)
     handles = {
         _label(name, 60): axes.get_legend_handles_labels()[0][list(curves).index(name)]
@@ -129,7 +146,7 @@ def _curve(axes: Axes, points: Sequence[tuple[float, Estimate]], number: int, na
     below = [100 * (found.value - found.interval[0]) for _, found in points]
     above = [100 * (found.interval[1] - found.value) for _, found in points]
     axes.errorbar(
-        [size for size, _ in points],
+        [place for place, _ in points],
         values,
         yerr=[below, above],
         label=name,
@@ -159,14 +176,23 @@ def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:
     axes.grid(alpha=0.25, linewidth=0.6)
 
 
+def _step_axis(axes: Axes, steps: Sequence[float]) -> None:
+    margin = 0.05 * (steps[-1] - steps[0]) or 1.0
+    axes.set_xlim(steps[0] - margin, steps[-1] + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    axes.set_xlabel("training step")
+    axes.grid(alpha=0.25, linewidth=0.6)
+
+
 def _ink(colour: str) -> str:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
 
 def _label(text: str, longest: int = _LONGEST_LABEL) -> str:
-    """``text`` on one line, cut in the middle."""
-    text = " ".join(text.split())
+    """``text`` on one line, cut in the middle. An SVG with control characters is none."""
+    text = visible(" ".join(text.split()))
     if len(text) > longest:
         half = (longest - 1) // 2
         text = f"{text[:half]}…{text[-half:]}"
