@@ -107,6 +107,13 @@ class RunConfig(Section):
     )
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     samples: int = Field(1, ge=1, le=10_000, description="answers per entry")
+    repeat_subset: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the dialogues that are generated twice, to see what two identical "
+        "runs differ by; the repeats count in no accuracy",
+    )
     workers: CountOrAuto = Field(
         "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
     )
