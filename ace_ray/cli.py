@@ -32,9 +32,12 @@ _overrides = click.option(
 def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
     from ace_ray.config import load_config
 
+    return load_config(path, overrides, _given(output, limit))
+
+
+def _given(output: str | None, limit: int | None) -> dict[str, Any]:
     asked = {"output": output, "limit": limit}
-    values = {key: value for key, value in asked.items() if value is not None}
-    return load_config(path, overrides, values)
+    return {key: value for key, value in asked.items() if value is not None}
 
 
 @cli.command()
@@ -83,6 +86,48 @@ def run_evaluate(
         click.echo("ace-ray: interrupted; the same command continues this run", err=True)
         return INCOMPLETE
     print_summary(summary, console)
+    return code
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
+@_overrides
+@click.option("--limit", type=click.IntRange(min=1), help="As of evaluate, for every model.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+def sweep(
+    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, only_plan: bool
+) -> None:
+    """Evaluate many models: checkpoints of a training run, sizes of a family."""
+    sys.exit(
+        run_sweep(config, output=output, overrides=overrides, limit=limit, only_plan=only_plan)
+    )
+
+
+def run_sweep(
+    config: str,
+    *,
+    output: str | None = None,
+    overrides: tuple[str, ...] = (),
+    limit: int | None = None,
+    only_plan: bool = False,
+) -> int:
+    """``ace-ray sweep`` as a function; returns the exit code."""
+    from ace_ray.sweep.config import load_sweep
+    from ace_ray.sweep.show import print_ledger, print_plan
+    from ace_ray.sweep.sweep import Sweep
+
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
+    if only_plan:
+        print_plan(found, config, console)
+        return 0
+    code = found.run()
+    print_ledger(found, console)
     return code
 
 

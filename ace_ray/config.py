@@ -188,6 +188,11 @@ def load_config(
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
     """
+    return run_config({**read_tree(path, overrides), **(values or {})}, where=path)
+
+
+def read_tree(path: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """A YAML config with its overrides applied, not validated yet. Raises `UserError`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -209,7 +214,12 @@ def load_config(
         tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    config = validated(RunConfig, {**tree, **(values or {})}, where=path)
+    return tree
+
+
+def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
+    """``tree`` validated; ``where`` names it in errors. Raises `UserError`."""
+    config = validated(RunConfig, tree, where=where)
     # Not a field's rule: its message would show the address, and with it the password.
     if "@" in urlsplit(config.store.endpoint_url or "").netloc:
         raise UserError(
@@ -261,9 +271,7 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
         keys = _keys(model, path[:-1])
-        near = difflib.get_close_matches(path[-1], keys, n=1, cutoff=0.5)
-        fix = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(keys)}"
-        raise UserError(f"unknown key {key!r}", where=where, fix=fix)
+        raise UserError(f"unknown key {key!r}", where=where, fix=closest(path[-1], keys))
     if first["type"] == "missing":
         raise UserError(f"{key!r} is missing", where=where, fix="add it")
     # A value that may be of several kinds has one problem for each.
@@ -275,6 +283,12 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
         where=where,
         fix="put it in quotes" if quotes else "correct the value",
     )
+
+
+def closest(key: str, known: Sequence[str]) -> str:
+    """What to write in place of an unknown ``key``."""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
 
 
 def _plain(rule: str) -> str:

@@ -110,10 +110,10 @@ class Candidate:
         await self._board.loaded.remote(self.run, facts)
 
     async def _swap(self, run: int) -> None:
+        folder = await asyncio.to_thread(self._folder, run)
         self._board.spent.remote(self.run, self._who.name, self._clock.read())
         self._clock.restart()
         self._clock.preparing("load")
-        folder = await asyncio.to_thread(self._folder, run)
         await self._board.loading.remote(run)
         if why := await self._board.unswappable.remote():
             self._end(why)

@@ -125,6 +125,8 @@ class Session:
             attempts += failure is None or not further
             owed = self._owed(again=True)
             last = attempts >= self._config.max_attempts
+            if not owed:
+                break  # whatever it was, nothing waits for it
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
