@@ -1,4 +1,4 @@
-"""What a checkpoint costs beyond its generation: a sweep that swaps weights against one command each.
+"""What a checkpoint costs beyond its generation: a sweep against a command for each.
 
     python perf/sweep_cost.py                   # SmolLM2-135M and 4 perturbed copies, 16 rows each
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,7 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
     ends = {label: max(map(end, rows)) for label, rows in swept.items()}
     labels = list(swept)
     with_swap = [
-        ends[label] - ends[before] - busy(swept[label])
-        for before, label in zip(labels, labels[1:], strict=False)
+        ends[label] - ends[before] - busy(swept[label]) for before, label in pairwise(labels)
     ]
     alone, differing = [], 0
     for label, folder in zip(labels, sorted(checkpoints.iterdir()), strict=True):

@@ -27,8 +27,8 @@ class LaneProcess:
         *,
         say: Callable[[str], None] | None,
     ) -> None:
-        """``runs``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's lines, which else go
-        to the terminal as they are."""
+        """``runs``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's lines, which else
+        go to the terminal as they are."""
         self.lane, self.devices = lane, devices
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
