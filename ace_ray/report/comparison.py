@@ -7,7 +7,7 @@ from typing import Any
 
 from ace_ray.benchmarks.conditions import differences, marked
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import Estimate, ReportedRun, Table, Value, reporting_of
+from ace_ray.benchmarks.reporting import Estimate, ReportedRun, Table, Value, own_task, reporting_of
 from ace_ray.records import RULE_SETS
 from ace_ray.report.runs import Run
 from ace_ray.stats import wilson
@@ -19,7 +19,7 @@ def comparisons(runs: Sequence[Run], rules: str) -> Iterator[Table]:
     """One table per benchmark over the runs that hold it."""
     for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
         holders = [run for run in runs if name in run.benchmarks]
-        reporting = reporting_of(name) or _ValidRows()
+        reporting = reporting_of(name) or ValidRows()
         reported = [run.reported(name, reporting.summarize) for run in holders]
         labels, legend = marked(reported)
         numbers = [reporting.headline(run, rules) for run in reported]
@@ -33,22 +33,26 @@ def comparisons(runs: Sequence[Run], rules: str) -> Iterator[Table]:
             title=f"{name}, {rules} rules (%)",
             header=["Model", "Scored rows", *numbers[0]],
             lines=lines,
-            notes=[*legend, *differences(reported), *_facts(holders, name)],
+            notes=[
+                *legend,
+                *differences(reported),
+                *facts([(run.label, run) for run in holders], name),
+            ],
         )
 
 
-def _facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
     """What a reader must know of single runs before taking their numbers for a model's."""
-    for run in runs:
+    for label, run in runs:
         if run.manifest.config.backend == "fake":
-            yield f"{run.label}: backend fake, a test of the pipeline and not an evaluation"
+            yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
         if run.manifest.config.limit is not None:
-            yield f"{run.label}: limited to {run.manifest.config.limit} entries, a sample only"
+            yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
         if benchmark in run.comparable:
-            yield f"{run.label}: {run.comparable[benchmark]}"
+            yield f"{label}: {run.comparable[benchmark]}"
 
 
-class _ValidRows:
+class ValidRows:
     """The numbers of a benchmark that says nothing of reports: its share of valid rows."""
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -68,6 +72,13 @@ class _ValidRows:
 
     def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         return {"Valid rows": run.summary[rules]}
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """None: its categories and languages are all that is known of it."""
+        return {}
+
+    def task(self, row: ScoredRow) -> str:
+        return own_task(row)
 
 
 def _share(entries: Sequence[Sequence[bool]]) -> Estimate | None:
