@@ -1,0 +1,16 @@
+"""What all figures share: colours, marks, and names short enough for a legend."""
+
+from __future__ import annotations
+
+# Okabe and Ito's colours, which the colour-blind tell apart.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
+MARKERS = "osD^vPX*"
+
+
+def short_label(text: str, longest: int = 44) -> str:
+    """``text`` on one line, cut in the middle."""
+    text = " ".join(text.split())
+    if len(text) > longest:
+        half = (longest - 1) // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return text
