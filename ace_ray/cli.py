@@ -209,6 +209,47 @@ def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str) -> N
     make_report(runs, paper=paper, out=out, rules=rules, console=Console())
 
 
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
+@click.option("--rules", type=click.Choice([*RULE_SETS, "both"]), default="both", show_default=True)
+@click.option("--out", metavar="DIR", help="Write Markdown, CSV, JSON and figures there.")
+@click.option("--baseline", metavar="RUN", help="What the others are compared with; RUN_A if none.")
+@click.option("--group", "groups", multiple=True, help="Only these groups, chosen beforehand.")
+@click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
+@click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
+@click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
+def compare(
+    runs: tuple[str, ...],
+    rules: str,
+    out: str | None,
+    baseline: str | None,
+    groups: tuple[str, ...],
+    allow_different: bool,
+    flips: bool,
+    select: str | None,
+) -> None:
+    """Compare finished runs (folders or s3:// URIs) with a baseline, entry by entry."""
+    from ace_ray.report.compare import compare as compare_runs
+    from ace_ray.report.contenders import NotComparable
+
+    try:
+        compare_runs(
+            runs,
+            rules=rules,
+            out=out,
+            baseline=baseline,
+            groups=groups,
+            allow_different=allow_different,
+            with_flips=flips,
+            select_best=select == "best",
+            console=Console(),
+        )
+    except NotComparable as error:
+        for line in error.lines:
+            click.echo(line, err=True)
+        raise
+
+
 @cli.group()
 def data() -> None:
     """Benchmark data: import, pull, check."""
