@@ -20,6 +20,7 @@ FLOORS = [
     {"sandbox"},
     {"benchmarks"},
     {"run"},
+    {"sweep"},
     {"report"},
     {"cli"},
 ]
@@ -29,7 +30,7 @@ DOORS = {
     "torch": {"models"},
     "transformers": {"models"},
     "huggingface_hub": {"models"},
-    "ray": {"run", "sandbox"},
+    "ray": {"run", "sandbox", "sweep"},
     "aiohttp": {"models"},
     "matplotlib": {"report"},
     "jinja2": {"report"},

@@ -30,15 +30,18 @@ def comparison(held: BenchmarkRuns, rules: str) -> Table:
 
 def notes(held: BenchmarkRuns) -> list[str]:
     """What keeps the runs from comparing, and what a reader must know of single ones."""
-    return [*differences(held.reported), *_facts(held.runs, held.benchmark)]
+    return [
+        *differences(held.reported),
+        *facts([(run.label, run) for run in held.runs], held.benchmark),
+    ]
 
 
-def _facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
     """What a reader must know of single runs before taking their numbers for a model's."""
-    for run in runs:
+    for label, run in runs:
         if run.manifest.config.backend == "fake":
-            yield f"{run.label}: backend fake, a test of the pipeline and not an evaluation"
+            yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
         if run.manifest.config.limit is not None:
-            yield f"{run.label}: limited to {run.manifest.config.limit} entries, a sample only"
+            yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
         if benchmark in run.comparable:
-            yield f"{run.label}: {run.comparable[benchmark]}"
+            yield f"{label}: {run.comparable[benchmark]}"

@@ -84,6 +84,8 @@ class Run:
     finished: bool
     comparable: dict[str, str]
     """By benchmark: what the run's own summary says its numbers compare with."""
+    judged_by: str
+    """The version of ace_ray whose checkers gave the verdicts."""
     label: str = ""
 
     @property
@@ -126,7 +128,12 @@ class Run:
         )
 
     def rows_of(self, benchmark: str) -> list[ResultRow]:
-        return [row for row in self.rows if row.benchmark == benchmark]
+        """The rows that count, without the repeats of `repeats_of`."""
+        return [row for row in self.rows if row.benchmark == benchmark and not row.repeat]
+
+    def repeats_of(self, benchmark: str) -> list[ResultRow]:
+        """The rows that were generated again to measure noise; they count in no accuracy."""
+        return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
 
     def conditions(self, benchmark: str) -> dict[str, str]:
         """All that can move a score besides the candidate, as dotted key -> JSON."""
@@ -201,7 +208,8 @@ def load_run(uri: str) -> Run:
             "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
         )
     summary = store.get(SUMMARY)
-    own = json_object(summary, f"{store.root}/{SUMMARY}").get("benchmarks", {}) if summary else {}
+    stated = json_object(summary, f"{store.root}/{SUMMARY}") if summary else {}
+    own = stated.get("benchmarks", {})
     return Run(
         uri=store.root,
         manifest=manifest,
@@ -210,4 +218,5 @@ def load_run(uri: str) -> Run:
         totals=summarize(raw, {}, lambda: rows, {}),
         finished=store.get(SUCCESS) is not None,
         comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
+        judged_by=str(stated.get("rescored", raw).get("ace_ray_version", "")),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import CategoryResult, Estimate, Paper, ReportedRun
+from ace_ray.benchmarks.reporting import CategoryResult, Estimate, Paper, ReportedRun, own_task
 from ace_ray.records import RULE_SETS
 from ace_ray.stats import wilson
 
@@ -30,6 +30,13 @@ class ValidRows:
 
     def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         return {"Valid rows": run.summary["total"]["shares"][rules]}
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """None: its categories and languages are all that is known of it."""
+        return {}
+
+    def task(self, row: ScoredRow) -> str:
+        return own_task(row)
 
     def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
         return [

@@ -29,7 +29,7 @@ Count = Callable[[Messages, Messages | None], int]
 
 def resolve_model(config: RunConfig) -> ModelRef:
     """The model, pinned. Raises `UserError`."""
-    if config.backend == "fake":
+    if config.backend == "fake" and not Path(config.model.source).is_dir():
         return ModelRef("fake", "fake", "fake", "fake")
     model = resolve(
         config.model.source,

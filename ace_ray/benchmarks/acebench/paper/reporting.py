@@ -6,15 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN
+from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, agent_task
 from ace_ray.benchmarks.acebench.paper.accuracies import table2, table3, table4, table7, table8
 from ace_ray.benchmarks.acebench.paper.cells import aggregate, category
 from ace_ray.benchmarks.acebench.paper.error_types import figure6, table5
 from ace_ray.benchmarks.acebench.paper.scaling import figure7
 from ace_ray.benchmarks.acebench.paper.variants import table6
+from ace_ray.benchmarks.acebench.scoring.aggregates import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import CategoryResult, Estimate, Figure, Paper, ReportedRun
+from ace_ray.benchmarks.reporting import (
+    CategoryResult,
+    Estimate,
+    Figure,
+    Paper,
+    ReportedRun,
+    own_task,
+)
 from ace_ray.records import RULE_SETS
 
 _HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
@@ -48,6 +56,15 @@ class ACEBenchReporting:
             for measure, process in (("accuracy", False), ("process accuracy", True))
             if not process or name in (*MULTI_TURN, *AGENT)
         ]
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Those of the paper's Table 2, the Normal data by their name and not as Summary."""
+        names = {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}
+        return {names[group]: categories for group, categories in GROUPS.items()}
+
+    def task(self, row: ScoredRow) -> str:
+        """Agent entries share few tasks, also between the languages; all others stand alone."""
+        return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
         """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
