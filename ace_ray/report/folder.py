@@ -41,14 +41,15 @@ def claim_within(uri: str) -> Store:
         UserError: it cannot be written, or holds something that is no report of ours.
     """
     store = open_store(uri).child(REPORTS)
-    if store.list():
-        _must_be_ours(store)
     try:
+        taken = bool(store.list())
         store.check_writable()
     except UserError as error:
         raise UserError(
             error.what, where=error.where, fix="write the report elsewhere with --out DIR"
         ) from error
+    if taken:
+        _must_be_ours(store)
     return store
 
 

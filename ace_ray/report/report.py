@@ -105,7 +105,7 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
 
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
-    # jinja2, matplotlib, scipy and statsmodels are for what is written only.
+    # What draws, tests and renders is loaded for what is written only.
     from ace_ray.report.files import files_of
     from ace_ray.report.html.document import document
     from ace_ray.report.tested import tested

@@ -8,11 +8,11 @@ from typing import Any
 
 from ace_ray.benchmarks.reporting import Table
 from ace_ray.report.gold import GoldAnswers
-from ace_ray.report.html.page import Section
+from ace_ray.report.html.page import LONGEST, Section
 from ace_ray.report.text import Shown, pretty, shown, shown_json
 from ace_ray.report.wrong import Taken, WrongAnswer, WrongAnswers
 
-TEXT = 4_000
+TEXT = LONGEST
 """Characters of an answer, a gold answer, a state or a message."""
 MESSAGES = 16_000
 """Characters of all messages of an answer."""

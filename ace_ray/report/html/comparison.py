@@ -11,7 +11,7 @@ from ace_ray.report.compare_tables import tables_of
 from ace_ray.report.compared import Comparison
 from ace_ray.report.flip_files import flip_tables
 from ace_ray.report.flips import Answer, Change, Flip, Flips
-from ace_ray.report.html.page import Section
+from ace_ray.report.html.page import LONGEST, Section
 from ace_ray.report.sentences import sentence
 from ace_ray.report.tested import Tested
 from ace_ray.report.text import Shown, shown
@@ -151,4 +151,4 @@ def _spread(every: Sequence[Flip], change: Change) -> list[Flip]:
 
 def _side(label: str, answer: Answer) -> SideView:
     verdict = "valid" if answer.valid else answer.error_type
-    return SideView(label, verdict, answer.valid, answer.error, shown(answer.output, 4_000))
+    return SideView(label, verdict, answer.valid, answer.error, shown(answer.output, LONGEST))

@@ -23,6 +23,9 @@ from ace_ray.benchmarks.reporting import Estimate, Figure, Table, Value
 from ace_ray.report.html.svg import inline_svg
 from ace_ray.report.text import visible
 
+LONGEST = 4_000
+"""Characters of a value, however it came here; texts of models are cut before, with a note."""
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -90,7 +93,9 @@ def _environment() -> Environment:
 
 def _finalize(value: Any) -> Any:
     """Every value on its way into the page, before it is escaped."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return visible(value) if len(value) <= LONGEST else f"{visible(value[:LONGEST])}…"
 
 
 def _kinds(table: Table) -> list[str]:

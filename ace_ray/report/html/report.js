@@ -7,10 +7,12 @@
   const selects = Array.from(filters.querySelectorAll("[data-filter]"));
   const shown = filters.querySelector("[data-shown]");
 
+  // An answer has one of most, and a list of the rule sets and error types that it is wrong under.
   function matches(answer, key, value) {
-    const found = answer.dataset[key].split("\n");
-    if (key !== "wrong" || !value.startsWith("only ")) return found.includes(value);
-    return found.length === 1 && found[0] === value.slice("only ".length);
+    const found = answer.dataset[key];
+    if (key === "wrong" && value.startsWith("only ")) return found === value.slice("only ".length);
+    if (key === "wrong" || key === "types") return found.split("\n").includes(value);
+    return found === value;
   }
 
   function apply() {

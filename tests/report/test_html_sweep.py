@@ -1,0 +1,201 @@
+"""Reports of sweeps: complete runs with labels and steps, failed ones with their note, ledger."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import Page, is_sound, report_page
+from synthetic_runs import block, everything, write_run
+from synthetic_sweeps import ledger_line, refused, write_sweep
+
+from ace_ray.errors import UserError
+from ace_ray.report.ledger import ledger_table
+from ace_ray.report.sweeps import Sweep, load_sweep
+from ace_ray.store import open_store
+
+ROWS = everything({"special_incomplete": 2}, of=5)
+BETTER = everything({"special_incomplete": 5}, of=5)
+LINES = [
+    ledger_line("step_100", step=100),
+    ledger_line("step_200", step=200, engine="swapped", note="probe passed"),
+    ledger_line("other", "failed", note="the engine did not start", entries=0, cost=0.02),
+    refused("step_300", "a tensor holds NaN"),
+]
+
+
+def loaded(folder: Path) -> Sweep:
+    found = load_sweep(open_store(str(folder)))
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweeps") / "sweep"
+    return write_sweep(folder, LINES, {"step_100": ROWS, "step_200": BETTER})
+
+
+def test_complete_runs_are_reported_and_failed_ones_named(sweep: Path, tmp_path: Path) -> None:
+    content = report_page(sweep, out=tmp_path / "out")
+    is_sound(Page(content))
+    text = content.decode()
+    assert "<h1>Sweep train-1a2b</h1>" in text
+    assert "2 of 4 models are complete" in text
+    results = text.split('<section id="results">')[1].split("</section>")[0]
+    assert results.count('class="name"') == 2
+    for part in (">100</td>", ">200</td>", "the engine did not start", "a tensor holds NaN"):
+        assert part in results, part
+    assert '<section id="curves">' in text
+    assert "training step" in text
+    assert '<section id="ledger">' in text
+    assert "Sweep train-1a2b</summary>" in text, "its manifest is among the provenance"
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "not here: other: failed: the engine did not start (/models/train/other)" in page
+    facts = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert facts["sweep"]["left_out"] == ["other", "step_300"]
+    assert [run["label"] for run in facts["runs"]] == ["step_100", "step_200"]
+
+
+def test_the_ledger_adds_up(sweep: Path, tmp_path: Path) -> None:
+    report_page(sweep, out=tmp_path / "out")
+    with (tmp_path / "out" / "ledger.csv").open() as file:
+        *lines, every = csv.DictReader(file)
+    assert [line["Model"] for line in lines] == ["step_100", "step_200", "other", "step_300"]
+    first, _, _, none = lines
+    assert (first["Load (s)"], first["Total (s)"], first["Devices"]) == ("20.0", "100.0", "1 gpu")
+    assert (none["Total (s)"], none["Entries"], none["Cost"]) == ("N/A", "N/A", "N/A")
+    assert (every["Total (s)"], every["Generation (s)"], every["Cost"]) == (
+        "300.0",
+        "180.0",
+        "0.2200",
+    )
+    assert (every["Entries"], every["Prompt tokens"]) == ("680", "3000")
+    # 300 s over 680 entries; the seconds of failed runs count.
+    assert every["Per 1,000 entries (s)"] == "441.2"
+    assert every["Per 1,000 entries (cost)"] == "0.3235"
+
+
+def test_without_a_price_there_is_no_sum_of_costs(tmp_path: Path) -> None:
+    lines = [ledger_line("a"), ledger_line("b", cost=None, per_1000=None)]
+    folder = write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "b": ROWS})
+    table = ledger_table(loaded(folder))
+    costs = [line[table.header.index("Cost")] for line in table.lines]
+    assert costs == ["0.1000", None, None]
+
+
+def test_labels_that_two_models_share_are_told_apart(tmp_path: Path) -> None:
+    lines = [ledger_line(name) | {"label": "same"} for name in "ab"]
+    found = loaded(write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "b": ROWS}))
+    assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
+    assert set(found.line_of) == {"same (run-a)", "same (run-b)"}
+
+
+def test_a_complete_run_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    lines = [ledger_line("a"), ledger_line("gone"), ledger_line("torn")]
+    folder = write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "torn": ROWS})
+    (folder / "run-torn" / "run.json").write_text("{")
+    found = loaded(folder)
+    assert [run.label for run in found.runs] == ["a"]
+    whys = {one.label: one.why for one in found.left_out}
+    assert "holds no run.json" in whys["gone"]
+    assert "is not JSON" in whys["torn"]
+
+
+def test_a_sweep_without_a_complete_run_still_has_its_ledger(tmp_path: Path) -> None:
+    lines = [ledger_line("a", "incomplete", note="3 rows are missing"), refused("b", "no config")]
+    content = report_page(write_sweep(tmp_path / "sweep", lines, {}), out=tmp_path / "out")
+    is_sound(Page(content))
+    text = content.decode()
+    assert "No run is complete." in text
+    assert "3 rows are missing" in text
+    assert '<section id="ledger">' in text
+    assert "no tables of a paper are known for no run" in refusal(tmp_path / "sweep", paper=True)
+
+
+def refusal(folder: Path | str, **changes: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        report_page(folder, out=Path("unused"), **changes)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("sweep.json", "{", "is not JSON"),
+        ("sweep.json", "[]", "is not a JSON object"),
+        ("sweep.json", '{"schema_version": 2}', "schema_version"),
+        ("sweep.json", '{"schema_version": 1}', "'sweep_id' is missing"),
+        ("ledger.json", None, "the sweep has no ledger yet"),
+        ("ledger.json", "{", "is not JSON"),
+        ("ledger.json", '{"schema_version": 1}', "'runs' is missing"),
+    ],
+)
+def test_a_damaged_sweep(
+    sweep: Path, tmp_path: Path, name: str, content: str | None, words: str
+) -> None:
+    for file in ("sweep.json", "ledger.json"):
+        (tmp_path / file).write_bytes((sweep / file).read_bytes())
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    found = refusal(tmp_path)
+    assert words in found
+    assert name in found
+    assert not Path("unused").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run_id": "../elsewhere"},
+        {"run_id": ".."},
+        {"run_id": "a/b"},
+        {"run_id": ""},
+        {"state": "done"},
+        {"entries": "many"},
+        {"cost": float("nan")},
+        {"seconds": {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}},
+        {"seconds": {"load": 1.0}},
+        {"run_id": "run-twice"},
+    ],
+)
+def test_a_ledger_that_cannot_be(tmp_path: Path, change: dict[str, Any]) -> None:
+    lines = [ledger_line("a", **change), ledger_line("twice")]
+    folder = write_sweep(tmp_path / "sweep", lines, {})
+    assert "ledger.json" in refusal(folder)
+
+
+def test_a_sweep_is_reported_on_alone(sweep: Path, tmp_path: Path, here: Any) -> None:
+    other = write_run(tmp_path / "run", block("en", "special_incomplete", 1, 2))
+    ended = here("report", other, sweep)
+    assert ended.code == 2
+    assert "is a sweep" in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_a_sweep_s_report_lies_in_the_sweep(tmp_path: Path, here: Any) -> None:
+    folder = write_sweep(tmp_path / "sweep", LINES[:1], {"step_100": ROWS})
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    ended = here("report", folder)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
+    assert {p: p.read_bytes() for p in before} == before
+    assert here("report", folder).code == 0, "its own report is no run of the sweep"
+
+
+def test_a_sweep_on_s3(here: Any, s3: Any, sweep: Path) -> None:
+    for path in sweep.rglob("*"):
+        if path.is_file():
+            key = f"html/sweep/{path.relative_to(sweep)}"
+            s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
+    uri = f"s3://{s3.bucket}/html/sweep"
+    ended = here("report", uri)
+    assert ended.code == 0, ended.stderr
+    assert f"report: {uri}/report/report.html" in ended.stdout
+    assert "not here: step_300: refused: a tensor holds NaN" in ended.stdout
+    found = s3.client.get_object(Bucket=s3.bucket, Key="html/sweep/report/report.html")
+    assert b"Sweep train-1a2b" in found["Body"].read()
