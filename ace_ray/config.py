@@ -181,6 +181,24 @@ def load_config(
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
     """
+    config = validated(RunConfig, read_tree(path, overrides, values), where=path)
+    # Not a field's rule: its message would show the address, and with it the password.
+    if "@" in urlsplit(config.store.endpoint_url or "").netloc:
+        raise UserError(
+            "the address holds a user name or a password",
+            where="store.endpoint_url",
+            fix="leave them to the environment or the credential chain (docs/clusters.md)",
+        )
+    return config
+
+
+def read_tree(
+    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What `load_config` validates: the file's mapping with overrides and ``values`` applied.
+
+    Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -202,15 +220,7 @@ def load_config(
         tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    config = validated(RunConfig, {**tree, **(values or {})}, where=path)
-    # Not a field's rule: its message would show the address, and with it the password.
-    if "@" in urlsplit(config.store.endpoint_url or "").netloc:
-        raise UserError(
-            "the address holds a user name or a password",
-            where="store.endpoint_url",
-            fix="leave them to the environment or the credential chain (docs/clusters.md)",
-        )
-    return config
+    return {**tree, **(values or {})}
 
 
 def _override(tree: dict[str, Any], item: str) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ from ace_ray.run.summary import (
     reopen,
     summarize,
 )
-from ace_ray.store import Store
+from ace_ray.store import Store, is_relative
 
 if TYPE_CHECKING:
     from ace_ray.run.board import Tally
@@ -200,6 +201,7 @@ class _Session:
         from ace_ray.run.board import Tally, start_board
         from ace_ray.run.graph import run_graph
         from ace_ray.run.job import Job, Scenarios
+        from ace_ray.run.metrics import Metrics
         from ace_ray.run.progress import ProgressView
         from ace_ray.run.rows import entry_table
         from ace_ray.run.watch import Watch
@@ -236,6 +238,7 @@ class _Session:
                 entry_table(plan.entries),
                 self.tallies[-1].suspects if self.tallies else None,
                 proven=proven,
+                metrics=partial(Metrics, plan.run_id, plan.model.name, len(owed)),
             )
             watch = Watch(
                 board,
@@ -370,11 +373,9 @@ def _machine(resources: Mapping[str, float]) -> dict[str, Any]:
 
 def _check_lasting(config: RunConfig) -> None:
     """Refuse an output inside the folder that Ray unpacks a job into and deletes after it."""
-    output = config.output
-    relative = "://" not in output and not Path(output).expanduser().is_absolute()
-    if relative and "working_dir_files" in Path.cwd().parts:
+    if is_relative(config.output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
-            f"the output {output!r} is relative, and this job's folder is temporary",
+            f"the output {config.output!r} is relative, and this job's folder is temporary",
             where="output",
             fix="pass --output s3://bucket/prefix or an absolute path",
         )
