@@ -179,7 +179,8 @@ def _refuse_secrets(node: Any, where: str = "") -> None:
     if isinstance(node, Mapping):
         for key, value in node.items():
             at = f"{where}.{key}" if where else str(key)
-            if isinstance(value, str) and value and _SECRET.fullmatch(str(key)):
+            given = bool(value) and not isinstance(value, Mapping | bool)
+            if given and _SECRET.fullmatch(str(key)):
                 raise UserError(
                     "looks like a secret, and a job's command is for all to see",
                     where=at,

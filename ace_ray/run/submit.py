@@ -7,6 +7,7 @@ submit the same config again and follows the job that runs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,12 @@ DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 """Ray's name for a job whose node went away: its run can be continued."""
 
 _ADDRESS = "RAY_API_SERVER_ADDRESS"
+_LOUD = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+    "ray._private.runtime_env.working_dir",
+)
 
 
 def submit(
@@ -84,6 +91,8 @@ def _client(address: str | None) -> Any:
                 where="--address",
                 fix="pass the dashboard's address, e.g. --address http://HEAD:8265",
             )
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with _named(address):
             return JobSubmissionClient(address)

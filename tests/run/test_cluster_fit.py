@@ -7,7 +7,7 @@ import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.cluster import CHECKER_CPUS, Resources, running_cluster, fit
+from ace_ray.run.cluster import CHECKER_CPUS, Resources, fit, running_cluster
 
 
 @pytest.fixture(autouse=True)
