@@ -20,6 +20,7 @@ FLOORS = [
     {"sandbox"},
     {"benchmarks"},
     {"run"},
+    {"sweep"},
     {"report"},
     {"cli"},
 ]
@@ -29,7 +30,7 @@ DOORS = {
     "torch": {"models"},
     "transformers": {"models"},
     "huggingface_hub": {"models"},
-    "ray": {"run", "sandbox"},
+    "ray": {"run", "sandbox", "sweep"},
     "aiohttp": {"models"},
     "matplotlib": {"report"},
     "boto3": {"store"},
@@ -109,6 +110,7 @@ def test_benchmarks_do_not_know_each_other() -> None:
         "ace_ray.run.doctor",
         "ace_ray.run.evaluate",
         "ace_ray.report.report",
+        "ace_ray.sweep.sweep",
         "ace_ray.benchmarks.acebench.benchmark",
     ],
 )
