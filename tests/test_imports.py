@@ -110,6 +110,7 @@ def test_benchmarks_do_not_know_each_other() -> None:
         "ace_ray.run.doctor",
         "ace_ray.run.evaluate",
         "ace_ray.report.report",
+        "ace_ray.sweep.sweep",
         "ace_ray.benchmarks.acebench.benchmark",
     ],
 )

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import INDEX
+from ace_ray.models.checkpoints import INDEX, lacking
 from ace_ray.records import digest
 from ace_ray.store import Object, Store, open_store
 from ace_ray.sweep.config import SweepOptions
@@ -112,8 +112,7 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
     if not names & {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"}:
         return "there is no tokenizer"
     if INDEX not in names:
-        weights = [n for n in names if n.endswith((".safetensors", ".bin", ".pt"))]
-        return "" if weights else "there are no weights"
+        return lacking(names)
     try:
         shards = set(json.loads(folder.get(f"{name}/{INDEX}") or b"")["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
