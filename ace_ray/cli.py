@@ -196,17 +196,26 @@ def compact(run: str) -> None:
 
 
 @cli.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--paper", is_flag=True, help="The tables and figures of the benchmark's paper.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...|SWEEP")
+@click.option("--paper", is_flag=True, help="Print the tables of the benchmark's paper too.")
 @click.option(
-    "--out", metavar="DIR", help="Write CSV, Markdown and figures there; with --paper: report."
+    "--out",
+    metavar="DIR",
+    help="Write it there. Default: report/ in the one run or sweep; with --paper: report.",
 )
 @click.option("--rules", type=click.Choice(RULE_SETS), default="official", show_default=True)
-def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str) -> None:
-    """Compare runs (folders or s3:// URIs), or lay them out as the paper does."""
+@click.option(
+    "--wrong",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Wrong answers in report.html, per run, language and category.",
+)
+def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wrong: int) -> None:
+    """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.report.report import make_report
 
-    make_report(runs, paper=paper, out=out, rules=rules, console=Console())
+    make_report(runs, paper=paper, out=out, rules=rules, console=Console(), wrong=wrong)
 
 
 @cli.command()

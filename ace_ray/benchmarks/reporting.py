@@ -42,6 +42,22 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryResult:
+    """One number of one category of a run, under every rule set.
+
+    ``measure`` says what is shared out (``accuracy``, ``process accuracy``). ``declared`` and
+    ``scored`` count rows. ``shares`` has every rule set; None where the rows allow no number.
+    """
+
+    language: str
+    category: str
+    measure: str
+    declared: int
+    scored: int
+    shares: Mapping[str, Estimate | None]
+
+
+@dataclass(frozen=True, slots=True)
 class StackedBars:
     """One bar per (label, counts); counts are those of ``kinds``, drawn as shares of the bar."""
 
@@ -128,8 +144,11 @@ class Reporting(Protocol):
         At least the rows of one dialogue share it, so `own_task` unless there is more to know.
         """
 
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Every category of the run, in the benchmark's order."""
+
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        """The tables and figures of the benchmark's paper for these runs."""
+        """The tables and figures of the benchmark's paper for these runs, the main table first."""
 
 
 def own_task(row: ScoredRow) -> str:

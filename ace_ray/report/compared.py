@@ -9,7 +9,6 @@ from ace_ray.benchmarks.reporting import Curves, reporting_of
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS
 from ace_ray.report.best import Best, best_runs
-from ace_ray.report.comparison import ValidRows
 from ace_ray.report.contenders import (
     Contender,
     NotComparable,
@@ -24,6 +23,7 @@ from ace_ray.report.lines import Line, Side, lines_of
 from ace_ray.report.noise import repeats_of
 from ace_ray.report.notes import notes_on
 from ace_ray.report.paired import cells_of
+from ace_ray.report.valid_rows import ValidRows
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,12 @@ FORMATS: tuple[Format, ...] = ("png", "svg")
 _LEGIBLE_SHARE = 0.06
 """Segments narrower than this hold no number."""
 
+INK = "#010203"
+"""The ink of a figure drawn for a page: a colour of its own, to be found and replaced."""
 
-def draw(figure: Figure, form: Format) -> bytes:
-    """``figure`` as the bytes of an image."""
+
+def draw(figure: Figure, form: Format, *, inline: bool = False) -> bytes:
+    """``figure`` as the bytes of an image; ``inline``: without a background, inked with `INK`."""
     style = matplotlib.rc_context(
         {
             "font.size": 9,
@@ -38,13 +41,23 @@ def draw(figure: Figure, form: Format) -> bytes:
             "text.parse_math": False,
         }
     )
-    with style:
+    ink = INK if inline else "black"
+    inked = matplotlib.rc_context(
+        {
+            "text.color": ink,
+            "axes.edgecolor": ink,
+            "axes.labelcolor": ink,
+            "xtick.color": ink,
+            "ytick.color": ink,
+        }
+    )
+    with style, inked:
         canvas = _bars(figure) if isinstance(figure, StackedBars) else curves_canvas(figure)
         FigureCanvasAgg(canvas)
         out = io.BytesIO()
         # Dates and versions would make equal figures differ.
         unstamped = {"Date": None} if form == "svg" else {"Software": None}
-        canvas.savefig(out, format=form, dpi=160, metadata=unstamped)
+        canvas.savefig(out, format=form, dpi=160, metadata=unstamped, transparent=inline)
         return out.getvalue()
 
 
