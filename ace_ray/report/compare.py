@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -20,6 +19,7 @@ from ace_ray.report.folder import claim, write
 from ace_ray.report.render import print_table, say
 from ace_ray.report.runs import load_runs
 from ace_ray.report.sentences import sentence
+from ace_ray.store import Store
 
 BOTH = "both"
 
@@ -45,7 +45,7 @@ def compare(
         NotComparable: the runs differ in what moves scores.
         UserError: not a run, nothing to compare, or ``out`` holds something else.
     """
-    path = None if out is None else claim(out)
+    folder = None if out is None else claim(out)
     contenders = contenders_of(load_runs(uris))
     comparison = compared(
         contenders,
@@ -58,15 +58,15 @@ def compare(
     tables = list(tables_of(comparison))
     flips = every_flips(comparison) if with_flips else []
     print_comparison(comparison, tables, flips, console)
-    if path is not None:
-        write_comparison(path, comparison, tables, flips)
-        say(f"comparison: {path}", console)
+    if folder is not None:
+        write_comparison(folder, comparison, tables, flips)
+        say(f"comparison: {folder.root}", console)
 
 
 def write_comparison(
-    path: Path, comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]
+    folder: Store, comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]
 ) -> None:
-    """Write all files of a comparison into ``path``, which `claim` gave."""
+    """Write all files of a comparison into ``folder``, which `claim` gave."""
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "rules": list(comparison.rule_sets),
@@ -75,7 +75,7 @@ def write_comparison(
             for c in comparison.contenders
         ],
     }
-    write(path, files_of(comparison, tables, flips), facts)
+    write(folder, files_of(comparison, tables, flips), facts)
 
 
 def every_flips(comparison: Comparison) -> list[Flips]:
