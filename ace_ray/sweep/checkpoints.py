@@ -32,7 +32,7 @@ class Checkpoint:
 
 
 def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoint]:
-    """Those that ``options`` choose, by step; whole or not.
+    """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
 
     Raises:
         UserError: nothing matches, a name without a number, or two of the same step.
@@ -46,7 +46,7 @@ def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoi
         # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
         if slash and "/" not in path and fnmatch.fnmatchcase(name, options.pattern):
             files.setdefault(name, []).append(item)
-    if not files:
+    if not files and not options.watch:
         raise UserError(
             f"holds no checkpoint folder named {options.pattern!r}",
             where=root,
@@ -61,7 +61,14 @@ def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoi
                 where=root,
                 fix="narrow the pattern",
             )
-    return chosen(found, options)
+    taken = chosen(found, options)
+    if not taken and not options.watch:
+        raise UserError(
+            f"none of its {len(found)} checkpoints is between 'from' and 'to'",
+            where=root,
+            fix=f"the steps are {found[0].step} to {found[-1].step}",
+        )
+    return taken
 
 
 def chosen(found: Sequence[Checkpoint], options: SweepOptions) -> list[Checkpoint]:
