@@ -67,7 +67,9 @@ def _kustomization(folder: Path) -> dict[str, Any]:
 
 def load(path: Path) -> list[dict[str, Any]]:
     """The documents of a YAML file, without aliases between them."""
-    documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    # CRDs are megabytes of YAML: libyaml's parser where it is there.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    documents = yaml.load_all(path.read_text(encoding="utf-8"), Loader=loader)
     return [copy.deepcopy(document) for document in documents if document is not None]
 
 
