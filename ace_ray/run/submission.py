@@ -202,7 +202,8 @@ def _facts(job: str, tree: Mapping[str, Any], digest: str, checkout: Path) -> di
     """What the dashboard shows beside the job. Texts only: Ray takes nothing else."""
     model = tree.get("model")
     listed = tree.get("benchmarks")
-    benchmarks = [b.get("name") for b in listed if isinstance(b, Mapping)] if listed else []
+    named = listed if isinstance(listed, list) else []
+    benchmarks = [b.get("name") for b in named if isinstance(b, Mapping)]
     found = {
         "ace_ray": ace_ray.__version__,
         "job": job,
