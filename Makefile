@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test faults lint lock clean
+.PHONY: install quickstart test faults lint docs lock clean
 
 install: $(READY)
 
@@ -40,6 +40,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The page made from the config's models, then the site under build/site; every link must lead.
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict --quiet
 
 # Recompile the locks. uv names no index in them.
 lock: $(READY)

@@ -32,9 +32,12 @@ _overrides = click.option(
 def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
     from ace_ray.config import load_config
 
+    return load_config(path, overrides, _given(output, limit))
+
+
+def _given(output: str | None, limit: int | None) -> dict[str, Any]:
     asked = {"output": output, "limit": limit}
-    values = {key: value for key, value in asked.items() if value is not None}
-    return load_config(path, overrides, values)
+    return {key: value for key, value in asked.items() if value is not None}
 
 
 @cli.command()
@@ -83,6 +86,48 @@ def run_evaluate(
         click.echo("ace-ray: interrupted; the same command continues this run", err=True)
         return INCOMPLETE
     print_summary(summary, console)
+    return code
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
+@_overrides
+@click.option("--limit", type=click.IntRange(min=1), help="As of evaluate, for every model.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+def sweep(
+    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, only_plan: bool
+) -> None:
+    """Evaluate many models: checkpoints of a training run, sizes of a family."""
+    sys.exit(
+        run_sweep(config, output=output, overrides=overrides, limit=limit, only_plan=only_plan)
+    )
+
+
+def run_sweep(
+    config: str,
+    *,
+    output: str | None = None,
+    overrides: tuple[str, ...] = (),
+    limit: int | None = None,
+    only_plan: bool = False,
+) -> int:
+    """``ace-ray sweep`` as a function; returns the exit code."""
+    from ace_ray.sweep.config import load_sweep
+    from ace_ray.sweep.show import print_ledger, print_plan
+    from ace_ray.sweep.sweep import Sweep
+
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
+    if only_plan:
+        print_plan(found, config, console)
+        return 0
+    code = found.run()
+    print_ledger(found, console)
     return code
 
 
@@ -151,17 +196,67 @@ def compact(run: str) -> None:
 
 
 @cli.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--paper", is_flag=True, help="The tables and figures of the benchmark's paper.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...|SWEEP")
+@click.option("--paper", is_flag=True, help="Print the tables of the benchmark's paper too.")
 @click.option(
-    "--out", metavar="DIR", help="Write CSV, Markdown and figures there; with --paper: report."
+    "--out",
+    metavar="DIR",
+    help="Write it there. Default: report/ in the one run or sweep; with --paper: report.",
 )
 @click.option("--rules", type=click.Choice(RULE_SETS), default="official", show_default=True)
-def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str) -> None:
-    """Compare runs (folders or s3:// URIs), or lay them out as the paper does."""
+@click.option(
+    "--wrong",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Wrong answers in report.html, per run, language and category.",
+)
+def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wrong: int) -> None:
+    """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.report.report import make_report
 
-    make_report(runs, paper=paper, out=out, rules=rules, console=Console())
+    make_report(runs, paper=paper, out=out, rules=rules, console=Console(), wrong=wrong)
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
+@click.option("--rules", type=click.Choice([*RULE_SETS, "both"]), default="both", show_default=True)
+@click.option("--out", metavar="DIR", help="Write Markdown, CSV, JSON and figures there.")
+@click.option("--baseline", metavar="RUN", help="What the others are compared with; RUN_A if none.")
+@click.option("--group", "groups", multiple=True, help="Only these groups, chosen beforehand.")
+@click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
+@click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
+@click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
+def compare(
+    runs: tuple[str, ...],
+    rules: str,
+    out: str | None,
+    baseline: str | None,
+    groups: tuple[str, ...],
+    allow_different: bool,
+    flips: bool,
+    select: str | None,
+) -> None:
+    """Compare finished runs (folders or s3:// URIs) with a baseline, entry by entry."""
+    from ace_ray.report.compare import compare as compare_runs
+    from ace_ray.report.contenders import NotComparable
+
+    try:
+        compare_runs(
+            runs,
+            rules=rules,
+            out=out,
+            baseline=baseline,
+            groups=groups,
+            allow_different=allow_different,
+            with_flips=flips,
+            select_best=select == "best",
+            console=Console(),
+        )
+    except NotComparable as error:
+        for line in error.lines:
+            click.echo(line, err=True)
+        raise
 
 
 @cli.command()

@@ -67,11 +67,11 @@ class ModelConfig(Section):
 
 class SamplingConfig(Section):
     temperature: float = Field(0.0, ge=0, description="0 is greedy")
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: float = Field(1.0, gt=0, le=1, description="1 keeps all tokens")
     top_k: int = Field(0, ge=0, description="0 keeps all tokens")
     max_tokens: int = Field(1200, ge=1, description="per answer; upstream's default")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="of sample 0; sample i uses seed + i")
-    stop: list[str] = Field(default_factory=list)
+    stop: list[str] = Field(default_factory=list, description="texts that end an answer")
 
     def sampling(self) -> Sampling:
         values = self.model_dump()
@@ -82,7 +82,7 @@ class StoreConfig(Section):
     endpoint_url: str | None = Field(
         None, pattern=r"^https?://[^/]", description="of an S3-compatible store"
     )
-    region: str | None = None
+    region: str | None = Field(None, description="of S3; default: the environment's")
 
 
 class BenchmarkConfig(BaseModel):
@@ -97,16 +97,27 @@ class BenchmarkConfig(BaseModel):
 
 
 class RunConfig(Section):
-    model: ModelConfig
-    benchmarks: list[BenchmarkConfig] = Field(min_length=1)
+    model: ModelConfig = Field(description="the candidate")
+    benchmarks: list[BenchmarkConfig] = Field(
+        min_length=1, description="names, or mappings of a name and the benchmark's own keys"
+    )
     backend: Literal["vllm", "fake"] = Field(
         "vllm", description="fake answers without a model, for tests of the pipeline itself"
     )
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments under vLLM's own names"
     )
-    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
+    sampling: SamplingConfig = Field(
+        default_factory=SamplingConfig, description="of the candidate's answers"
+    )
     samples: int = Field(1, ge=1, le=10_000, description="answers per entry")
+    repeat_subset: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the dialogues that are generated twice, to see what two identical "
+        "runs differ by; the repeats count in no accuracy",
+    )
     workers: CountOrAuto = Field(
         "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
     )
@@ -124,7 +135,9 @@ class RunConfig(Section):
     rows_per_part: CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: by the run's size"
     )
-    episode_timeout_s: float = Field(3600.0, gt=0)
+    episode_timeout_s: float = Field(
+        3600.0, gt=0, description="an interactive episode is cut then, any other row fails"
+    )
     max_attempts: int = Field(
         3, ge=1, description="attempts of one command at a row that fails on infrastructure"
     )
@@ -154,7 +167,9 @@ class RunConfig(Section):
     run_id: str | None = Field(
         None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
     )
-    store: StoreConfig = Field(default_factory=StoreConfig)
+    store: StoreConfig = Field(
+        default_factory=StoreConfig, description="where s3:// is, for output and models"
+    )
 
     @field_validator("benchmarks", mode="before")
     @classmethod
@@ -181,15 +196,7 @@ def load_config(
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
     """
-    config = validated(RunConfig, read_tree(path, overrides, values), where=path)
-    # Not a field's rule: its message would show the address, and with it the password.
-    if "@" in urlsplit(config.store.endpoint_url or "").netloc:
-        raise UserError(
-            "the address holds a user name or a password",
-            where="store.endpoint_url",
-            fix="leave them to the environment or the credential chain (docs/clusters.md)",
-        )
-    return config
+    return run_config(read_tree(path, overrides, values), where=path)
 
 
 def read_tree(
@@ -221,6 +228,19 @@ def read_tree(
     for item in overrides:
         _override(tree, item)
     return {**tree, **(values or {})}
+
+
+def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
+    """``tree`` validated; ``where`` names it in errors. Raises `UserError`."""
+    config = validated(RunConfig, tree, where=where)
+    # Not a field's rule: its message would show the address, and with it the password.
+    if "@" in urlsplit(config.store.endpoint_url or "").netloc:
+        raise UserError(
+            "the address holds a user name or a password",
+            where="store.endpoint_url",
+            fix="leave them to the environment or the credential chain (docs/clusters.md)",
+        )
+    return config
 
 
 def _override(tree: dict[str, Any], item: str) -> None:
@@ -264,9 +284,7 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
         keys = _keys(model, path[:-1])
-        near = difflib.get_close_matches(path[-1], keys, n=1, cutoff=0.5)
-        fix = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(keys)}"
-        raise UserError(f"unknown key {key!r}", where=where, fix=fix)
+        raise UserError(f"unknown key {key!r}", where=where, fix=closest(path[-1], keys))
     if first["type"] == "missing":
         raise UserError(f"{key!r} is missing", where=where, fix="add it")
     # A value that may be of several kinds has one problem for each.
@@ -278,6 +296,12 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
         where=where,
         fix="put it in quotes" if quotes else "correct the value",
     )
+
+
+def closest(key: str, known: Sequence[str]) -> str:
+    """What to write in place of an unknown ``key``."""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
 
 
 def _plain(rule: str) -> str:

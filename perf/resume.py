@@ -84,6 +84,7 @@ class Parts:
             **{name: values.take(entry) for name, values in self._of_entry.items()},
             "row_id": pa.array(planned["row_id"]).cast(pa.string()),
             "sample": planned["sample"],
+            "repeat": planned["repeat"],
             "status": pa.array(np.where(failed, "infra_error", "scored")),
             "error_class": ["TimeoutError" if is_one else None for is_one in failed],
             "output": [answers[i * ANSWER : (i + 1) * ANSWER] for i in range(count)],

@@ -20,6 +20,7 @@ FLOORS = [
     {"sandbox"},
     {"benchmarks"},
     {"run"},
+    {"sweep"},
     {"report"},
     {"cli"},
 ]
@@ -29,9 +30,11 @@ DOORS = {
     "torch": {"models"},
     "transformers": {"models"},
     "huggingface_hub": {"models"},
-    "ray": {"run", "sandbox"},
+    "ray": {"run", "sandbox", "sweep"},
     "aiohttp": {"models"},
     "matplotlib": {"report"},
+    "jinja2": {"report"},
+    "markupsafe": {"report"},
     "boto3": {"store"},
     "botocore": {"store"},
     "pyarrow.fs": {"store"},
@@ -109,11 +112,12 @@ def test_benchmarks_do_not_know_each_other() -> None:
         "ace_ray.run.doctor",
         "ace_ray.run.evaluate",
         "ace_ray.report.report",
+        "ace_ray.sweep.sweep",
         "ace_ray.benchmarks.acebench.benchmark",
     ],
 )
 def test_what_needs_no_engine_loads_none(module: str) -> None:
-    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "matplotlib"}
+    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "matplotlib", "jinja2"}
     script = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -6,16 +6,19 @@ Chosen by ``backend: fake``; ``engine`` then holds its script instead of vLLM's 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
 from ace_ray.config import Section
 from ace_ray.errors import EngineDead, PromptTooLong
+from ace_ray.models.probe import TEXTS, Logprobs, weights_hash
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Completion, Sampling, ToolAnswer, ToolCall
 
@@ -28,6 +31,8 @@ class FakeCall(Section):
 
 
 Marked = dict[str, str]
+
+SCRIPT = "fake.json"
 
 
 class Repeat(Section):
@@ -47,6 +52,9 @@ class FakeScript(Section):
     )
     load_s: float = Field(0.0, description="until the engine is ready")
     delay_s: float = 0.0
+    swap: Literal["right", "stale", "dead"] = Field(
+        "right", description="whether weights that are swapped in take effect"
+    )
     max_model_len: int = 1 << 20
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
     repeat: dict[str, Repeat] = Field(default_factory=dict)
@@ -72,15 +80,37 @@ class FakeEngine:
 
     version = "fake"
 
-    def __init__(self, script: Mapping[str, Any]) -> None:
-        self._script = FakeScript.model_validate(dict(script))
+    def __init__(self, script: Mapping[str, Any], folder: Path = Path()) -> None:
+        self._given = dict(script)
+        self._take(folder)
         self.max_model_len = self._script.max_model_len
         time.sleep(self._script.load_s)
         self._works = asyncio.Event()
         self._works.set()
 
+    def _take(self, folder: Path) -> None:
+        """A checkpoint is a folder with a `SCRIPT`, which wins over the config's; else none."""
+        own = folder / SCRIPT
+        tree = json.loads(own.read_text()) if own.is_file() else {}
+        self._script = FakeScript.model_validate({**self._given, **tree})
+        self._weights = folder
+
     async def alive(self) -> None:
         await self._works.wait()
+
+    async def swap(self, folder: Path) -> None:
+        stale = self._weights
+        self._take(folder)
+        if self._script.swap == "dead":
+            raise EngineDead("told to die of a swap")
+        if self._script.swap == "stale":
+            self._weights = stale
+
+    async def logprobs(self) -> Logprobs:
+        return _said(self._weights)
+
+    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
+        return [_said(folder) for folder in folders]
 
     async def chat(
         self,
@@ -123,6 +153,11 @@ class FakeEngine:
             completion_tokens=len(text.split()),
             seconds=script.delay_s,
         )
+
+
+def _said(folder: Path) -> Logprobs:
+    """Some number that depends on the weights."""
+    return [[-int(weights_hash(folder)[:4], 16) / 4096.0] for _ in TEXTS]
 
 
 def _told(script: Marked, last: str) -> bool:

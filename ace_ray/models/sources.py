@@ -124,6 +124,8 @@ def _resolve_path(source: str, path: Path) -> ModelRef:
 
 def materialize(ref: ModelRef) -> Path:
     """A local folder with the model's config, tokenizer and weights; cached by revision."""
+    if ref.kind == "fake":
+        return Path(ref.location)
     if ref.kind == "folder":
         folder = Path(ref.location)
         if not folder.is_dir():

@@ -7,15 +7,23 @@ processes; when they die, every call raises `EngineDead`.
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
 from ace_ray.models.chat import Chat
+from ace_ray.models.checkpoints import weight_bytes
+from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.swap import EXTENSION
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Sampling
 
@@ -24,7 +32,8 @@ class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
 
     ``tool_parser`` names the vLLM tool parser that answers to tools are read with; without one
-    no tools can be offered. Raises `UserError` when it, or the chat template, does not fit.
+    no tools can be offered. ``swappable``: whether `swap` will be asked for. Raises `UserError`
+    when it, or the chat template, does not fit.
     """
 
     def __init__(
@@ -35,6 +44,7 @@ class VLLMEngine:
         template_kwargs: Mapping[str, Any],
         reasoning_parser: str,
         tool_parser: str | None = None,
+        swappable: bool = False,
     ) -> None:
         _bind_cpu_threads()
         _keep_freed_memory()
@@ -46,6 +56,8 @@ class VLLMEngine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+        if swappable:
+            defaults["worker_extension_cls"] = EXTENSION
         self._engine = AsyncLLM.from_engine_args(
             AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
         )
@@ -69,6 +81,61 @@ class VLLMEngine:
     async def alive(self) -> None:
         """Returns when the engine core has answered: it does between two steps of the model."""
         await self._engine.is_sleeping()
+
+    async def swap(self, folder: Path) -> None:
+        """Take the weights in ``folder``, of the same layout. Nothing may be in flight.
+
+        Raises `EngineDead`: the engine is of no use any more.
+        """
+        try:
+            await self._engine.collective_rpc("swap_weights", args=(str(folder),))
+            await self._engine.reset_prefix_cache()
+        except Exception as error:
+            raise EngineDead(f"weights could not be swapped: {error}") from error
+
+    async def logprobs(self) -> Logprobs:
+        """What the engine says of `TEXTS`: per text the logprob of each token but the first."""
+        params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
+        said = []
+        for ids in self._probe_ids():
+            final = None
+            try:
+                async for output in self._engine.generate(
+                    {"prompt_token_ids": ids}, params, request_id=f"p{next(self._ids)}"
+                ):
+                    final = output
+            except self._dead as error:
+                raise EngineDead(str(error)) from error
+            if final is None or final.prompt_logprobs is None:
+                raise EngineDead("the engine gave no logprobs")
+            pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
+            said.append([found[token].logprob for token, found in pairs])
+        return said
+
+    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
+        """What transformers says of `TEXTS` with the weights in each of ``folders``. Blocks.
+
+        Raises `ProbeFailed`: it could not be computed.
+        """
+        need = 1.2 * max(weight_bytes(folder) for folder in folders)
+        if need > (free := psutil.virtual_memory().available):
+            raise ProbeFailed(
+                f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
+            )
+        done = subprocess.run(
+            [sys.executable, "-m", "ace_ray.models.reference", *map(str, folders)],
+            input=json.dumps(self._probe_ids()),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or ["it died without a word"]
+            raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def _probe_ids(self) -> list[list[int]]:
+        return [self._chat.encode(text) for text in TEXTS]
 
     async def chat(
         self,

@@ -42,14 +42,33 @@ class Who:
         return f"{self.host}:{self.pid}"
 
 
+@dataclass
+class Share:
+    """What one run has of a graph; wall-clock times."""
+
+    done: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stored: int = 0
+    ready_at: float | None = None
+    """When an engine first held its weights."""
+    first_row_at: float | None = None
+    last_row_at: float | None = None
+    last_stored_at: float | None = None
+    loads: list[dict[str, Any]] = field(default_factory=list)
+    """How its weights came into engines (`ace_ray.run.candidate`)."""
+    spent: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Worker -> state -> seconds (`ace_ray.run.clock`)."""
+    broken: str = ""
+    """Why its weights cannot be evaluated."""
+
+
 class Tally:
-    """Running counts of a run; plain Python, so that tests need no Ray."""
+    """Running counts of a graph; plain Python, so that tests need no Ray."""
 
     def __init__(self) -> None:
-        self.done = 0
+        self.runs: dict[int, Share] = {}
         self.statuses: Counter[str] = Counter()
-        self.prompt_tokens = 0
-        self.completion_tokens = 0
         self.groups: dict[tuple[str, str, str], list[int]] = {}
         """(benchmark, language, category) -> [scored, official valid, strict valid]"""
         self.workers: list[dict[str, Any]] = []
@@ -67,21 +86,41 @@ class Tally:
         """Process that works -> seconds since it was last heard of."""
         self.starting: dict[Who, float] = {}
         """Process that is not ready -> seconds since it began."""
-        self.first_ready_at: float | None = None
-        self.first_row_at: float | None = None
-        self.last_row_at: float | None = None
-        self.stored = 0
-        self.last_stored_at: float | None = None
+
+    def of(self, run: int) -> Share:
+        return self.runs.setdefault(run, Share())
+
+    @property
+    def done(self) -> int:
+        return sum(share.done for share in self.runs.values())
+
+    @property
+    def stored(self) -> int:
+        return sum(share.stored for share in self.runs.values())
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion."""
+        return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
+
+    @property
+    def first_ready_at(self) -> float | None:
+        return min((s.ready_at for s in self.runs.values() if s.ready_at), default=None)
+
+    @property
+    def last_row_at(self) -> float | None:
+        return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()
-        self.first_row_at = self.first_row_at or now
-        self.last_row_at = now
-        for benchmark, language, category, status, official, strict, prompt, completion in rows:
-            self.done += 1
+        for run, benchmark, language, category, status, official, strict, *tokens in rows:
+            share = self.of(run)
+            share.first_row_at = share.first_row_at or now
+            share.last_row_at = now
+            share.done += 1
+            share.prompt_tokens += tokens[0]
+            share.completion_tokens += tokens[1]
             self.statuses[status] += 1
-            self.prompt_tokens += prompt
-            self.completion_tokens += completion
             if status == "scored":
                 group = self.groups.setdefault((benchmark, language, category), [0, 0, 0])
                 group[0] += 1
@@ -117,6 +156,8 @@ class Board:
         self._drain_at: float | None = None
         self._barren = 0
         """Deaths of the writer since rows were last stored."""
+        self._run: int | None = None
+        self._unswappable = ""
 
     def entries(self) -> list[Any]:
         """A list of one ObjectRef, that of the run's entry table (`rows.ENTRIES`).
@@ -131,12 +172,42 @@ class Board:
         if self._metrics:
             self._metrics.rows(rows)
 
-    def stored(self, rows: int) -> None:
+    def stored(self, run: int, rows: int) -> None:
         self._barren = 0
-        self._tally.stored += rows
-        self._tally.last_stored_at = time.time()
+        share = self._tally.of(run)
+        share.stored += rows
+        share.last_stored_at = time.time()
         if self._metrics:
-            self._metrics.stored(rows)
+            self._metrics.stored(run, rows)
+
+    def next_run(self, first: int) -> int:
+        """Whose weights a starting engine should load: those that others hold or are about to,
+        else those of ``first``."""
+        return first if self._run is None else self._run
+
+    def loading(self, run: int) -> None:
+        """An engine is about to take the weights of ``run``."""
+        self._run = run
+
+    def loaded(self, run: int, facts: dict[str, Any]) -> None:
+        """An engine holds them."""
+        share = self._tally.of(run)
+        share.ready_at = share.ready_at or time.time()
+        share.loads.append(facts)
+
+    def broken(self, run: int, why: str) -> None:
+        """The weights of ``run`` cannot be evaluated; its rows stay owed."""
+        share = self._tally.of(run)
+        share.broken = share.broken or why
+
+    def unswappable(self, why: str | None = None) -> str:
+        """Why weights are not swapped in this graph any more, "" while they are."""
+        self._unswappable = self._unswappable or why or ""
+        return self._unswappable
+
+    def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
+        """What an engine worker's time on ``run`` went into so far."""
+        self._tally.of(run).spent[worker] = seconds
 
     def fail(self, line: str, *, store: bool = False) -> None:
         self._tally.failure = self._tally.failure or line
@@ -170,7 +241,6 @@ class Board:
         self.beat(who)
         if who.kind == "engine":
             self._tally.workers.append(facts)
-            self._tally.first_ready_at = self._tally.first_ready_at or time.time()
 
     def suspects(self, kind: Kind, ids: list[str]) -> dict[str, Suspect]:
         return self._books[kind].among(ids)

@@ -14,7 +14,7 @@ from ace_ray.run.board import fetch_entries
 from ace_ray.run.job import Job, report, start
 from ace_ray.run.judging import judged
 from ace_ray.run.lifeline import Lifeline, whoami
-from ace_ray.run.rows import ROWS, entry_at, verdict_columns
+from ace_ray.run.rows import CHECKED, entry_at, verdict_columns
 from ace_ray.run.suspects import grouped
 
 CHECK_S = 300.0
@@ -51,6 +51,7 @@ class Checker:
         self._board.rows.remote(
             [
                 (
+                    row["run"],
                     row["benchmark"],
                     row["language"],
                     row["category"],
@@ -63,7 +64,7 @@ class Checker:
                 for row in checked
             ]
         )
-        return pa.Table.from_pylist(checked, schema=ROWS)
+        return pa.Table.from_pylist(checked, schema=CHECKED)
 
     def _together(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ids = [row["row_id"] for row in rows]
@@ -90,7 +91,7 @@ class Checker:
     def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         return {
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
-            "run_id": self._job.run_id,
+            "run_id": self._job.runs[row["run"]].run_id,
             "seed": self._job.config.sampling.seed + row["sample"],
             "benchmark": entry.benchmark,
             "category": entry.category,

@@ -127,6 +127,11 @@ def running_cluster() -> str:
     return started if started and _answers(started) else "local"
 
 
+def is_running() -> bool:
+    """Whether there is a cluster to join. Raises `UserError`: ``RAY_ADDRESS`` does not answer."""
+    return running_cluster() != "local"
+
+
 def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:

@@ -14,9 +14,10 @@ import ray
 
 from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
 from ace_ray.errors import EngineDead, RowError, UserError
-from ace_ray.models.sources import materialize
 from ace_ray.records import Entry, Episode
 from ace_ray.run.board import fetch_entries
+from ace_ray.run.candidate import Broken, Candidate
+from ace_ray.run.clock import Clock
 from ace_ray.run.gate import Gate
 from ace_ray.run.job import Job, report, start
 from ace_ray.run.judging import log_traceback
@@ -24,7 +25,6 @@ from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
 from ace_ray.run.roles import Players
 from ace_ray.run.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.run.suspects import grouped
-from ace_ray.run.watched import Watched
 from ace_ray.sandbox.actor import SandboxPool
 
 DEADLINE_GRACE_S = 300.0
@@ -32,23 +32,6 @@ DEADLINE_GRACE_S = 300.0
 
 START_AGAIN_S = 5.0
 """Pause before an engine that could not start is started again."""
-
-
-def start_engine(job: Job) -> Any:
-    """The engine of this worker, loaded."""
-    if job.config.backend == "fake":
-        from ace_ray.models.fake import FakeEngine
-
-        return FakeEngine(job.engine)
-    from ace_ray.models.vllm_engine import VLLMEngine
-
-    return VLLMEngine(
-        materialize(job.model),
-        job.engine,
-        template_kwargs=job.config.model.chat_template_kwargs,
-        reasoning_parser=job.config.model.reasoning_parser,
-        tool_parser=job.config.model.tool_parser,
-    )
 
 
 class EngineWorker:
@@ -66,7 +49,10 @@ class EngineWorker:
         try:
             hopeful = start(self._board, self._who)
             self._entries = fetch_entries(job.board)
-            self._engine = Watched(start_engine(job), ask_after_s=job.config.stall_s / 4)
+            self._clock = Clock()
+            self._clock.preparing("load")
+            self._candidate = Candidate(job, self._who, self._clock)
+            self._engine = self._candidate.engine
             self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
             self._sandboxes = SandboxPool(job.sandboxes)
         except Exception as error:
@@ -91,6 +77,7 @@ class EngineWorker:
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
         }
+        self._clock.preparing(None)
         ray.get(self._board.ready.remote(self._who, facts))
         Lifeline(
             self._board,
@@ -110,18 +97,27 @@ class EngineWorker:
         condemned, groups = grouped(planned, suspects)
         earlier = {row_id: suspect.deaths for row_id, suspect in suspects.items()}
         parts = await asyncio.gather(
-            *(self._together(rows, group, earlier) for group, rows in groups.items())
+            *(
+                self._together(rows, (run, group), earlier)
+                for group, found in groups.items()
+                for run, rows in _by_run(found).items()
+            )
         )
         done = [self._quarantined(row, deaths) for row, deaths in condemned]
         done += [record for part in parts for record in part]
         return pa.Table.from_pylist(done, schema=EPISODES)
 
     async def _together(
-        self, rows: list[dict[str, Any]], group: int, earlier: Mapping[str, int]
+        self, rows: list[dict[str, Any]], group: tuple[int, int], earlier: Mapping[str, int]
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
         async with self._gate.entered(group, len(rows)):
             if self._stopping:
+                return []
+            run, _ = group
+            try:
+                await self._candidate.hold(run)
+            except Broken:
                 return []
             ids = [row["row_id"] for row in rows]
             await self._board.enter.remote(self._who, ids)
@@ -131,6 +127,7 @@ class EngineWorker:
             tasks = [self._held[row_id] for row_id in ids]
             await asyncio.wait(tasks)
             self._board.leave.remote(self._who, ids)
+            self._board.spent.remote(run, self._who.name, self._clock.read())
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _row(self, row: dict[str, Any], attempt: int) -> dict[str, Any]:
@@ -139,7 +136,8 @@ class EngineWorker:
         record = self._blank(row, attempt)
         benchmark = self._job.benchmarks[entry.benchmark]
         try:
-            episode = await self._episode(benchmark, entry, row)
+            with self._clock.row():
+                episode = await self._episode(benchmark, entry, row)
             record |= episode_columns(episode)
         except EngineDead as error:
             # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
@@ -222,6 +220,14 @@ class EngineWorker:
     def _give_up(self) -> None:
         for task in self._held.values():
             task.cancel()
+
+
+def _by_run(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """Run -> its rows: they need other weights."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["run"], []).append(row)
+    return found
 
 
 def _named(error: Exception) -> dict[str, str]:

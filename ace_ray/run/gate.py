@@ -1,4 +1,5 @@
-"""Who may be in an engine together: rows that nothing is known of, or one group of suspects."""
+"""Who may be in an engine together: rows of one run that nothing is known of, or one group of
+suspects."""
 
 from __future__ import annotations
 
@@ -8,21 +9,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from ace_ray.run.suspects import OPEN
+Group = tuple[int, int]
+"""(run, group of suspects)"""
 
 
 class Gate:
-    """Lets in one group at a time, in the order in which the groups first asked, and of it at most
-    ``most`` rows; a block of more goes in by itself."""
+    """Lets in one group at a time, and of it at most ``most`` rows; a block of more goes in by
+    itself. The earliest run comes first, since each change of runs changes the weights; within a
+    run it is the order in which the groups first asked."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._inside = 0
-        self._group = OPEN
-        self._waiting: OrderedDict[int, deque[_Turn]] = OrderedDict()
+        self._group: Group | None = None
+        self._waiting: OrderedDict[Group, deque[_Turn]] = OrderedDict()
 
     @asynccontextmanager
-    async def entered(self, group: int, rows: int) -> AsyncIterator[None]:
+    async def entered(self, group: Group, rows: int) -> AsyncIterator[None]:
         """Wait until there is room for ``rows`` of ``group``, and be inside."""
         turn = _Turn(asyncio.get_running_loop().create_future(), rows)
         self._waiting.setdefault(group, deque()).append(turn)
@@ -40,7 +43,7 @@ class Gate:
         finally:
             self._leave(rows)
 
-    def _forget(self, group: int, turn: _Turn) -> None:
+    def _forget(self, group: Group, turn: _Turn) -> None:
         turns = self._waiting.get(group, deque())
         if turn in turns:
             turns.remove(turn)
@@ -54,7 +57,8 @@ class Gate:
 
     def _admit(self) -> None:
         while self._waiting:
-            group, turns = next(iter(self._waiting.items()))
+            group = min(self._waiting, key=lambda waiting: waiting[0])
+            turns = self._waiting[group]
             if self._inside and group != self._group:
                 return
             while turns:

@@ -6,7 +6,8 @@ import logging
 import math
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,25 @@ def rows_per_part(job: Job, rows: int) -> int:
     return min(8192, max(32, rows // 64))
 
 
-def blocks(rows: PlannedRows, attempts: np.ndarray, size: int) -> list[pa.Table]:
-    """``rows`` in order, ``size`` to a block; interactive episodes travel alone, so that none
-    waits for the end of another. ``attempts`` counts each row's attempts, this one included."""
-    columns = {**rows.columns(), "attempt": attempts}
+@dataclass(frozen=True)
+class Work:
+    """The rows that one run of a job owes."""
+
+    run: int
+    rows: PlannedRows
+    attempts: np.ndarray
+    """Of each row, this one included."""
+
+
+def blocks(work: Work, size: int) -> list[pa.Table]:
+    """Rows in order, ``size`` to a block; interactive episodes travel alone, so that none waits for
+    the end of another."""
+    rows = work.rows
+    columns = {
+        "run": np.full(len(rows), work.run),
+        **rows.columns(),
+        "attempt": work.attempts,
+    }
     table = pa.table(
         {name: pa.array(column) for name, column in columns.items()},
     ).cast(PLAN)
@@ -81,23 +97,25 @@ def blocks(rows: PlannedRows, attempts: np.ndarray, size: int) -> list[pa.Table]
 
 def run_graph(
     job: Job,
-    rows: PlannedRows,
-    attempts: np.ndarray,
+    work: Sequence[Work],
     resources: Resources,
-    store: Store,
-    session: str,
+    stored: Callable[[int, int], None] = lambda run, rows: None,
 ) -> None:
-    """Evaluate ``rows`` and write them.
+    """Evaluate the rows of ``work``, run after run, and write them.
 
-    Blocks until the last part is stored. Exceptions of Ray Data pass through.
+    ``stored`` is told how many rows of a run were stored. Blocks until the last part is stored.
+    Exceptions of Ray Data pass through.
     """
     _quiet()
-    size = rows_per_block(job, resources, len(rows))
-    most = in_flight(job, resources, len(rows))
+    # Runs come one after another: each is as large as if it were alone.
+    largest = max(work, key=lambda one: len(one.rows)).rows
+    size = rows_per_block(job, resources, len(largest))
+    most = in_flight(job, resources, len(largest))
     # Interactive rows come first, one to a block: calls enough for as many as may be in flight.
-    alone = math.ceil(np.count_nonzero(rows.interactive) / resources.workers)
+    alone = math.ceil(np.count_nonzero(largest.interactive) / resources.workers)
     calls = min(most, alone + math.ceil(most / size))
-    planned = blocks(rows, attempts, size)
+    planned = [block for one in work for block in blocks(one, size)]
+    lengths = {one.run: len(one.rows) for one in work}
     waiting = min(len(planned), WAITING_BLOCKS)
     graph = (
         ray.data.from_arrow(planned)
@@ -127,10 +145,10 @@ def run_graph(
         )
         .map_batches(
             Writer,
-            fn_constructor_args=(job, store, session),
+            fn_constructor_args=(job,),
             fn_constructor_kwargs={
-                "rows": rows_per_part(job, len(rows)),
-                "planned": len(rows),
+                "rows": rows_per_part(job, len(largest)),
+                "planned": [lengths.get(run, 0) for run in range(len(job.runs))],
                 "calls": waiting,
             },
             batch_size=None,
@@ -141,12 +159,13 @@ def run_graph(
                 max_tasks_in_flight_per_actor=waiting + 8,
             ),
             num_cpus=WRITER_CPUS,
-            ray_remote_args_fn=_writer_place(store),
+            ray_remote_args_fn=_writer_place(job.runs[0].store),
         )
     )
     try:
-        for _ in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
-            pass  # the receipts of stored blocks
+        for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
+            for run, rows in zip(*receipt.to_pydict().values(), strict=True):
+                stored(run, rows)
     except BaseException as error:
         # The executor ends with the last frame that holds it: now, while there is a Ray.
         traceback.clear_frames(error.__traceback__)

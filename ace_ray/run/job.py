@@ -17,15 +17,27 @@ from ace_ray.run.board import MAX_STARTS, NAMES, Who, fetch_entries
 from ace_ray.run.roles import Parts, Served
 from ace_ray.run.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
+from ace_ray.store import Store
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """One of the runs that a graph evaluates one after another."""
+
+    run_id: str
+    model: ModelRef
+    store: Store
+    session: str
+    """Names the parts of this pass (`ace_ray.run.parts.new_session`)."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every actor of one run needs. Small: entries travel once, through the board."""
+    """What every actor of one graph needs. Small: entries travel once, through the board."""
 
-    run_id: str
+    runs: tuple[JobRun, ...]
+    """They differ in the weights and in nothing else; several are a lane of a sweep."""
     config: RunConfig
-    model: ModelRef
     engine: dict[str, Any]
     benchmarks: Mapping[str, Benchmark]
     board: Any
@@ -34,6 +46,10 @@ class Job:
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
     """Handles of `SandboxActor`s; empty when no row is interactive."""
+    first: int = 0
+    """The run whose weights an engine starts on."""
+    examine: bool = False
+    """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
 
 class Scenarios:

@@ -11,7 +11,7 @@ once for each time it is set: one that is there belongs to a run that somebody w
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,44 +75,46 @@ class Metrics:
     """The metrics of one pass. Make it in the process that reports them: the board's actor.
 
     Args:
-        run_id: tag of every metric.
-        model: the candidate's name, likewise.
-        planned: rows that the pass is to evaluate.
+        runs: id and model, which tag every metric, and the rows that the pass is to evaluate, of
+            each run; what belongs to no one run has the tags of the latest that had a row.
     """
 
-    def __init__(self, run_id: str, model: str, planned: int) -> None:
+    def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:
         from ray.util.metrics import Counter, Gauge
 
-        self._planned = planned
-        self._meters: dict[str, Any] = {}
-        for spec in SPECS:
-            meter = (Counter if spec.kind == "counter" else Gauge)(
+        self._tags = [{"run_id": run_id, "model": model} for run_id, model, _ in runs]
+        self._planned = [planned for _, _, planned in runs]
+        self._latest = next((n for n, planned in enumerate(self._planned) if planned), 0)
+        self._meters: dict[str, Any] = {
+            spec.name: (Counter if spec.kind == "counter" else Gauge)(
                 spec.name, spec.description, tag_keys=(*RUN_TAGS, *spec.tags)
             )
-            self._meters[spec.name] = meter.set_default_tags({"run_id": run_id, "model": model})
+            for spec in SPECS
+        }
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         """Count rows, of the columns that `Tally.add` takes."""
-        ends: Count[tuple[str, str, str]] = Count()
-        tokens: Count[tuple[str, str]] = Count()
-        for benchmark, language, _, status, _, _, prompt, completion in rows:
-            ends[benchmark, language, status] += 1
-            tokens[benchmark, "prompt"] += prompt
-            tokens[benchmark, "completion"] += completion
-        for (benchmark, language, status), count in ends.items():
-            self._count(ROWS, count, benchmark=benchmark, language=language, status=status)
-        for (benchmark, kind), count in tokens.items():
-            self._count(TOKENS, count, benchmark=benchmark, kind=kind)
+        ends: Count[tuple[int, str, str, str]] = Count()
+        tokens: Count[tuple[int, str, str]] = Count()
+        for run, benchmark, language, _, status, _, _, prompt, completion in rows:
+            self._latest = max(self._latest, run)
+            ends[run, benchmark, language, status] += 1
+            tokens[run, benchmark, "prompt"] += prompt
+            tokens[run, benchmark, "completion"] += completion
+        for (run, benchmark, language, status), count in ends.items():
+            self._count(ROWS, run, count, benchmark=benchmark, language=language, status=status)
+        for (run, benchmark, kind), count in tokens.items():
+            self._count(TOKENS, run, count, benchmark=benchmark, kind=kind)
 
-    def stored(self, rows: int) -> None:
-        self._count(STORED, rows)
+    def stored(self, run: int, rows: int) -> None:
+        self._count(STORED, run, rows)
 
     def died(self, process: str) -> None:
-        self._count(DEATHS, 1, process=process)
+        self._count(DEATHS, self._latest, 1, process=process)
 
     def show(self, tally: Tally, *, in_flight: int) -> None:
         """Set the gauges; to be repeated while the run lives."""
-        self._set(PLANNED, self._planned)
+        self._set(PLANNED, self._planned[self._latest])
         self._set(IN_FLIGHT, in_flight)
         heard = [who for who, silence_s in tally.silent.items() if silence_s < HEARD_S]
         self._set(ENGINES, sum(who.kind == "engine" for who in heard))
@@ -122,12 +124,12 @@ class Metrics:
             for rules, share in shares.items():
                 self._set(ACCURACY, share, benchmark=benchmark, language=language, rules=rules)
 
-    def _count(self, spec: Spec, by: int, **tags: str) -> None:
+    def _count(self, spec: Spec, run: int, by: int, **tags: str) -> None:
         if by:  # Ray refuses a step of 0
-            self._meters[spec.name].inc(by, tags)
+            self._meters[spec.name].inc(by, {**self._tags[run], **tags})
 
     def _set(self, spec: Spec, value: float, **tags: str) -> None:
-        self._meters[spec.name].set(value, tags)
+        self._meters[spec.name].set(value, {**self._tags[self._latest], **tags})
 
 
 def _accuracies(tally: Tally) -> Mapping[tuple[str, str], Mapping[str, float]]:

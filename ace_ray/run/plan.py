@@ -26,6 +26,8 @@ from ace_ray.run.roles import Parts, cast
 from ace_ray.store import Store
 
 MANIFEST = "run.json"
+REPORTS = "report/"
+"""Where a report on a run lies in the run's own folder; none of it is the run's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +35,25 @@ class PlannedRow:
     row_id: str
     entry: int
     sample: int
+    repeat: int
     size: int
     """Prompt length in characters: the estimate that puts the longest work first."""
     interactive: bool
 
 
 class PlannedRows(Sequence[PlannedRow]):
-    """Planned rows as columns, longest work first: 49 bytes a row, however many there are."""
+    """Planned rows as columns, longest work first: 53 bytes a row, however many there are."""
 
     def __init__(
         self,
         ids: np.ndarray,
         entry: np.ndarray,
         sample: np.ndarray,
+        repeat: np.ndarray,
         size: np.ndarray,
         interactive: np.ndarray,
     ) -> None:
-        self._columns = (ids, entry, sample, size, interactive)
+        self._columns = (ids, entry, sample, repeat, size, interactive)
 
     @classmethod
     def of(cls, rows: Sequence[PlannedRow]) -> PlannedRows:
@@ -57,6 +61,7 @@ class PlannedRows(Sequence[PlannedRow]):
             np.array([row.row_id for row in rows], dtype="S32"),
             np.array([row.entry for row in rows], dtype=np.int32),
             np.array([row.sample for row in rows], dtype=np.int32),
+            np.array([row.repeat for row in rows], dtype=np.int32),
             np.array([row.size for row in rows], dtype=np.int64),
             np.array([row.interactive for row in rows], dtype=bool),
         )
@@ -67,7 +72,7 @@ class PlannedRows(Sequence[PlannedRow]):
 
     @property
     def interactive(self) -> np.ndarray:
-        return self._columns[4]
+        return self._columns[5]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -90,9 +95,9 @@ class PlannedRows(Sequence[PlannedRow]):
         return PlannedRows(*(column[mask] for column in self._columns))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """``row_id``, ``entry``, ``sample``: what travels through the graph."""
-        ids, entry, sample, *_ = self._columns
-        return {"row_id": ids, "entry": entry, "sample": sample}
+        """``row_id``, ``entry``, ``sample``, ``repeat``: what travels through the graph."""
+        ids, entry, sample, repeat, *_ = self._columns
+        return {"row_id": ids, "entry": entry, "sample": sample, "repeat": repeat}
 
 
 @dataclass(frozen=True)
@@ -149,19 +154,32 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     sizes, together = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
     ids = np.empty((len(entries), len(samplings)), dtype="S32")
     draws = [digest(drawn, sample) for sample, drawn in enumerate(samplings)]
+    contents: list[str] = []
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
         shown = [benchmark.prompt(entry), benchmark.tools(entry)]
         prompt = canonical_json(shown if shown[1] is not None else shown[0])
         sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
         protocol = (played if together[index] else shared)[entry.benchmark]
-        content = digest(protocol, entry.content_hash(), prompt)
-        ids[index] = [row_id(content, drawn) for drawn in draws]
+        contents.append(digest(protocol, entry.content_hash(), prompt))
+        ids[index] = [row_id(contents[index], drawn) for drawn in draws]
     # Episodes first: they take many calls one after another. Then the longest prompts.
     order = np.lexsort((np.arange(len(entries)), -sizes, ~together))
-    entry_of = np.repeat(order.astype(np.int32), len(samplings))
-    sample_of = np.tile(np.arange(len(samplings), dtype=np.int32), len(entries))
-    rows = PlannedRows(ids[order].ravel(), entry_of, sample_of, sizes[entry_of], together[entry_of])
+    twice = [at for at in order if is_repeated(entries[at], config.repeat_subset)]
+    again = digest(samplings[0], 0, "repeat")
+    entry_of = np.concatenate([np.repeat(order, len(samplings)), twice]).astype(np.int32)
+    sample_of = np.zeros(len(entry_of), np.int32)
+    sample_of[: ids.size] = np.tile(np.arange(len(samplings)), len(entries))
+    repeat_of = (np.arange(len(entry_of)) >= ids.size).astype(np.int32)
+    repeated = np.array([row_id(contents[at], again) for at in twice], dtype="S32")
+    rows = PlannedRows(
+        np.concatenate([ids[order].ravel(), repeated]),
+        entry_of,
+        sample_of,
+        repeat_of,
+        sizes[entry_of],
+        together[entry_of],
+    )
     identity = {
         **candidate,
         "benchmarks": described,
@@ -187,6 +205,13 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
 def row_id(content: str, drawn: str) -> str:
     """Identity of a row: digests of what is asked and of how the answer is drawn."""
     return hashlib.sha256(f"{content} {drawn}".encode()).hexdigest()[:32]
+
+
+def is_repeated(entry: Entry, share: float) -> bool:
+    """Whether ``entry`` is among the ``share`` that is generated twice: whole dialogues, the same
+    ones for every model."""
+    key = digest(entry.benchmark, entry.category, entry.language, entry.group)
+    return int(key[:8], 16) < share * (1 << 32)
 
 
 def entries_digest(entries: Sequence[Entry]) -> str:

@@ -102,7 +102,7 @@ class ProgressView:
         if tally.first_ready_at is None or tally.last_row_at is None:
             return []
         seconds = max(1e-6, tally.last_row_at - tally.first_ready_at)
-        tokens = (tally.prompt_tokens + tally.completion_tokens) / seconds
+        tokens = tally.tokens / seconds
         left = (self._planned - tally.done) * seconds / max(1, tally.done)
         # The longest rows come first: an early estimate would be far too long.
         known = tally.done >= self._planned / 10

@@ -14,9 +14,14 @@ import pyarrow as pa
 
 from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, canonical_json
 
-_PLANNED = [("row_id", pa.string()), ("entry", pa.int32()), ("sample", pa.int32())]
-PLAN = pa.schema([*_PLANNED, ("attempt", pa.int32())])
-"""A planned row: ``entry`` is an index into the run's entry table."""
+_PLANNED = [
+    ("row_id", pa.string()),
+    ("entry", pa.int32()),
+    ("sample", pa.int32()),
+    ("repeat", pa.int32()),
+]
+PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("attempt", pa.int32())])
+"""A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table."""
 
 ENTRIES = pa.schema(
     [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
@@ -58,11 +63,14 @@ _VERDICTS = [
 ROWS = pa.schema(
     [("row_id", pa.string()), ("run_id", pa.string())]
     + [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
-    + [("sample", pa.int32()), ("seed", pa.int64())]
+    + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
     + _EPISODE
     + _VERDICTS
 )
 """What lands in ``rows/*.parquet``."""
+
+CHECKED = pa.schema([PLAN.field("run"), *ROWS])
+"""What a checker emits."""
 
 
 def clean(text: str) -> str:
@@ -151,6 +159,8 @@ class ResultRow:
     group: str
     sample: int
     status: str
+    repeat: int = 0
+    """1 of a row that was generated again to see what two identical runs differ by."""
     error_class: str | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -53,7 +53,8 @@ def summarize(
     blocks = {}
     for name, benchmark in benchmarks.items():
         own = totals.counted(row for row in rows() if row.benchmark == name)
-        blocks[name] = benchmark.summarize(own, float(manifest["config"]["max_unscored"]))
+        first = (row for row in own if not row.repeat)
+        blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
         deque(own, maxlen=0)  # what the benchmark has not read counts too
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)

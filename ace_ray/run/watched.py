@@ -6,10 +6,13 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import RequestFailed
+from ace_ray.models.probe import Logprobs
 from ace_ray.records import Completion, Sampling
+from ace_ray.run.clock import Clock
 
 ALIVE_S = 30.0
 """Seconds within which a working engine answers between two steps."""
@@ -22,8 +25,8 @@ class Watched:
     whether it still works.
     """
 
-    def __init__(self, engine: Any, ask_after_s: float) -> None:
-        self._engine, self._ask_after_s = engine, ask_after_s
+    def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
+        self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
         self._owed = 0
@@ -42,7 +45,8 @@ class Watched:
             self._heard_at = time.monotonic()
         self._owed += 1
         try:
-            answer: Completion = await self._engine.chat(messages, sampling, tools)
+            with self._clock.call():
+                answer: Completion = await self._engine.chat(messages, sampling, tools)
         except RequestFailed:
             self._heard_at = time.monotonic()  # an answer, too
             raise
@@ -50,6 +54,18 @@ class Watched:
             self._owed -= 1
         self._heard_at = time.monotonic()
         return answer
+
+    async def swap(self, folder: Path) -> None:
+        """Other weights; `ace_ray.models.vllm_engine.VLLMEngine.swap`."""
+        await self._engine.swap(folder)
+
+    async def logprobs(self) -> Logprobs:
+        said: Logprobs = await self._engine.logprobs()
+        return said
+
+    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
+        said: list[Logprobs] = self._engine.reference(folders)
+        return said
 
     async def works(self) -> bool:
         """Whether the engine gives a sign of life now."""

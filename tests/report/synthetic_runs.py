@@ -63,6 +63,7 @@ def row(
         "id": entry_id,
         "group": dialogue(category, entry_id),
         "sample": sample,
+        "repeat": 0,
         "seed": sample,
         "status": status,
         "error_class": None if status == "scored" else "RuntimeError",

@@ -40,7 +40,7 @@ def up(board: Board, process: Who) -> None:
 
 
 def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
-    return ("toy", "en", "c", status, official, strict, 3, 5)
+    return (0, "toy", "en", "c", status, official, strict, 3, 5)
 
 
 def test_a_board_begins_empty() -> None:
@@ -72,9 +72,10 @@ def test_rows_are_counted_by_what_became_of_them() -> None:
     assert tally.done == 5
     assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
     assert tally.groups == {("toy", "en", "c"): [3, 2, 1]}
-    assert (tally.prompt_tokens, tally.completion_tokens) == (15, 25)
-    board.stored(3)
-    board.stored(2)
+    assert (tally.of(0).prompt_tokens, tally.of(0).completion_tokens) == (15, 25)
+    assert tally.tokens == 40
+    board.stored(0, 3)
+    board.stored(0, 2)
     assert board.read().stored == 5
 
 
@@ -264,17 +265,50 @@ def test_draining(clock: Clock) -> None:
 def test_when_what_came_first(clock: Clock) -> None:
     board = Board([])
     up(board, who(1, "a"))
+    board.loaded(0, {"how": "fresh"})
     clock.now += 1
     up(board, who(2, "b"))
+    board.loaded(0, {"how": "fresh"})
     board.rows([row()])
     clock.now += 1
     board.rows([row()])
     clock.now += 1
-    board.stored(2)
+    board.stored(0, 2)
     tally = board.read()
     assert tally.first_ready_at == 1e9 + 50
-    assert (tally.first_row_at, tally.last_row_at) == (1e9 + 51, 1e9 + 52)
-    assert tally.last_stored_at == 1e9 + 53
+    share = tally.of(0)
+    assert (share.ready_at, share.first_row_at, share.last_row_at) == (1e9 + 50, 1e9 + 51, 1e9 + 52)
+    assert (tally.last_row_at, share.last_stored_at) == (1e9 + 52, 1e9 + 53)
+    assert [load["how"] for load in share.loads] == ["fresh", "fresh"]
+
+
+def test_runs_share_a_board() -> None:
+    board = Board([])
+    board.rows([row(), (1, *row()[1:]), (1, *row()[1:])])
+    board.stored(1, 2)
+    board.broken(2, "NaN")
+    board.broken(2, "again")
+    board.spent(1, "host:1", {"load": 1.0})
+    board.spent(1, "host:1", {"load": 2.0})
+    tally = board.read()
+    assert {run: share.done for run, share in tally.runs.items()} == {0: 1, 1: 2, 2: 0}
+    assert (tally.done, tally.stored, tally.of(0).stored, tally.of(1).stored) == (3, 2, 0, 2)
+    assert tally.of(2).broken == "NaN"
+    assert tally.of(1).spent == {"host:1": {"load": 2.0}}
+
+
+def test_an_engine_starts_on_what_the_others_hold() -> None:
+    board = Board([])
+    assert board.next_run(3) == 3
+    board.loading(5)
+    assert board.next_run(3) == 5
+
+
+def test_a_swap_that_failed_is_the_last() -> None:
+    board = Board([])
+    assert board.unswappable() == ""
+    assert board.unswappable("the probe") == "the probe"
+    assert board.unswappable("later") == board.unswappable() == "the probe"
 
 
 def test_a_writer_that_dies_again_and_again_and_stores_nothing(clock: Clock) -> None:
@@ -292,7 +326,7 @@ def test_a_writer_that_stores_between_its_deaths_goes_on(clock: Clock) -> None:
     for pid in range(3 * MAX_STARTS):
         assert board.starting(who(pid, kind="writer")) is not None
         board.ready(who(pid, kind="writer"), {})
-        board.stored(1)
+        board.stored(0, 1)
     assert not board.read().failure
 
 

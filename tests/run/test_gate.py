@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.gate import OPEN, Gate
+from ace_ray.run.gate import Gate
+from ace_ray.run.suspects import OPEN
 
 
 class Visitors:
@@ -29,7 +30,7 @@ class Visitors:
         await settle()
 
     async def _visit(self, name: str, group: int, rows: int) -> None:
-        async with self.gate.entered(group, rows):
+        async with self.gate.entered((0, group), rows):
             self.inside.append(name)
             self.order.append(name)
             try:
@@ -63,7 +64,7 @@ class Visitors:
 
 
 async def pass_through(gate: Gate, group: int) -> None:
-    async with gate.entered(group, 1):
+    async with gate.entered((0, group), 1):
         pass
 
 
@@ -169,7 +170,7 @@ def test_no_more_rows_than_there_is_room_for() -> None:
 def test_an_exception_leaves_the_gate() -> None:
     async def scene(v: Visitors) -> None:
         async def fails() -> None:
-            async with v.gate.entered(1, 1):
+            async with v.gate.entered((0, 1), 1):
                 raise ValueError("inside")
 
         with pytest.raises(ValueError, match="inside"):
@@ -235,7 +236,7 @@ def test_cancelled_in_the_step_in_which_it_is_let_in(when: str, others: int) -> 
         last = asyncio.Event()
 
         async def leave_and_cancel() -> None:
-            async with v.gate.entered(OPEN, 1):
+            async with v.gate.entered((0, OPEN), 1):
                 await last.wait()
                 if when == "before":
                     v.cancel("goes")
@@ -285,7 +286,7 @@ def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> No
         rows = random_.randrange(1, 4)
         for _ in range(random_.randrange(4)):
             await asyncio.sleep(0)
-        async with gate.entered(group, rows):
+        async with gate.entered((0, group), rows):
             inside.append((group, rows))
             assert {other for other, _ in inside} == {group}, "two groups are inside"
             assert len(inside) == 1 or sum(count for _, count in inside) <= most
@@ -310,3 +311,27 @@ def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> No
         await asyncio.wait_for(pass_through(gate, 99), 5)
 
     asyncio.run(play())
+
+
+def test_the_earlier_run_comes_first_and_alone() -> None:
+    """Each change of runs changes the engine's weights: late rows of a run go before the next."""
+
+    async def scene() -> None:
+        gate, order = Gate(10), []
+        leave = asyncio.Event()
+
+        async def visit(run: int, group: int) -> None:
+            async with gate.entered((run, group), 1):
+                order.append((run, group))
+                await leave.wait()
+
+        tasks = []
+        for run, group in [(0, OPEN), (1, OPEN), (0, 5), (2, OPEN), (0, OPEN)]:
+            tasks.append(asyncio.create_task(visit(run, group)))
+            await settle()
+        assert order == [(0, OPEN)]
+        leave.set()
+        await asyncio.gather(*tasks)
+        assert [run for run, _ in order] == [0, 0, 0, 1, 2]
+
+    asyncio.run(scene())

@@ -22,26 +22,25 @@ class Meter:
 
     def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
         assert description.endswith(".")
-        self.keys, self.default = tag_keys, {}
+        self.keys = tag_keys
         self.values: dict[Series, float] = {}
+        self.runs: set[tuple[tuple[str, str], float]] = set()
         Meter.made[name] = self
 
-    def set_default_tags(self, tags: dict[str, str]) -> Meter:
-        self.default = tags
-        return self
-
     def _series(self, tags: dict[str, str]) -> Series:
-        every = {**self.default, **tags}
+        every = tags
         assert set(every) == set(self.keys)
         assert all(isinstance(value, str) for value in every.values())
-        return tuple(sorted(tags.items()))
+        return tuple(sorted((k, v) for k, v in tags.items() if k not in RUN_TAGS))
 
     def inc(self, value: float, tags: dict[str, str]) -> None:
         assert value > 0, "Ray refuses it"
         series = self._series(tags)
+        self.runs.add(((tags["run_id"], tags["model"]), value))
         self.values[series] = self.values.get(series, 0) + value
 
     def set(self, value: float, tags: dict[str, str]) -> None:
+        self.runs.add(((tags["run_id"], tags["model"]), value))
         self.values[self._series(tags)] = value
 
 
@@ -55,12 +54,22 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> dict[str, Meter]:
 
 @pytest.fixture
 def board() -> Board:
-    return Board([], metrics=lambda: Metrics("run-1", "model-1", 40))
+    return Board([], metrics=lambda: Metrics([("run-1", "model-1", 40)]))
 
 
 def row(status: str = "scored", official: Any = True, strict: Any = False, **over: Any) -> Any:
     benchmark, language = over.get("benchmark", "toy"), over.get("language", "en")
-    return (benchmark, language, "c", status, official, strict, over.get("prompt", 3), 5)
+    return (
+        over.get("run", 0),
+        benchmark,
+        language,
+        "c",
+        status,
+        official,
+        strict,
+        over.get("prompt", 3),
+        5,
+    )
 
 
 def who(kind: Any = "engine", actor: str = "a", pid: int = 1) -> Who:
@@ -87,9 +96,25 @@ def test_names_are_prometheus_names_and_unique() -> None:
 
 def test_every_metric_is_tagged_with_its_run(board: Board, meters: dict[str, Meter]) -> None:
     assert len(meters) == len(SPECS)
+    board.rows([row()])
+    board.stored(0, 1)
+    board.read()
     for meter in meters.values():
-        assert meter.default == {"run_id": "run-1", "model": "model-1"}
         assert meter.keys[:2] == RUN_TAGS
+        assert {run for run, _ in meter.runs} <= {("run-1", "model-1")}
+    assert meters[f"{PREFIX}rows_stored"].runs
+
+
+def test_runs_of_a_lane_have_their_own_tags(meters: dict[str, Meter]) -> None:
+    board = Board([], metrics=lambda: Metrics([("r0", "m0", 0), ("r1", "m1", 5), ("r2", "m2", 6)]))
+    board.read()
+    assert meters[f"{PREFIX}rows_planned"].runs == {(("r1", "m1"), 5)}
+    board.rows([row(run=1), row(run=2)])
+    board.stored(1, 1)
+    board.read()
+    assert meters[f"{PREFIX}rows"].runs == {(("r1", "m1"), 1), (("r2", "m2"), 1)}
+    assert meters[f"{PREFIX}rows_stored"].runs == {(("r1", "m1"), 1)}
+    assert (("r2", "m2"), 6) in meters[f"{PREFIX}rows_planned"].runs
 
 
 def test_rows_are_counted_by_their_end(board: Board, meters: dict[str, Meter]) -> None:
@@ -107,12 +132,12 @@ def test_rows_are_counted_by_their_end(board: Board, meters: dict[str, Meter]) -
 
 def test_a_step_of_nothing_is_left_out(board: Board, meters: dict[str, Meter]) -> None:
     board.rows([row(prompt=0)])
-    board.stored(0)
+    board.stored(0, 0)
     assert value(meters, "tokens", benchmark="toy", kind="completion") == 5
     assert len(meters[f"{PREFIX}tokens"].values) == 1
     assert meters[f"{PREFIX}rows_stored"].values == {}
-    board.stored(7)
-    board.stored(2)
+    board.stored(0, 7)
+    board.stored(0, 2)
     assert value(meters, "rows_stored") == 9
 
 
@@ -155,7 +180,7 @@ def test_gauges_follow_the_board(board: Board, meters: dict[str, Meter]) -> None
 def test_an_engine_that_was_let_go_counts_no_more(meters: dict[str, Meter]) -> None:
     tally = Tally()
     tally.silent = {who(actor="a"): 2.0, who(actor="b"): metrics.HEARD_S}
-    Metrics("r", "m", 1).show(tally, in_flight=0)
+    Metrics([("r", "m", 1)]).show(tally, in_flight=0)
     assert value(meters, "engines") == 1
 
 
@@ -173,6 +198,6 @@ def test_accuracy_is_of_scored_rows_only(board: Board, meters: dict[str, Meter])
 def test_a_board_without_metrics_makes_none(meters: dict[str, Meter]) -> None:
     board = Board([])
     board.rows([row()])
-    board.stored(1)
+    board.stored(0, 1)
     board.read()
     assert meters == {}

@@ -49,6 +49,7 @@ def table(*rows: tuple[str, str], **more: Any) -> pa.Table:
                 "id": row_id,
                 "group": row_id,
                 "sample": 0,
+                "repeat": 0,
                 "seed": 0,
                 "status": status,
                 "error_class": None if status == "scored" else "Boom",

@@ -91,6 +91,7 @@ def make(tmp_path: Path) -> Make:
                 "id": entry.id,
                 "group": entry.group,
                 "sample": planned.sample,
+                "repeat": planned.repeat,
                 "seed": planned.sample,
                 "status": "scored",
                 "error_class": None,

@@ -59,6 +59,7 @@ def watched(*, proven: bool = False, rows: int = 10, lost: str = "") -> tuple[Wa
 
 def tally(**known: Any) -> Tally:
     made = Tally()
+    made.of(0).stored = known.pop("stored", 0)
     for name, value in known.items():
         setattr(made, name, value)
     return made

@@ -1,0 +1,31 @@
+"""``python -m ace_ray.models.reference FOLDER... < ids.json``: what transformers has them say.
+
+Prints one JSON line per folder: per list of token ids the logprob of each token but the first. A
+process of its own, so that its memory goes back and the engine's process keeps its threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def main() -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    texts = json.load(sys.stdin)
+    for folder in sys.argv[1:]:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+        said = []
+        for ids in texts:
+            with torch.inference_mode():
+                logits = model(torch.tensor([ids])).logits[0, :-1].float()
+            picked = torch.tensor(ids[1:]).unsqueeze(-1)
+            said.append(logits.log_softmax(-1).gather(-1, picked).squeeze(-1).tolist())
+        del model
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()

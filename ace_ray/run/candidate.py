@@ -1,0 +1,191 @@
+"""The engine of one worker, and whose weights it holds.
+
+Runs of one job differ in their weights alone, so a live engine takes those of the next run in a
+second instead of starting anew. What a swap has left is probed before a row meets it; where the
+probe does not hold, the process ends, and its successor starts on the new weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from ace_ray.errors import EngineDead, UserError
+from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
+from ace_ray.models.probe import Probe, ProbeFailed
+from ace_ray.models.sources import materialize
+from ace_ray.run.board import Who
+from ace_ray.run.clock import Clock
+from ace_ray.run.job import Job
+from ace_ray.run.lifeline import die
+from ace_ray.run.rows import clean
+from ace_ray.run.watched import Watched
+
+
+class Broken(Exception):
+    """These weights cannot be evaluated; one line says why."""
+
+
+@dataclass
+class _Prepared:
+    run: int
+    folder: Future[Path]
+
+
+class Candidate:
+    """Starts the engine, swaps its weights, and says how on the board.
+
+    Of a job of several runs every checkpoint is examined before it is loaded: all shards, all
+    values finite. Raises what `start_engine` raises.
+    """
+
+    def __init__(self, job: Job, who: Who, clock: Clock) -> None:
+        self._job, self._board, self._who, self._clock = job, job.board, who, clock
+        self._swaps = len(job.runs) > 1
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
+        self._ahead: _Prepared | None = None
+        self._lock = asyncio.Lock()
+        self._broken: set[int] = set()
+        self.run = ray.get(self._board.next_run.remote(job.first))
+        while True:
+            try:
+                folder = self._folder(self.run)
+                break
+            except Broken as error:
+                self._give_up(self.run, str(error))
+                if self.run + 1 == len(job.runs):
+                    raise UserError(
+                        "no run is left whose weights can be loaded",
+                        where=job.runs[self.run].model.source,
+                        fix="mend the checkpoints",
+                    ) from error
+                self.run += 1
+        ray.get(self._board.loading.remote(self.run))
+        began = time.perf_counter()
+        self.engine = Watched(
+            start_engine(job, folder), ask_after_s=job.config.stall_s / 4, clock=clock
+        )
+        self._held = folder
+        self._probe = Probe(self.engine)
+        self._facts: dict[str, Any] = {
+            "how": "restarted" if ray.get(self._board.unswappable.remote()) else "fresh",
+            "worker": who.name,
+            "load_s": round(time.perf_counter() - began, 2),
+        }
+        self._prepare(self.run + 1)
+
+    async def hold(self, run: int) -> None:
+        """Return when the engine holds the weights of ``run``. Nothing may be in flight.
+
+        Raises `Broken`. Ends the process where only a new engine can.
+        """
+        async with self._lock:
+            if run in self._broken:
+                raise Broken
+            if self._facts:
+                await self._first_probe()
+            if run == self.run:
+                return
+            try:
+                await self._swap(run)
+            except Broken as error:
+                self._give_up(run, str(error))
+                raise
+            finally:
+                self._clock.preparing(None)
+
+    async def _first_probe(self) -> None:
+        """The engine is new; what it says now is what the next swap is held against."""
+        facts, self._facts = self._facts, {}
+        if self._swaps:
+            self._clock.preparing("warm_up")
+            await self._probe.begin(self._held)
+            self._clock.preparing(None)
+        await self._board.loaded.remote(self.run, facts)
+
+    async def _swap(self, run: int) -> None:
+        folder = await asyncio.to_thread(self._folder, run)
+        self._board.spent.remote(self.run, self._who.name, self._clock.read())
+        self._clock.restart()
+        self._clock.preparing("load")
+        await self._board.loading.remote(run)
+        if why := await self._board.unswappable.remote():
+            self._end(why)
+        if why := same_layout(self._held, folder):
+            self._end(f"these weights need an engine of their own: {why}", for_all=False)
+        await asyncio.to_thread(self._probe.prepare, self._held, folder)
+        began = time.perf_counter()
+        try:
+            await self.engine.swap(folder)
+            self._clock.preparing("warm_up")
+            found = await self._probe.swapped(folder)
+        except (EngineDead, ProbeFailed) as error:
+            self._end(f"the swap to {self._job.runs[run].run_id} failed: {error}")
+        self.run, self._held = run, folder
+        seconds = round(time.perf_counter() - began, 2)
+        facts = {"how": "swapped", "worker": self._who.name, "load_s": seconds, "probe": found}
+        await self._board.loaded.remote(run, facts)
+        self._prepare(run + 1)
+
+    def _end(self, why: str, *, for_all: bool = True) -> None:
+        """End this process: its successor starts an engine on the new weights."""
+        if for_all:
+            ray.get(self._board.unswappable.remote(clean(why)))
+        die(self._board, self._who, why, [])
+
+    def _give_up(self, run: int, why: str) -> None:
+        self._broken.add(run)
+        ray.get(self._board.broken.remote(run, clean(why)))
+
+    def _prepare(self, run: int) -> None:
+        """Fetch and examine the weights of ``run`` while the engine works on those before."""
+        if run < len(self._job.runs):
+            self._ahead = _Prepared(run, self._threads.submit(self._made_ready, run, self._held))
+
+    def _made_ready(self, run: int, held: Path) -> Path:
+        folder = self._examined(run)
+        if not same_layout(held, folder):
+            self._probe.prepare(held, folder)
+        return folder
+
+    def _folder(self, run: int) -> Path:
+        """The folder of the weights of ``run`` on this node. Raises `Broken`."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.run == run:
+            return ahead.folder.result()
+        return self._examined(run)
+
+    def _examined(self, run: int) -> Path:
+        if not self._job.examine:
+            return materialize(self._job.runs[run].model)
+        try:
+            folder = materialize(self._job.runs[run].model)
+            check_whole(folder)
+            check_finite(folder)
+        except UserError as error:
+            raise Broken(str(error)) from error
+        return folder
+
+
+def start_engine(job: Job, folder: Path) -> Any:
+    """An engine on the weights in ``folder``, loaded."""
+    if job.config.backend == "fake":
+        from ace_ray.models.fake import FakeEngine
+
+        return FakeEngine(job.engine, folder)
+    from ace_ray.models.vllm_engine import VLLMEngine
+
+    return VLLMEngine(
+        folder,
+        job.engine,
+        template_kwargs=job.config.model.chat_template_kwargs,
+        reasoning_parser=job.config.model.reasoning_parser,
+        tool_parser=job.config.model.tool_parser,
+        swappable=len(job.runs) > 1,
+    )

@@ -1,0 +1,129 @@
+"""One run's folder, held by this driver: what it owes, what it has, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ace_ray.run.lease import Lease
+from ace_ray.run.parts import FOLDER, Ledger, part_names, read_ledger
+from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, read_manifest
+from ace_ray.run.preflight import check_chat, open_output, output_store
+from ace_ray.run.summary import (
+    SUCCESS,
+    SUMMARY,
+    as_json,
+    conclude,
+    earlier_timing,
+    reopen,
+    summarize,
+)
+from ace_ray.store import Store
+
+
+@dataclass
+class OpenRun:
+    """A run whose lease is held. Make it with `opened`."""
+
+    plan: Plan
+    store: Store
+    lease: Lease
+    facts: Mapping[str, Any]
+    """Of the manifest, besides the plan's."""
+    declared: bool
+    """Whether the folder holds this run: its manifest is there, and no rows but its own."""
+    began: float
+    """When its command began, and ..."""
+    planned: float
+    """... when its evaluation could; wall clock."""
+    began_it: bool
+    """Whether the folder held no run before this session."""
+    ledger: Ledger = field(init=False)
+    broken: str = ""
+    """Why its weights cannot be evaluated."""
+    ended: tuple[int, dict[str, Any]] | None = None
+    """Exit code and summary, once it has been concluded."""
+
+    def read(self, say: Callable[[str], None] = lambda line: None) -> None:
+        """Look at what is stored."""
+        self.ledger = read_ledger(self.store, say) if self.declared else Ledger(self.store)
+
+    def owed(self, *, again: bool) -> PlannedRows:
+        """The rows without a verdict; ``again``: those that another attempt may help."""
+        rows = self.plan.rows
+        if not len(self.ledger.ids):
+            return rows
+        at = self.ledger.find(rows.ids)
+        settled = self.ledger.settled[at] | (again & ~self.ledger.checked[at])
+        return rows.where(~((at >= 0) & settled))
+
+    def attempts(self, rows: PlannedRows) -> np.ndarray:
+        """Of each of ``rows``, the one to come included."""
+        if not len(self.ledger.ids):
+            return np.ones(len(rows), np.int32)
+        at = self.ledger.find(rows.ids)
+        return np.where(at >= 0, self.ledger.attempts[at], 0).astype(np.int32) + 1
+
+    def declare(self, facts: Mapping[str, Any]) -> None:
+        """Make the folder this run's, if it is not; it is whole no more. ``facts`` go into the
+        manifest."""
+        if not self.declared:
+            self.lease.check()
+            _remove_run(self.store)
+            self.store.put(MANIFEST, as_json(make_manifest(self.plan, {**self.facts, **facts})))
+            self.declared = True
+        reopen(self.store)
+
+    def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Write the summary of what is stored; (exit code, summary)."""
+        self.lease.check()
+        known = np.sort(self.plan.rows.ids)
+        manifest = read_manifest(self.store)
+        timing = timing or earlier_timing(self.store)
+        ledger = self.ledger
+        summary = summarize(manifest, self.plan.benchmarks, lambda: ledger.rows(known), timing)
+        summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
+        self.ended = conclude(self.store, summary), summary
+        return self.ended
+
+    def abandon(self) -> None:
+        """No row can come of this run: leave no trace of one that this session began."""
+        if self.began_it and self.declared and not part_names(self.store):
+            self.lease.check()
+            _remove_run(self.store)
+
+
+@contextmanager
+def opened(
+    plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
+) -> Iterator[OpenRun]:
+    """The run of ``plan``, held until the context ends. Writes nothing but the lease.
+
+    Raises `UserError`: the model or the output does not fit the plan, or another driver has it.
+    """
+    open_output(plan, fresh=fresh)
+    facts = check_chat(plan)
+    lease = Lease.acquire(output_store(plan), say)
+    try:
+        # Again: what was there before may have changed until the run was ours.
+        store, manifest = open_output(plan, fresh=fresh)
+        held = manifest is not None
+        run = OpenRun(plan, store, lease, facts, held, began, time.time(), began_it=not held)
+        run.read(say)
+        yield run
+    finally:
+        lease.release()
+
+
+def _remove_run(store: Store) -> None:
+    """Remove what an earlier run left in this folder: only ``--fresh`` gets here with one."""
+    store.delete(SUCCESS)
+    for item in store.list(FOLDER):
+        store.delete(item.path)
+    for name in (SUMMARY, MANIFEST):
+        store.delete(name)

@@ -1,0 +1,311 @@
+"""Passes over the rows that one run owes, or several that differ in their weights alone."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.run import roles
+from ace_ray.run.facts import machine_facts
+from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.open_run import OpenRun
+from ace_ray.run.parts import new_session, part_names
+from ace_ray.run.plan import PlannedRows
+from ace_ray.run.summary import earlier_timing
+from ace_ray.run.timing import timing
+
+if TYPE_CHECKING:
+    from ace_ray.run.board import Tally
+    from ace_ray.run.cluster import Resources
+
+Owed = dict[int, PlannedRows]
+"""Index of a run -> its rows."""
+
+
+class Session:
+    """One call of `evaluate`, or one lane of a sweep.
+
+    Args:
+        runs: they differ in the weights and in nothing else.
+        examine: whether checkpoints are examined before they are loaded.
+        concluded: told of each run as soon as it is whole.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[OpenRun],
+        interrupts: Interrupts,
+        console: Console,
+        *,
+        examine: bool = False,
+        concluded: Callable[[OpenRun], None] = lambda run: None,
+    ) -> None:
+        self._runs, self._interrupts, self._console = runs, interrupts, console
+        self._examine, self._concluded = examine, concluded
+        self._config = runs[0].plan.config
+        self._tallies: list[Tally] = []
+        self._resources: Resources | None = None
+        self._earlier = [earlier_timing(run.store) for run in runs]
+
+    def run(self) -> None:
+        """Evaluate until nothing is owed or nothing gets further, and conclude every run.
+
+        Raises:
+            UserError: the runs cannot be started as asked; nothing was written.
+            RunFailed: the cluster or the engines failed; rows already written stay.
+        """
+        try:
+            self._passes()
+        except UserError as error:
+            if not self._tallies:
+                raise
+            # It was fine at the start, so this is no mistake in what was asked.
+            raise RunFailed(str(error), resumable=True) from error
+        except RunFailed as error:
+            if not error.resumable:
+                for run in self._runs:
+                    run.abandon()
+            raise
+        for index, run in enumerate(self._runs):
+            if run.broken:
+                run.abandon()
+            elif run.ended is None:
+                run.read()
+                self._conclude(index)
+
+    def say(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    def _conclude(self, index: int) -> None:
+        run = self._runs[index]
+        run.conclude(
+            timing(
+                self._tallies,
+                index,
+                began=run.began,
+                planned=run.planned,
+                resources=self._resources,
+                earlier=self._earlier[index],
+            )
+        )
+        self._concluded(run)
+
+    def _owed(self, *, again: bool) -> Owed:
+        found = {
+            index: run.owed(again=again)
+            for index, run in enumerate(self._runs)
+            if not run.broken and run.ended is None
+        }
+        return {index: rows for index, rows in found.items() if len(rows)}
+
+    def _passes(self) -> None:
+        """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
+        if it has settled nothing: then there is no sign that another one will."""
+        owed, attempts = self._owed(again=False), 0
+        while owed and not self._interrupts.asked:
+            if attempts:
+                self.say(f"{_count(owed)} rows failed, attempt {attempts + 1}")
+            failure: RunFailed | None = None
+            before = self._settled()
+            try:
+                self._pass(owed)
+            except RunFailed as error:
+                failure = error
+            for run in self._runs:
+                if run.ended is None:
+                    run.read(self.say)
+            further = self._settled() > before
+            attempts += failure is None or not further
+            owed = self._owed(again=True)
+            last = attempts >= self._config.max_attempts
+            if not owed:
+                break  # whatever it was, nothing waits for it
+            if failure is not None and (last or not failure.again):
+                raise failure
+            if failure is not None:
+                self.say(f"{failure}; going on with {_count(owed)} rows")
+            if last:
+                break
+
+    def _settled(self) -> int:
+        return sum(int(run.ledger.settled.sum()) for run in self._runs)
+
+    def _pass(self, owed: Owed) -> None:
+        """``owed`` through the graph. Raises `RunFailed`."""
+        from ace_ray.run import cluster
+
+        cluster.set_environment()
+        import ray
+
+        from ace_ray.run.board import Tally, start_board
+        from ace_ray.run.graph import Work, run_graph
+        from ace_ray.run.job import Job, JobRun, Scenarios
+        from ace_ray.run.metrics import Metrics
+        from ace_ray.run.progress import ProgressView
+        from ace_ray.run.rows import entry_table
+        from ace_ray.run.watch import Watch
+        from ace_ray.sandbox.actor import start_actors
+
+        plan, config = self._runs[0].plan, self._config
+        cluster.connect()
+        self._interrupts.install()
+        proven = any(len(run.ledger.ids) for run in self._runs)
+        proven = proven or any(tally.workers for tally in self._tallies)
+        most = max(owed.values(), key=len)
+        watch: Watch | None = None
+        try:
+            interactive = any(rows.interactive.any() for rows in owed.values())
+            parts = plan.parts if interactive else {}
+            nodes = cluster.nodes()
+            on_gpu = config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
+            self._resources = cluster.fit(
+                config,
+                len(most),
+                nodes,
+                interactive=interactive,
+                servers=roles.demand(parts, on_gpu=on_gpu),
+            )
+            cluster.note_if_busy(self._resources, self._console)
+            engine = engine_args(config, parts, on_gpu=on_gpu)
+            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
+            for index in owed:
+                self._runs[index].declare(facts)
+            board = start_board(
+                entry_table(plan.entries),
+                self._tallies[-1].suspects if self._tallies else None,
+                proven=proven,
+                metrics=partial(Metrics, self._measured(owed)),
+            )
+            watch = Watch(
+                board,
+                config,
+                self._interrupts,
+                self._lost,
+                self.say,
+                rows=_count(owed),
+                proven=proven,
+            )
+            salt = os.urandom(3).hex()
+            with watch, roles.serving_parts(parts, on_gpu=on_gpu) as served:
+                job = Job(
+                    runs=tuple(
+                        JobRun(
+                            run.plan.run_id,
+                            run.plan.model,
+                            run.store,
+                            new_session(part_names(run.store), salt),
+                        )
+                        for run in self._runs
+                    ),
+                    config=config,
+                    engine=engine,
+                    benchmarks=plan.benchmarks,
+                    board=board,
+                    parts=parts,
+                    served=served,
+                    sandboxes=start_actors(
+                        Scenarios(board, plan.benchmarks),
+                        self._resources.sandboxes,
+                        cpus=cluster.SANDBOX_CPUS,
+                    ),
+                    first=min(owed),
+                    examine=self._examine,
+                )
+                work = [
+                    Work(index, rows, self._runs[index].attempts(rows))
+                    for index, rows in owed.items()
+                ]
+                watch.engines_start()
+                with ProgressView(lambda: watch.latest, _count(owed), self._console):
+                    run_graph(job, work, self._resources, self._when_whole(owed, watch))
+                self._interrupts.settle()
+        except (RunFailed, UserError):
+            raise
+        except Exception as error:
+            tally = watch.refresh() if watch else Tally()
+            raise _explained(error, tally, proven=proven) from error
+        finally:
+            self._interrupts.forget()
+            if watch is not None:
+                self._tallies.append(watch.refresh())
+                for index, share in self._tallies[-1].runs.items():
+                    self._runs[index].broken = share.broken
+            ray.shutdown()
+
+    def _measured(self, owed: Owed) -> list[tuple[str, str, int]]:
+        """Run id, model and planned rows of every run, for `Metrics`."""
+        plans = [run.plan for run in self._runs]
+        return [
+            (plan.run_id, plan.model.name, len(owed.get(index, ())))
+            for index, plan in enumerate(plans)
+        ]
+
+    def _lost(self) -> str:
+        return next((run.lease.lost for run in self._runs if run.lease.lost), "")
+
+    def _when_whole(self, owed: Owed, watch: Any) -> Callable[[int, int], None]:
+        """What to do with receipts: conclude a run when its last row is stored, while others go
+        on. The last one is left to the end of the pass."""
+        left = Counter({index: len(rows) for index, rows in owed.items()})
+        last = max(owed)
+
+        def stored(index: int, rows: int) -> None:
+            left[index] -= rows
+            run = self._runs[index]
+            if left[index] or index == last or self._interrupts.asked:
+                return
+            run.read()
+            if not len(run.owed(again=True)):
+                self._tallies.append(watch.refresh())
+                try:
+                    self._conclude(index)
+                finally:
+                    self._tallies.pop()
+
+        return stored
+
+
+def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[str, Any]:
+    """The candidate's engine arguments with what an actor on this kind of cluster needs."""
+    if config.backend == "fake":
+        return dict(config.engine)
+    samplings = [config.sampling.sampling()] + [
+        part.sampling for cast in parts.values() for part in cast.values() if part.role == "same"
+    ]
+    seeded = any(sampling.temperature > 0 for sampling in samplings)
+    return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
+
+
+def _count(owed: Owed) -> int:
+    return sum(map(len, owed.values()))
+
+
+def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
+    """The cause in one line, from the board if an actor wrote it there, else from Ray.
+
+    What an engine or a server says that has never started would be said again. All else may
+    pass."""
+    from ace_ray.run.server import ServerFailed
+
+    cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
+    passing = proven or bool(tally.workers) or not cause
+    if not cause:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        cause = f"{type(error).__name__}: {lines[0] if lines else ''}"
+    return RunFailed(
+        f"{' '.join(cause.split())} (details: {_logs()})",
+        resumable=passing,
+        again=passing and not tally.store_failed,
+    )
+
+
+def _logs() -> str:
+    return "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"

@@ -1,0 +1,128 @@
+"""Checkpoints in a folder or under an S3 prefix: which there are, and which are whole."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ace_ray.config import StoreConfig
+from ace_ray.errors import UserError
+from ace_ray.models.checkpoints import INDEX, lacking
+from ace_ray.records import digest
+from ace_ray.store import Object, Store, open_store
+from ace_ray.sweep.config import SweepOptions
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``state`` changes whenever one of its files does; ``lacks`` says what is not there yet."""
+
+    name: str
+    step: int
+    source: str
+    state: str
+    lacks: str
+
+
+def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoint]:
+    """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
+
+    Raises:
+        UserError: nothing matches, a name without a number, or two of the same step.
+    """
+    assert options.checkpoints is not None  # only sweeps over checkpoints come here
+    root = options.checkpoints.rstrip("/")
+    folder = open_store(root, endpoint_url=store.endpoint_url, region=store.region)
+    files: dict[str, list[Object]] = {}
+    for item in folder.list():
+        name, slash, path = item.path.partition("/")
+        # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
+        if slash and "/" not in path and fnmatch.fnmatchcase(name, options.pattern):
+            files.setdefault(name, []).append(item)
+    if not files and not options.watch:
+        raise UserError(
+            f"holds no checkpoint folder named {options.pattern!r}",
+            where=root,
+            fix="correct checkpoints or pattern",
+        )
+    found = [_checkpoint(folder, root, name, items) for name, items in files.items()]
+    found.sort(key=lambda checkpoint: checkpoint.step)
+    for one, other in pairwise(found):
+        if one.step == other.step:
+            raise UserError(
+                f"{one.name} and {other.name} are both step {one.step}",
+                where=root,
+                fix="narrow the pattern",
+            )
+    taken = chosen(found, options)
+    if not taken and not options.watch:
+        raise UserError(
+            f"none of its {len(found)} checkpoints is between 'from' and 'to'",
+            where=root,
+            fix=f"the steps are {found[0].step} to {found[-1].step}",
+        )
+    return taken
+
+
+def chosen(found: Sequence[Checkpoint], options: SweepOptions) -> list[Checkpoint]:
+    """``from`` and ``to``, then ``every``, then ``last``."""
+    low = options.from_step if options.from_step is not None else 0
+    high = options.to_step if options.to_step is not None else float("inf")
+    within = [checkpoint for checkpoint in found if low <= checkpoint.step <= high]
+    taken = within[:: options.every]
+    return taken[-options.last :] if options.last else taken
+
+
+class Settling:
+    """Which checkpoints have not changed for a while: a trainer may still be writing one."""
+
+    def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._settle_s, self._now = settle_s, now
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def look(self, found: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Those of ``found`` that are whole and have settled, as far as looks so far can tell."""
+        now, settled = self._now(), []
+        for checkpoint in found:
+            state, since = self._seen.get(checkpoint.source, ("", now))
+            if state != checkpoint.state:
+                since = now
+            self._seen[checkpoint.source] = (checkpoint.state, since)
+            if not checkpoint.lacks and now - since >= self._settle_s:
+                settled.append(checkpoint)
+        return settled
+
+
+def _checkpoint(folder: Store, root: str, name: str, items: Sequence[Object]) -> Checkpoint:
+    numbers = _NUMBER.findall(name)
+    if not numbers:
+        raise UserError(
+            f"the name {name!r} has no step in it", where=root, fix="narrow the pattern"
+        )
+    names = {item.path.partition("/")[2] for item in items}
+    state = digest(sorted((item.path, item.size, item.etag) for item in items))
+    lacks = _lacks(folder, name, names)
+    return Checkpoint(name, int(numbers[-1]), f"{root}/{name}", state, lacks)
+
+
+def _lacks(folder: Store, name: str, names: set[str]) -> str:
+    """What of a checkpoint is not there, "" for nothing."""
+    if "config.json" not in names:
+        return "there is no config.json"
+    if not names & {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"}:
+        return "there is no tokenizer"
+    if INDEX not in names:
+        return lacking(names)
+    try:
+        shards = set(json.loads(folder.get(f"{name}/{INDEX}") or b"")["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return f"{INDEX} cannot be read"
+    missing = sorted(map(str, shards - names))
+    return f"{missing[0]} is missing" if missing else ""

@@ -1,0 +1,157 @@
+"""What can be asked of a sweep: a run's config without its model, and which models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from ace_ray.config import (
+    RunConfig,
+    Section,
+    closest,
+    read_tree,
+    run_config,
+    validated,
+)
+from ace_ray.errors import UserError
+
+
+class SweepModel(Section):
+    """One model of a sweep; what it leaves out is the sweep's."""
+
+    source: str = Field(min_length=1, description="as `model.source` of a run")
+    revision: str | None = Field(None, description="as `model.revision` of a run")
+    label: str | None = Field(None, min_length=1, description="in tables; default: its name")
+    engine: dict[str, Any] = Field(
+        default_factory=dict, description="engine arguments besides the sweep's, or in their place"
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
+    reasoning_parser: str | None = Field(None, description="as of a run's model")
+    tool_parser: str | None = Field(None, description="as of a run's model")
+
+
+class SweepOptions(Section):
+    checkpoints: str | None = Field(
+        None, min_length=1, description="folder or s3:// prefix that holds checkpoint folders"
+    )
+    pattern: str = Field(
+        "*", min_length=1, description="of their names, e.g. step_*; the last number is the step"
+    )
+    every: int = Field(1, ge=1, description="take every n-th, counted from the first")
+    last: int | None = Field(None, ge=1, description="take the last n only")
+    from_step: int | None = Field(None, ge=0, alias="from", description="no step before it")
+    to_step: int | None = Field(None, ge=0, alias="to", description="no step after it")
+    models: list[SweepModel] = Field(default_factory=list, description="sizes, families")
+    swap: bool = Field(
+        True, description="whether checkpoints of one layout share a live engine; off: never"
+    )
+    watch: bool = Field(False, description="keep looking for new complete checkpoints")
+    settle_s: float = Field(
+        60.0, ge=0, description="a checkpoint counts once its files have not changed for so long"
+    )
+    poll_s: float = Field(30.0, gt=0, description="between two looks while watching")
+    stop_file: str | None = Field(None, description="watching ends when this file exists")
+    watch_s: float | None = Field(None, gt=0, description="watching ends after so many seconds")
+    until_step: int | None = Field(None, ge=0, description="watching ends with this step")
+    lane_attempts: int = Field(
+        3, ge=1, description="attempts at a run whose process ends before it is whole"
+    )
+    price_per_hour: float | None = Field(None, ge=0, description="of one GPU (or CPU)")
+    gpu_memory_gib: float | None = Field(
+        None, gt=0, description="of one GPU, where it cannot be told from its type"
+    )
+    sweep_id: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
+    )
+
+
+_OF_CHECKPOINTS = (
+    "pattern", "every", "last", "from_step", "to_step",
+    "watch", "stop_file", "watch_s", "until_step",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    options: SweepOptions
+    run: Mapping[str, Any]
+    """The other keys: a `RunConfig` without ``model.source``, not validated by itself."""
+    where: str
+
+    @property
+    def output(self) -> str:
+        output: str = self.run.get("output", RunConfig.model_fields["output"].default)
+        return output
+
+    def run_of(self, model: SweepModel, output: str) -> RunConfig:
+        """The config of one model's run. Raises `UserError`."""
+        own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
+        return run_config(
+            {
+                **self.run,
+                "model": self._with("model", own),
+                "engine": self._with("engine", model.engine),
+                "output": output,
+            },
+            where=self.where,
+        )
+
+    def _with(self, key: str, own: Mapping[str, Any]) -> Any:
+        section = self.run.get(key, {})
+        # What is no mapping is for the run's config to refuse.
+        return {**section, **own} if isinstance(section, Mapping) else section
+
+
+def load_sweep(
+    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+) -> SweepConfig:
+    """Read a sweep's YAML file (arguments as of `ace_ray.config.load_config`).
+
+    Raises:
+        UserError: what a run's config raises; a key that belongs to neither; no model at all.
+    """
+    tree = {**read_tree(path, overrides), **(values or {})}
+    mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
+    theirs = set(RunConfig.model_fields)
+    for key in tree:
+        if key not in mine and key not in theirs:
+            known = sorted({*mine, *theirs})
+            raise UserError(f"unknown key {key!r}", where=path, fix=closest(str(key), known))
+    if tree.get("run_id") is not None:
+        raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
+    options = validated(SweepOptions, {k: v for k, v in tree.items() if k in mine}, where=path)
+    if options.checkpoints is None and not options.models:
+        raise UserError(
+            "names no model", where=path, fix="add checkpoints: <folder or s3://>, or models: [...]"
+        )
+    _check_sense(options, path)
+    run = {key: value for key, value in tree.items() if key in theirs}
+    if isinstance(run.get("model"), Mapping) and "source" in run["model"]:
+        raise UserError(
+            "'model.source' is set by the sweep",
+            where=path,
+            fix="list it under models, with what else is its own",
+        )
+    sweep = SweepConfig(options, run, path)
+    sweep.run_of(SweepModel(source="any"), sweep.output)  # its mistakes belong to this file
+    return sweep
+
+
+def _check_sense(options: SweepOptions, where: str) -> None:
+    """Raise `UserError` for what would be without effect."""
+    for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
+        field = SweepOptions.model_fields[name]
+        if getattr(options, name) != field.default:
+            raise UserError(
+                f"{(field.alias or name)!r} without checkpoints",
+                where=where,
+                fix="name their folder",
+            )
+    low, high = options.from_step, options.to_step
+    if low is not None and high is not None and low > high:
+        raise UserError(
+            f"'from' is {low} and 'to' is {high}", where=where, fix="name the lower one first"
+        )

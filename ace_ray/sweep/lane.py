@@ -1,0 +1,104 @@
+"""``python -m ace_ray.sweep.lane SPEC``: the process that evaluates the runs of one lane.
+
+A process of its own, so that several lanes run side by side, and so that what ends one (Ray ends a
+driver whose raylet is gone) ends no sweep. SPEC is a JSON file: ``runs`` (``run_id`` and resolved
+``config`` of each), ``events`` (the file that is told of them), ``parent`` (a pid: the lane dies
+with it).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ace_ray.config import run_config
+from ace_ray.errors import UserError
+from ace_ray.run.evaluate import plan_run
+from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.open_run import OpenRun, opened
+from ace_ray.run.session import Session
+from ace_ray.run.summary import COMPLETE, FAILED, INCOMPLETE
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    _die_with(spec["parent"])
+    events = Path(spec["events"])
+    try:
+        return run_lane([run["config"] for run in spec["runs"]], events)
+    except (RunFailed, UserError) as error:
+        print(f"ace-ray: {error}", file=sys.stderr)
+        if isinstance(error, RunFailed) and error.resumable:
+            return INCOMPLETE
+        for run in spec["runs"]:
+            _tell(events, run["run_id"], failed=str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INCOMPLETE
+
+
+def run_lane(configs: list[dict[str, Any]], events: Path) -> int:
+    """Evaluate the runs of ``configs`` on one set of engines; returns the exit code.
+
+    What comes of each is a JSON line in ``events``: ``run_id``, and the exit ``code`` it would have
+    had alone, or why its weights are ``broken``, or what ``failed`` the lane. Raises what
+    `Session.run` raises.
+    """
+
+    def concluded(run: OpenRun) -> None:
+        assert run.ended is not None  # what it was told of
+        code, summary = run.ended
+        say(f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored")
+        _tell(events, run.plan.run_id, code=code)
+        run.lease.release()
+
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    began = time.time()
+    with Interrupts() as interrupts, ExitStack() as held:
+        plans = [plan_run(run_config(tree, where="the sweep")) for tree in configs]
+        runs = [
+            held.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
+        ]
+        owed = [len(run.owed(again=False)) for run in runs]
+        for run, rows in zip(runs, owed, strict=True):
+            say(f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate")
+        Session(runs, interrupts, console, examine=True, concluded=concluded).run()
+        for run in runs:
+            if run.broken:
+                _tell(events, run.plan.run_id, broken=run.broken)
+        codes = [FAILED if run.broken else run.ended[0] if run.ended else FAILED for run in runs]
+    if all(code == COMPLETE for code in codes):
+        return COMPLETE
+    return INCOMPLETE if INCOMPLETE in codes else FAILED
+
+
+def _tell(events: Path, run_id: str, **what: Any) -> None:
+    with events.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"run_id": run_id, **what}) + "\n")
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when the sweep is, however that ends. Linux only; elsewhere a lane outlives it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(INCOMPLETE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""What each run of a sweep came to and what it cost: ``ledger.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from ace_ray.run.clock import STATES
+from ace_ray.run.summary import SUMMARY, as_json
+from ace_ray.store import Store
+from ace_ray.sweep.runs import SweepRun
+
+LEDGER = "ledger.json"
+
+State = Literal["complete", "incomplete", "failed", "refused", "pending"]
+
+
+@dataclass
+class Account:
+    """One run's line. ``refused``: its checkpoint was not whole; ``failed``: it was, and cannot be
+    evaluated; ``incomplete``: the same command goes on with it."""
+
+    label: str
+    step: int | None
+    source: str
+    run_id: str
+    state: State = "pending"
+    note: str = ""
+    engine: str = ""
+    """How its weights came into the engine: fresh, swapped, restarted."""
+    device: str = "cpu"
+    devices: float = 0.0
+    parameters: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Device seconds by state (`ace_ray.run.clock`)."""
+    entries: int = 0
+    tokens: dict[str, int] = field(default_factory=dict)
+    cost: float | None = None
+    per_1000: dict[str, float | None] = field(default_factory=dict)
+    """Entries: ``device_s`` and ``cost``."""
+
+
+def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Account:
+    """The line of ``run`` from its summary in the sweep's ``store``, if there is one."""
+    line = Account(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
+    if run.refused:
+        line.state, line.note = "refused", run.refused
+        return line
+    try:
+        summary: dict[str, Any] = json.loads(store.child(run.run_id).get(SUMMARY) or b"{}")
+    except ValueError:
+        summary = {}
+    if not summary:
+        return line
+    line.state = "complete" if summary["complete"] else "incomplete"
+    line.note = summary["why"]
+    timing = summary["timing"]
+    loads = timing.get("loads") or [{}]
+    line.engine = loads[-1].get("how", "")
+    if line.engine == "restarted" and timing.get("engine_deaths"):
+        line.note = line.note or timing["engine_deaths"][-1]
+    line.device, line.devices = timing.get("device", "cpu"), timing.get("devices", 0.0)
+    spent = timing.get("device_s") or {}
+    line.seconds = {state: spent.get(state, 0.0) for state in STATES}
+    line.entries, line.tokens = summary["scored"], summary["tokens"]
+    total = sum(line.seconds.values())
+    if price_per_hour is not None:
+        line.cost = round(total / 3600 * price_per_hour, 4)
+    if line.entries:
+        by = 1000 / line.entries
+        cost = None if line.cost is None else round(by * line.cost, 4)
+        line.per_1000 = {"device_s": round(by * total, 2), "cost": cost}
+    return line
+
+
+def write_ledger(store: Store, lines: Sequence[Account]) -> None:
+    store.put(LEDGER, as_json({"schema_version": 1, "runs": [asdict(line) for line in lines]}))

@@ -1,0 +1,52 @@
+"""What a sweep has to run on: the cluster it joins, or this machine."""
+
+from __future__ import annotations
+
+import subprocess
+
+import psutil
+
+from ace_ray.run import cluster
+from ace_ray.sweep.packing import GPU_MEMORY_GIB, Machine
+
+
+def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
+    """The GPUs of the cluster, or of this machine where there is none.
+
+    ``cpus`` is what one lane takes on a cluster without GPUs; ``gpu_memory_gib`` overrides what
+    Ray's accelerator types tell. Raises `UserError`: the cluster cannot be joined.
+    """
+    if not cluster.is_running():
+        gpus, memory = _local_gpus()
+        if gpus:
+            return Machine(gpus, gpu_memory_gib or memory)
+        # One engine takes all cores of a machine.
+        return Machine(0, psutil.virtual_memory().total / 2**30)
+    cluster.connect()
+    try:
+        import ray
+
+        nodes, total = cluster.nodes(), ray.cluster_resources()
+    finally:
+        ray.shutdown()
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    if gpus:
+        kinds = [name.split(":", 1)[1] for name in total if name.startswith("accelerator_type:")]
+        known = [GPU_MEMORY_GIB[kind] for kind in kinds if kind in GPU_MEMORY_GIB]
+        least = min(known) if known and len(known) == len(kinds) else None
+        return Machine(gpus, gpu_memory_gib or least, shared=True)
+    slots = sum(int(node.get("CPU", 0) // cpus) for node in nodes)
+    return Machine(
+        0, max(node.get("memory", 0) for node in nodes) / 2**30, max(1, slots), shared=True
+    )
+
+
+def _local_gpus() -> tuple[int, float | None]:
+    """How many, and the memory of the smallest in GiB."""
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0, None
+    sizes = [float(line) for line in done.stdout.split() if line.replace(".", "").isdigit()]
+    return len(sizes), min(sizes) / 1024 if sizes else None

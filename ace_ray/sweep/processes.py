@@ -1,0 +1,85 @@
+"""Lanes as processes: started as there is room, told to stop, and heard."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ace_ray.sweep.packing import Lane
+
+
+class LaneProcess:
+    """One lane that runs. ``devices`` are the GPUs it may see; None leaves that to the cluster."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        runs: list[dict[str, Any]],
+        devices: list[int] | None,
+        *,
+        say: Callable[[str], None] | None,
+    ) -> None:
+        """``runs``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's lines, which else
+        go to the terminal as they are."""
+        self.lane, self.devices = lane, devices
+        self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
+        self._events = Path(self._folder.name, "events.jsonl")
+        spec = Path(self._folder.name, "spec.json")
+        parts = {"runs": runs, "events": str(self._events), "parent": os.getpid()}
+        spec.write_text(json.dumps(parts), encoding="utf-8")
+        env = dict(os.environ)
+        if devices is not None:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ace_ray.sweep.lane", str(spec)],
+            env=env,
+            stdout=subprocess.PIPE if say else None,
+            stderr=subprocess.STDOUT if say else None,
+            text=True,
+            errors="replace",
+            # Ctrl-C comes from the sweep, once.
+            start_new_session=True,
+        )
+        if say:
+            threading.Thread(target=self._pass_on, args=(say,), daemon=True).start()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Until it ends, but no longer than ``seconds``."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.code is None:
+            self._process.send_signal(number)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the lane has said of its runs so far."""
+        try:
+            lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def close(self) -> None:
+        """The lane has ended; what it left behind goes."""
+        self._folder.cleanup()
+
+    def _pass_on(self, say: Callable[[str], None]) -> None:
+        assert self._process.stdout is not None  # a pipe, since there is somebody to tell
+        for line in self._process.stdout:
+            say(line.rstrip("\n"))

@@ -1,0 +1,156 @@
+"""The runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import UserError
+from ace_ray.models.checkpoints import check_whole, parameters, tensors_of, weight_bytes
+from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.records import digest
+from ace_ray.run.evaluate import plan_run
+from ace_ray.run.plan import MANIFEST, Plan
+from ace_ray.run.summary import SUCCESS
+from ace_ray.store import Store
+from ace_ray.sweep.checkpoints import Checkpoint
+from ace_ray.sweep.config import SweepConfig, SweepModel
+
+_TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+_UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
+"""Keys of config.json that say nothing of the architecture."""
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """``plan`` is None where ``refused`` says why the model cannot be evaluated."""
+
+    label: str
+    step: int | None
+    source: str
+    plan: Plan | None = None
+    refused: str = ""
+    kin: str = ""
+    """Equal for models that a live engine can hold one after another; "" for none."""
+    gpus: int = 1
+    """Of one engine, where there are GPUs."""
+    weight_bytes: int | None = None
+    parameters: int | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self.plan.run_id if self.plan else ""
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens pass through the engine: four characters of a prompt make one,
+        answers take a quarter of what they may."""
+        if self.plan is None:
+            return 0
+        answer = self.plan.config.sampling.max_tokens / 4
+        calls = (8 if row.interactive else 1 for row in self.plan.rows)
+        return math.ceil(
+            sum(n * (row.size / 4 + answer) for n, row in zip(calls, self.plan.rows, strict=True))
+        )
+
+
+def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
+    """The run of one listed model. Raises `UserError`."""
+    config = sweep.run_of(model, output)
+    plan = plan_run(config)
+    return _measured(SweepRun(model.label or plan.model.name, None, model.source, plan))
+
+
+def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
+    """The run of one checkpoint; a refused one where it is not whole."""
+    label = f"step {checkpoint.step}"
+    bare = SweepRun(label, checkpoint.step, checkpoint.source)
+    if checkpoint.lacks:
+        return _refused(bare, f"it is not whole: {checkpoint.lacks}")
+    try:
+        config = sweep.run_of(SweepModel(source=checkpoint.source), output)
+        plan = plan_run(config)
+        if plan.model.kind == "folder":
+            check_whole(Path(plan.model.location))
+    except UserError as error:
+        return _refused(bare, str(error))
+    return _measured(SweepRun(label, checkpoint.step, checkpoint.source, plan))
+
+
+def is_finished(store: Store, plan: Plan) -> bool:
+    """Whether the sweep's folder holds this run, whole. ``store`` is the sweep's."""
+    folder = store.child(plan.run_id)
+    if folder.get(SUCCESS) is None:
+        return False
+    try:
+        held = json.loads(folder.get(MANIFEST) or b"{}")["identity"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return bool(held == json.loads(json.dumps(plan.identity)))
+
+
+def _refused(run: SweepRun, why: str) -> SweepRun:
+    return SweepRun(run.label, run.step, run.source, refused=why)
+
+
+def _measured(run: SweepRun) -> SweepRun:
+    plan = run.plan
+    assert plan is not None  # only planned runs are measured
+    engine = plan.config.engine
+    gpus = int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+    size = count = None
+    if plan.model.kind == "folder":
+        folder = Path(plan.model.location)
+        size, count = weight_bytes(folder), parameters(folder)
+    return SweepRun(
+        run.label,
+        run.step,
+        run.source,
+        plan,
+        kin=_kin(plan),
+        gpus=gpus,
+        weight_bytes=size,
+        parameters=count,
+    )
+
+
+def _kin(plan: Plan) -> str:
+    """What must be equal for weights to be swapped: architecture, tokenizer, tensors, and all that
+    the engine was told."""
+    if plan.model.kind not in ("folder", "s3"):
+        return ""
+    folder = tokenizer_folder(plan.model)
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    texts = {name: _text(folder / name) for name in _TOKENIZER}
+    same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
+    model = plan.config.model.model_dump(exclude={"source", "revision"})
+    return digest(same, texts, _layout(plan.model), model, plan.config.engine)
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+def _layout(model: ModelRef) -> Mapping[str, Any]:
+    """Of weights on this machine; those on S3 are compared where they are loaded."""
+    if model.kind != "folder":
+        return {}
+    tensors = tensors_of(Path(model.location))
+    return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}

@@ -1,0 +1,86 @@
+"""A sweep on the terminal: its plan before, its ledger after."""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Console
+from rich.table import Table
+
+from ace_ray.sweep.packing import schedule
+from ace_ray.sweep.sweep import Sweep
+
+
+def print_plan(sweep: Sweep, config: str, console: Console) -> None:
+    """Placement, estimated device hours, the object prefix, and how to submit it."""
+    found = schedule(sweep.lanes(), sweep.machine)
+    table = Table("lane", "models", title=sweep.sweep_id)
+    for column in ("GPUs", "begins", "takes", "device hours"):
+        table.add_column(column, justify="right")
+    total = 0.0
+    for number, placed in enumerate(found, start=1):
+        lane = placed.lane
+        hours = lane.seconds * (lane.gpus or 1) / 3600
+        total += hours
+        table.add_row(
+            str(number),
+            _shortened([run.label for run in lane.runs]),
+            str(lane.gpus or "-"),
+            f"{placed.begins / 3600:.2f} h",
+            f"{lane.seconds / 3600:.2f} h",
+            f"{hours:.2f}",
+        )
+    _wide(console).print(table)
+    planned = [run for run in sweep.runs if run.plan is not None]
+    refused = [run for run in sweep.runs if run.refused]
+    owed = sum(len(placed.lane.runs) for placed in found)
+    end = max((placed.begins + placed.lane.seconds for placed in found), default=0.0)
+    _say(console, f"{len(planned)} models, {len(planned) - owed} of them finished")
+    for run in refused:
+        _say(console, f"{run.label}: refused, {run.refused}")
+    _say(
+        console,
+        f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours, "
+        f"{end / 3600:.2f} h from start to end (an estimate from sizes and prompt lengths)",
+    )
+    price = sweep.price_per_hour
+    if price is not None:
+        _say(console, f"about {total * price:.2f} at {price:g} an hour")
+    _say(console, f"results: {sweep.uri}/")
+    line = f"ray job submit --working-dir . -- python jobs/sweep.py --config {shlex.quote(config)}"
+    _say(console, line)
+
+
+def print_ledger(sweep: Sweep, console: Console) -> None:
+    """One line per run: what came of it, and what its engines' time went into."""
+    table = Table("model", "state", "engine", title=sweep.sweep_id)
+    for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
+        table.add_column(column, justify="right")
+    priced = any(line.cost is not None for line in sweep.accounts)
+    if priced:
+        table.add_column("cost", justify="right")
+    for line in sweep.accounts:
+        seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
+        cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
+        tokens = str(sum(line.tokens.values())) if line.tokens else "-"
+        table.add_row(
+            line.label, line.state, line.engine, str(line.entries), *seconds, tokens, *cost
+        )
+    _wide(console).print(table)
+    for line in sweep.accounts:
+        if line.note:
+            _say(console, f"{line.label}: {line.note}")
+    _say(console, f"results: {sweep.uri}/")
+
+
+def _shortened(labels: list[str]) -> str:
+    return ", ".join(labels) if len(labels) <= 4 else f"{labels[0]} .. {labels[-1]} ({len(labels)})"
+
+
+def _wide(console: Console) -> Console:
+    # A log has no width of its own: give the table what it needs instead of cutting it.
+    return console if console.is_terminal else Console(file=console.file, width=140)
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)
