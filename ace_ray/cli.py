@@ -294,6 +294,10 @@ def submit(
     from ace_ray.run.submission import make_submission
     from ace_ray.run.submit import submit as send
 
+    if job == "sweep":
+        from ace_ray.sweep.config import load_sweep
+
+        load_sweep(config, overrides, _given(output, limit))  # refused here, not on the cluster
     submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
     if dry_run:
         click.echo(submission.command(address))

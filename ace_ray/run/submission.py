@@ -201,18 +201,26 @@ def _refuse_secrets(node: Any, where: str = "") -> None:
 def _facts(job: str, tree: Mapping[str, Any], digest: str, checkout: Path) -> dict[str, str]:
     """What the dashboard shows beside the job. Texts only: Ray takes nothing else."""
     model = tree.get("model")
-    listed = tree.get("benchmarks")
-    benchmarks = [b.get("name") for b in listed if isinstance(b, Mapping)] if listed else []
+    of_run = [model] if isinstance(model, Mapping) else []
     found = {
         "ace_ray": ace_ray.__version__,
         "job": job,
-        "model": model.get("source") if isinstance(model, Mapping) else None,
-        "benchmarks": ",".join(map(str, benchmarks)),
+        "model": _joined("source", [*of_run, *_mappings(tree.get("models"))]),
+        "checkpoints": tree.get("checkpoints"),
+        "benchmarks": _joined("name", _mappings(tree.get("benchmarks"))),
         "output": tree.get("output"),
         "config_sha256": digest,
         "git": _commit(checkout),
     }
     return {key: str(value) for key, value in found.items() if value}
+
+
+def _mappings(listed: Any) -> list[Mapping[str, Any]]:
+    return [item for item in listed if isinstance(item, Mapping)] if listed else []
+
+
+def _joined(key: str, items: Sequence[Mapping[str, Any]]) -> str:
+    return ",".join(str(item[key]) for item in items if item.get(key))
 
 
 def _commit(checkout: Path) -> str:

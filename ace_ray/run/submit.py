@@ -118,7 +118,7 @@ def _named(address: str | None) -> Iterator[None]:
 def _refused(error: Exception, address: str) -> UserError:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return UserError(
-        f"cannot submit: {lines[0].rstrip('.') if lines else type(error).__name__}",
+        f"cannot submit: {lines[0][:300].rstrip('.') if lines else type(error).__name__}",
         where=f"Ray at {address}",
         fix="check --address; if the cluster asks for a token, export its RAY_AUTH_TOKEN and "
         "RAY_AUTH_MODE=token (docs/clusters.md)",

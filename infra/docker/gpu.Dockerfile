@@ -34,6 +34,8 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends \
        ca-certificates g++ libnuma1 openssh-client procps rsync wget \
     && rm -rf /var/lib/apt/lists/* \
+    # A login shell, which KubeRay can be told to use, sets a PATH of its own.
+    && echo "PATH=/opt/venv/bin:\$PATH" > /etc/profile.d/ace-ray.sh \
     && useradd --create-home --uid 1000 --shell /bin/bash ray \
     && install -d -o ray -g ray /cache
 COPY --from=packages /opt/venv /opt/venv

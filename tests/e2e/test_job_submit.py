@@ -28,26 +28,31 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def test_a_job_writes_a_complete_run(cluster, config, tmp_path):
-    command = [
-        RAY,
-        "job",
-        "submit",
-        "--address",
-        cluster.dashboard,
-        "--working-dir",
-        str(ROOT),
-        "--",
-    ]
-    command += ["python", "jobs/evaluate.py", "--config", str(config)]
+def submitted(cluster: Cluster, *entrypoint: str) -> str:
+    """What ``ray job submit`` printed of a job that succeeded."""
+    command = [RAY, "job", "submit", "--address", cluster.dashboard, "--working-dir", str(ROOT)]
     done = subprocess.run(
-        command, env=cluster.env, capture_output=True, text=True, timeout=300, check=False
+        [*command, "--", *entrypoint],
+        env=cluster.env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "declared 4 = 4 scored" in done.stdout
+    return done.stdout
+
+
+def test_jobs_write_score_and_report_a_run(cluster, config, tmp_path):
+    said = submitted(cluster, "python", "jobs/evaluate.py", "--config", str(config))
+    assert "declared 4 = 4 scored" in said
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "_SUCCESS").exists()
     assert json.loads((run / "run.json").read_text())["machine"]["cluster_cpus"] == 2
+    both = f"python jobs/score.py {run} && python jobs/report.py {run}"
+    said = submitted(cluster, "sh", "-c", both)
+    assert "no verdict changed" in said
+    assert "normal_atom_bool" in said.partition("no verdict changed")[2]
 
 
 def test_a_driver_without_the_token_is_told_so(cluster, config):

@@ -21,7 +21,6 @@ TEXTS = [
     for file in sorted((ROOT / folder).rglob("*"))
     if file.is_file() and file.suffix in (".yaml", ".md", ".py", ".Dockerfile", ".json")
 ] + [ROOT / "README.md"]
-
 NAMED = re.compile(r"(?:(?<=[\s`(])|^)((?:infra|jobs|configs|requirements)/[\w./-]*\w)")
 
 
@@ -52,7 +51,7 @@ def test_named_paths_exist(file: Path) -> None:
 
 def test_the_manifests_call_jobs_that_exist() -> None:
     called = {script for script, _ in jobs_called()}
-    assert {"jobs/evaluate.py", "jobs/sweep.py", "jobs/score.py", "jobs/report.py"} <= called
+    assert {f"jobs/{name}.py" for name in ("evaluate", "sweep", "score", "report")} <= called
     assert all((ROOT / script).is_file() for script in called)
 
 

@@ -18,6 +18,7 @@ import yaml
 from ace_ray.config import RunConfig, load_config
 from ace_ray.run.cluster import fit
 from ace_ray.run.watch import END_S
+from ace_ray.sweep.config import load_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERAY = ROOT / "infra" / "kuberay"
@@ -304,6 +305,12 @@ def test_the_config_of_the_evaluation_is_valid_and_fits() -> None:
     nodes += [node(group["template"]["spec"])] * group["replicas"]
     need = fit(config, 1000, nodes, interactive=True)
     assert (need.workers, need.gpus) == (group["replicas"], group["replicas"])
+
+
+def test_the_config_of_the_sweep_is_valid() -> None:
+    sweep = load_sweep(str(KUBERAY / "sweep" / "config.yaml"))
+    assert sweep.output.startswith("s3://")
+    assert str(sweep.options.checkpoints).startswith("s3://")
 
 
 def test_kueue_queues_the_job() -> None:

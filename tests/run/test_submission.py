@@ -139,6 +139,17 @@ def test_metadata_is_text(config: Path) -> None:
     assert len(metadata["config_sha256"]) == 64
 
 
+def test_the_metadata_of_a_sweep_names_its_models(checkout: Path, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    models = [{"source": "org/a"}, {"source": "org/b"}]
+    tree = {"checkpoints": "s3://b/run", "models": models, "benchmarks": ["acebench"]}
+    path.write_text(yaml.safe_dump({**tree, "output": "s3://b/p"}))
+    metadata = make_submission("sweep", str(path), checkout=checkout).metadata(1)
+    assert metadata["model"] == "org/a,org/b"
+    assert metadata["checkpoints"] == "s3://b/run"
+    assert metadata["benchmarks"] == "acebench"
+
+
 def git(checkout: Path, *arguments: str) -> str:
     who = ["-c", "user.name=n", "-c", "user.email=e@e"]
     done = subprocess.run(

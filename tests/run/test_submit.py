@@ -212,3 +212,11 @@ def test_a_dead_address_is_one_line_and_leaves_the_environment(
         submit(SUBMISSION, address="http://127.0.0.1:9", follow=True, say=print)
     assert "\n" not in str(refused.value)
     assert os.environ["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:8"
+
+
+def test_a_bad_sweep_is_refused_before_anything_is_sent(here: Any, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text("{benchmarks: [acebench], output: 's3://b/p'}")
+    ended = here("submit", path, "--job", "sweep", "--dry-run")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "names no model" in ended.stderr
