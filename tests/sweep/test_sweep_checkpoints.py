@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import S3
 
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
@@ -40,7 +39,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty folder; with `on_both` an empty prefix too."""
     if getattr(request, "param", "folder") == "folder":
         return str(tmp_path / "run")
-    s3: S3 = request.getfixturevalue("s3")
+    s3: Any = request.getfixturevalue("s3")
     return f"s3://{s3.bucket}/{tmp_path.name}"
 
 
@@ -141,7 +140,7 @@ class TestFind:
         put(f"step_{'9' * 60}")
         assert steps(root) == [int("9" * 60)]
 
-    def test_no_bucket(self, s3: S3) -> None:
+    def test_no_bucket(self, s3: Any) -> None:
         with pytest.raises(UserError, match="bucket nowhere does not exist"):
             find("s3://nowhere/run")
 
