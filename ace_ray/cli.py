@@ -113,6 +113,7 @@ def run_sweep(
     only_plan: bool = False,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
+    from ace_ray.report.report import make_report
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.show import print_ledger, print_plan
     from ace_ray.sweep.sweep import Sweep
@@ -128,6 +129,11 @@ def run_sweep(
         return 0
     code = found.run()
     print_ledger(found, console)
+    if any(line.state == "complete" for line in found.accounts):
+        try:
+            make_report([found.uri], paper=False, out=None, rules="official", console=console)
+        except UserError as error:
+            say(f"no report: {error}")  # the runs are whole all the same
     return code
 
 

@@ -132,6 +132,9 @@ class Reporting(Protocol):
     def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         """Column -> number of the comparison of runs; the same columns for every run."""
 
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Every category of the run, in the benchmark's order."""
+
     def groups(self) -> Mapping[str, Sequence[str]]:
         """The groups of categories that the benchmark's tables have: name -> categories.
 
@@ -143,9 +146,6 @@ class Reporting(Protocol):
 
         At least the rows of one dialogue share it, so `own_task` unless there is more to know.
         """
-
-    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
-        """Every category of the run, in the benchmark's order."""
 
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
         """The tables and figures of the benchmark's paper for these runs, the main table first."""

@@ -46,7 +46,7 @@ def compare(
         NotComparable: the runs differ in what moves scores.
         UserError: not a run, nothing to compare, or ``out`` holds something else.
     """
-    folder = None if out is None else claim(out)
+    target = None if out is None else claim(out)
     contenders = contenders_of(load_runs(uris))
     comparison = compared(
         contenders,
@@ -59,15 +59,15 @@ def compare(
     tables = list(tables_of(comparison))
     flips = every_flips(comparison) if with_flips else []
     print_comparison(comparison, tables, flips, console)
-    if folder is not None:
-        write_comparison(folder, comparison, tables, flips)
-        say(f"comparison: {folder.root}", console)
+    if target is not None:
+        write_comparison(target, comparison, tables, flips)
+        say(f"comparison: {target.root}", console)
 
 
 def write_comparison(
-    folder: Store, comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]
+    target: Store, comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]
 ) -> None:
-    """Write all files of a comparison into ``folder``, which `claim` gave."""
+    """Write all files of a comparison into ``target``, which `claim` gave."""
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "rules": list(comparison.rule_sets),
@@ -76,7 +76,7 @@ def write_comparison(
             for c in comparison.contenders
         ],
     }
-    write(folder, files_of(comparison, tables, flips), facts)
+    write(target, files_of(comparison, tables, flips), facts)
 
 
 def every_flips(comparison: Comparison) -> list[Flips]:

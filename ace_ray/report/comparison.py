@@ -30,8 +30,10 @@ def comparison(held: BenchmarkRuns, rules: str) -> Table:
 
 def notes(held: BenchmarkRuns) -> list[str]:
     """What keeps the runs from comparing, and what a reader must know of single ones."""
-    labelled = [(run.label, run) for run in held.runs]
-    return [*differences(held.reported), *facts(labelled, held.benchmark)]
+    return [
+        *differences(held.reported),
+        *facts([(run.label, run) for run in held.runs], held.benchmark),
+    ]
 
 
 def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:

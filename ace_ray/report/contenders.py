@@ -39,7 +39,7 @@ class Contender:
 
     run: Run
     label: str
-    step: float | None = None
+    step: int | None = None
     series: str = ""
 
 
@@ -69,7 +69,7 @@ def _contender(run: Run) -> Contender:
         return Contender(run, one_line(run.label))
     parents = [part for part in run.manifest.model.source.split("/")[:-1] if part]
     series = run.model[: found.start()].rstrip("-_=. ") or (parents[-1] if parents else run.model)
-    return Contender(run, one_line(run.label), float(found[1]), one_line(series))
+    return Contender(run, one_line(run.label), int(found[1]), one_line(series))
 
 
 def check_labels(contenders: Sequence[Contender], baseline: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ace_ray.benchmarks.reporting import Curves, Figure, Paper, Table
+from ace_ray.benchmarks.reporting import Figure, Paper, Table
 from ace_ray.records import RULE_SETS
 from ace_ray.report.benchmark_runs import BenchmarkRuns, by_benchmark
 from ace_ray.report.categories import RunCategories, categories, category_table
@@ -13,7 +13,6 @@ from ace_ray.report.comparison import comparison
 from ace_ray.report.error_types import RunErrors, error_table, error_types
 from ace_ray.report.ledger import ledger_table
 from ace_ray.report.runs import Run
-from ace_ray.report.steps import step_curves
 from ace_ray.report.sweeps import Sweep
 
 
@@ -24,7 +23,6 @@ class BenchmarkContent:
     held: BenchmarkRuns
     comparisons: Mapping[str, Table]
     papers: Mapping[str, Paper]
-    steps: Mapping[str, Curves | None]
     categories: Sequence[RunCategories]
     errors: Sequence[RunErrors]
 
@@ -64,8 +62,6 @@ class Content:
         figures: list[Figure] = []
         for found in self.benchmarks:
             figures += found.papers[self.rules].figures
-            if (curves := found.steps[self.rules]) is not None:
-                figures.append(curves)
         return figures
 
 
@@ -73,7 +69,6 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str) -> Content:
     groups = by_benchmark(runs)
     papers = [{r: held.reporting.paper(held.reported, r) for r in RULE_SETS} for held in groups]
     several = sum(any(p.tables or p.figures for p in found.values()) for found in papers) > 1
-    line_of = sweep.line_of if sweep else {}
     return Content(
         rules,
         runs,
@@ -83,7 +78,6 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str) -> Content:
                 held,
                 {r: comparison(held, r) for r in RULE_SETS},
                 {r: _named(paper, held) if several else paper for r, paper in found.items()},
-                {r: step_curves(held, line_of, r) for r in RULE_SETS},
                 categories(held),
                 error_types(held),
             )

@@ -23,7 +23,6 @@ FORMATS: tuple[Format, ...] = ("png", "svg")
 
 _LEGIBLE_SHARE = 0.06
 """Segments narrower than this hold no number."""
-
 INK = "#010203"
 """The ink of a figure drawn for a page: a colour of its own, to be found and replaced."""
 

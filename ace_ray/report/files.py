@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from ace_ray.report.compare_files import files_of as comparison_files
+from ace_ray.report.compare_tables import tables_of
 from ace_ray.report.content import Content
 from ace_ray.report.render import csv_text, markdown
+from ace_ray.report.tested import Tested
 
 
-def files_of(content: Content) -> dict[str, bytes]:
-    """Name -> content: a CSV and a Markdown file per table, a PNG and an SVG per figure, and
-    ``report.md`` with all of it."""
+def files_of(content: Content, tests: Tested | None) -> dict[str, bytes]:
+    """Name -> content: a CSV and a Markdown file per table, a PNG and an SVG per figure, the files
+    of a comparison, and ``report.md`` with all of it but those."""
     from ace_ray.report.figures import FORMATS, draw
 
     compared = [found.comparisons[content.rules] for found in content.benchmarks]
@@ -28,6 +31,13 @@ def files_of(content: Content) -> dict[str, bytes]:
         pages += [f"## {figure.title}", "", f"![{figure.title}]({figure.name}.svg)", ""]
     for found in content.benchmarks:
         pages += [f"- {note}" for note in found.papers[content.rules].notes]
+    comparison = tests.comparison if tests else None
+    if comparison is not None and tests is not None:
+        compared_files = comparison_files(comparison, list(tables_of(comparison)), tests.flips)
+        files |= compared_files
+        pages.append("- differences and flips, with statistics: [comparison.md](comparison.md)")
+    elif tests is not None:
+        pages += [f"- not compared: {tests.refused}", *(f"  - {one}" for one in tests.differences)]
     files["report.md"] = "\n".join(pages).rstrip() + "\n"
     return {
         name: content if isinstance(content, bytes) else content.encode("utf-8", "replace")

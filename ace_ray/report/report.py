@@ -12,7 +12,6 @@ import ace_ray
 from ace_ray.benchmarks.reporting import reporting_of
 from ace_ray.errors import UserError
 from ace_ray.report.content import Content, content_of
-from ace_ray.report.files import files_of
 from ace_ray.report.folder import claim, claim_within, write
 from ace_ray.report.render import print_table, say
 from ace_ray.report.runs import Run, load_runs
@@ -106,11 +105,16 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
 
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
-    # jinja2 and matplotlib are for what is written only.
+    # jinja2, matplotlib, scipy and statsmodels are for what is written only.
+    from ace_ray.report.files import files_of
     from ace_ray.report.html.document import document
+    from ace_ray.report.tested import tested
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    files = {PAGE: document(content, wrong=wrong, made_at=made_at), **files_of(content)}
+    benchmarks = [found.held for found in content.benchmarks]
+    tests = tested(content.runs, content.sweep, benchmarks, content.rules)
+    page = document(content, tests, wrong=wrong, made_at=made_at)
+    files = {PAGE: page, **files_of(content, tests)}
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "made_at": made_at,

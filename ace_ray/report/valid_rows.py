@@ -31,18 +31,18 @@ class ValidRows:
     def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         return {"Valid rows": run.summary["total"]["shares"][rules]}
 
-    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
-        return [
-            CategoryResult(language, name, "valid rows", **found)
-            for (language, name), found in sorted(run.summary["categories"].items())
-        ]
-
     def groups(self) -> Mapping[str, Sequence[str]]:
         """None: its categories and languages are all that is known of it."""
         return {}
 
     def task(self, row: ScoredRow) -> str:
         return own_task(row)
+
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        return [
+            CategoryResult(language, name, "valid rows", **found)
+            for (language, name), found in sorted(run.summary["categories"].items())
+        ]
 
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
         return Paper([], [], [])

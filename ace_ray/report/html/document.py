@@ -6,15 +6,17 @@ import ace_ray
 from ace_ray.report.content import Content
 from ace_ray.report.gold import GoldAnswers
 from ace_ray.report.html.answers import answers
+from ace_ray.report.html.comparison import comparison, flips
 from ace_ray.report.html.headline import headline
 from ace_ray.report.html.ledger import ledger
 from ace_ray.report.html.page import Page, Section, render
 from ace_ray.report.html.provenance import provenance
 from ace_ray.report.html.scores import categories, curves, errors, paper
+from ace_ray.report.tested import Tested
 from ace_ray.report.wrong import choose
 
 
-def document(content: Content, *, wrong: int, made_at: str) -> bytes:
+def document(content: Content, tests: Tested | None, *, wrong: int, made_at: str) -> bytes:
     """The page. ``wrong``: wrong answers to show per run, language and category. Reads the texts
     of those from the runs, and their gold answers from the benchmarks' data."""
     sections: list[Section | None] = [
@@ -22,7 +24,9 @@ def document(content: Content, *, wrong: int, made_at: str) -> bytes:
         paper(content),
         categories(content),
         errors(content),
-        curves(content),
+        curves(content, tests),
+        comparison(tests),
+        flips(tests),
         ledger(content),
         answers(choose(content.runs, wrong), GoldAnswers(content.runs), content.rule_sets),
         provenance(content),

@@ -102,7 +102,7 @@ def _kinds(table: Table) -> list[str]:
 
 
 def _is_words(value: Value) -> bool:
-    return isinstance(value, str) and value != "" and not value[0].isdigit()
+    return isinstance(value, str) and value != "" and not value.lstrip("+-< ")[:1].isdigit()
 
 
 def _figure(figure: Figure, number: int) -> Markup:

@@ -17,6 +17,7 @@ from ace_ray.report.categories import RunCategories, judged
 from ace_ray.report.content import BenchmarkContent, Content
 from ace_ray.report.error_types import RunErrors
 from ace_ray.report.html.page import Section
+from ace_ray.report.tested import Tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +145,13 @@ def errors(content: Content) -> Section | None:
     return Section("errors", "Error types", "errors.html.j2", blocks) if blocks else None
 
 
-def curves(content: Content) -> Section | None:
+def curves(content: Content, tests: Tested | None) -> Section | None:
     """Scores against steps and against parameters; None where there is nothing to draw."""
-    figures: list[Figure] = []
-    for found in content.benchmarks:
-        steps = [found.steps[rules] for rules in content.rule_sets]
-        figures += [curve for curve in steps if curve is not None]
-        figures += _figures(found, content, Curves)
+    comparison = tests.comparison if tests else None
+    figures: list[Figure] = list(comparison.curves) if comparison else []
+    # The paper's figure of sizes has no laws: it is for runs that are not compared.
+    if not any(isinstance(one, Curves) and one.axis == "parameters" for one in figures):
+        figures += [one for found in content.benchmarks for one in _figures(found, content, Curves)]
     return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
 
 

@@ -40,15 +40,6 @@ class ACEBenchReporting:
         block = run.summary["combined"]
         return {title: aggregate(run, block, column, rules) for column, title in _HEADLINE.items()}
 
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """Those of the paper's Table 2, the Normal data by their name and not as Summary."""
-        names = {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}
-        return {names[group]: categories for group, categories in GROUPS.items()}
-
-    def task(self, row: ScoredRow) -> str:
-        """Agent entries share few tasks, also between the languages; all others stand alone."""
-        return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
-
     def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
         """Accuracies, and the process accuracies of dialogues and agents; by language."""
         return [
@@ -65,6 +56,15 @@ class ACEBenchReporting:
             for measure, process in (("accuracy", False), ("process accuracy", True))
             if not process or name in (*MULTI_TURN, *AGENT)
         ]
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Those of the paper's Table 2, the Normal data by their name and not as Summary."""
+        names = {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}
+        return {names[group]: categories for group, categories in GROUPS.items()}
+
+    def task(self, row: ScoredRow) -> str:
+        """Agent entries share few tasks, also between the languages; all others stand alone."""
+        return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
         """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
