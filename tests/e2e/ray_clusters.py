@@ -110,7 +110,7 @@ def running(folder: Path, cpus: list[int]) -> Iterator[Cluster]:
             node.wait(timeout=60)
 
 
-def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 90) -> None:
+def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 180) -> None:
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:
@@ -129,5 +129,9 @@ def answers(address: str) -> bool:
 
 
 def alive(cluster: Cluster) -> int:
-    found = cluster.call("/api/v0/nodes")["data"]["result"]["result"]
+    """Nodes that are up; 0 while the dashboard cannot tell yet."""
+    try:
+        found = cluster.call("/api/v0/nodes")["data"]["result"]["result"]
+    except OSError:
+        return 0
     return sum(node["state"] == "ALIVE" for node in found)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -105,9 +106,10 @@ def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
     )
     try:
         for _ in range(600):
-            below = psutil.Process(driver.pid).children(recursive=True)
-            if any("EngineWorker" in " ".join(process.cmdline()) for process in below):
-                break
+            with suppress(psutil.Error):  # a process may go while it is looked at
+                below = psutil.Process(driver.pid).children(recursive=True)
+                if any("EngineWorker" in " ".join(process.cmdline()) for process in below):
+                    break
             time.sleep(0.1)
         driver.send_signal(signal.SIGINT)
         _, printed = driver.communicate(timeout=45)
