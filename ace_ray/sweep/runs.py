@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,24 +134,27 @@ def _kin(plan: Plan) -> str:
     the engine was told."""
     if plan.model.kind not in ("folder", "s3"):
         return ""
+    layout = _layout(plan.model)
     folder = tokenizer_folder(plan.model)
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    config: Any = None
+    with suppress(OSError, ValueError, RecursionError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if layout == {} or not isinstance(config, dict):
         return ""
     texts = {name: _text(folder / name) for name in _TOKENIZER}
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
     model = plan.config.model.model_dump(exclude={"source", "revision"})
-    return digest(same, texts, _layout(plan.model), model, plan.config.engine)
+    return digest(same, texts, layout, model, plan.config.engine)
 
 
 def _text(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
-def _layout(model: ModelRef) -> Mapping[str, Any]:
-    """Of weights on this machine; those on S3 are compared where they are loaded."""
+def _layout(model: ModelRef) -> Mapping[str, Any] | None:
+    """Of weights on this machine, {} where it cannot be told; None for those on S3, which are
+    compared where they are loaded."""
     if model.kind != "folder":
-        return {}
+        return None
     tensors = tensors_of(Path(model.location))
     return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}
