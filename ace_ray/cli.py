@@ -113,6 +113,7 @@ def run_sweep(
     only_plan: bool = False,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
+    from ace_ray.report.report import make_report
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.show import print_ledger, print_plan
     from ace_ray.sweep.sweep import Sweep
@@ -128,6 +129,11 @@ def run_sweep(
         return 0
     code = found.run()
     print_ledger(found, console)
+    if any(line.state == "complete" for line in found.accounts):
+        try:
+            make_report([found.uri], paper=False, out=None, rules="official", console=console)
+        except UserError as error:
+            say(f"no report: {error}")  # the runs are whole all the same
     return code
 
 
@@ -196,17 +202,107 @@ def compact(run: str) -> None:
 
 
 @cli.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--paper", is_flag=True, help="The tables and figures of the benchmark's paper.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...|SWEEP")
+@click.option("--paper", is_flag=True, help="Print the tables of the benchmark's paper too.")
 @click.option(
-    "--out", metavar="DIR", help="Write CSV, Markdown and figures there; with --paper: report."
+    "--out",
+    metavar="DIR",
+    help="Write it there. Default: report/ in the one run or sweep; with --paper: report.",
 )
 @click.option("--rules", type=click.Choice(RULE_SETS), default="official", show_default=True)
-def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str) -> None:
-    """Compare runs (folders or s3:// URIs), or lay them out as the paper does."""
+@click.option(
+    "--wrong",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Wrong answers in report.html, per run, language and category.",
+)
+def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wrong: int) -> None:
+    """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.report.report import make_report
 
-    make_report(runs, paper=paper, out=out, rules=rules, console=Console())
+    make_report(runs, paper=paper, out=out, rules=rules, console=Console(), wrong=wrong)
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
+@click.option("--rules", type=click.Choice([*RULE_SETS, "both"]), default="both", show_default=True)
+@click.option("--out", metavar="DIR", help="Write Markdown, CSV, JSON and figures there.")
+@click.option("--baseline", metavar="RUN", help="What the others are compared with; RUN_A if none.")
+@click.option("--group", "groups", multiple=True, help="Only these groups, chosen beforehand.")
+@click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
+@click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
+@click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
+def compare(
+    runs: tuple[str, ...],
+    rules: str,
+    out: str | None,
+    baseline: str | None,
+    groups: tuple[str, ...],
+    allow_different: bool,
+    flips: bool,
+    select: str | None,
+) -> None:
+    """Compare finished runs (folders or s3:// URIs) with a baseline, entry by entry."""
+    from ace_ray.report.compare import compare as compare_runs
+    from ace_ray.report.contenders import NotComparable
+
+    try:
+        compare_runs(
+            runs,
+            rules=rules,
+            out=out,
+            baseline=baseline,
+            groups=groups,
+            allow_different=allow_different,
+            with_flips=flips,
+            select_best=select == "best",
+            console=Console(),
+        )
+    except NotComparable as error:
+        for line in error.lines:
+            click.echo(line, err=True)
+        raise
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
+@click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
+@_overrides
+@click.option("--limit", type=click.IntRange(min=1), help="Evaluate at most N entries.")
+@click.option(
+    "--job",
+    type=click.Choice(["evaluate", "sweep"]),
+    default="evaluate",
+    show_default=True,
+    help="What to do with the config.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
+@click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
+def submit(
+    config: str,
+    address: str | None,
+    output: str | None,
+    overrides: tuple[str, ...],
+    limit: int | None,
+    job: str,
+    dry_run: bool,
+    follow: bool,
+) -> None:
+    """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
+    from ace_ray.run.submission import make_submission
+    from ace_ray.run.submit import submit as send
+
+    if job == "sweep":
+        from ace_ray.sweep.config import load_sweep
+
+        load_sweep(config, overrides, _given(output, limit))  # refused here, not on the cluster
+    submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
+    if dry_run:
+        click.echo(submission.command(address))
+        return
+    sys.exit(send(submission, address=address, follow=follow, say=click.echo))
 
 
 @cli.group()
@@ -252,10 +348,13 @@ def data_check(benchmark: str, folder: str) -> None:
     sys.exit(0 if report["ok"] else 1)
 
 
-def main() -> None:
-    """Entry point: a `UserError` anywhere becomes one line and exit code 2."""
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: a `UserError` anywhere becomes one line and exit code 2.
+
+    ``arguments``: in place of the command line's own.
+    """
     try:
-        cli(standalone_mode=True)
+        cli(arguments, prog_name="ace-ray", standalone_mode=True)
     except UserError as error:
         click.echo(f"ace-ray: {error}", err=True)
         sys.exit(error.exit_code)

@@ -67,11 +67,11 @@ class ModelConfig(Section):
 
 class SamplingConfig(Section):
     temperature: float = Field(0.0, ge=0, description="0 is greedy")
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: float = Field(1.0, gt=0, le=1, description="1 keeps all tokens")
     top_k: int = Field(0, ge=0, description="0 keeps all tokens")
     max_tokens: int = Field(1200, ge=1, description="per answer; upstream's default")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="of sample 0; sample i uses seed + i")
-    stop: list[str] = Field(default_factory=list)
+    stop: list[str] = Field(default_factory=list, description="texts that end an answer")
 
     def sampling(self) -> Sampling:
         values = self.model_dump()
@@ -82,7 +82,7 @@ class StoreConfig(Section):
     endpoint_url: str | None = Field(
         None, pattern=r"^https?://[^/]", description="of an S3-compatible store"
     )
-    region: str | None = None
+    region: str | None = Field(None, description="of S3; default: the environment's")
 
 
 class BenchmarkConfig(BaseModel):
@@ -97,15 +97,19 @@ class BenchmarkConfig(BaseModel):
 
 
 class RunConfig(Section):
-    model: ModelConfig
-    benchmarks: list[BenchmarkConfig] = Field(min_length=1)
+    model: ModelConfig = Field(description="the candidate")
+    benchmarks: list[BenchmarkConfig] = Field(
+        min_length=1, description="names, or mappings of a name and the benchmark's own keys"
+    )
     backend: Literal["vllm", "fake"] = Field(
         "vllm", description="fake answers without a model, for tests of the pipeline itself"
     )
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments under vLLM's own names"
     )
-    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
+    sampling: SamplingConfig = Field(
+        default_factory=SamplingConfig, description="of the candidate's answers"
+    )
     samples: int = Field(1, ge=1, le=10_000, description="answers per entry")
     repeat_subset: float = Field(
         0.0,
@@ -131,7 +135,9 @@ class RunConfig(Section):
     rows_per_part: CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: by the run's size"
     )
-    episode_timeout_s: float = Field(3600.0, gt=0)
+    episode_timeout_s: float = Field(
+        3600.0, gt=0, description="an interactive episode is cut then, any other row fails"
+    )
     max_attempts: int = Field(
         3, ge=1, description="attempts of one command at a row that fails on infrastructure"
     )
@@ -161,7 +167,9 @@ class RunConfig(Section):
     run_id: str | None = Field(
         None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
     )
-    store: StoreConfig = Field(default_factory=StoreConfig)
+    store: StoreConfig = Field(
+        default_factory=StoreConfig, description="where s3:// is, for output and models"
+    )
 
     @field_validator("benchmarks", mode="before")
     @classmethod
@@ -188,11 +196,16 @@ def load_config(
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
     """
-    return run_config({**read_tree(path, overrides), **(values or {})}, where=path)
+    return run_config(read_tree(path, overrides, values), where=path)
 
 
-def read_tree(path: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """A YAML config with its overrides applied, not validated yet. Raises `UserError`."""
+def read_tree(
+    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What `load_config` validates: the file's mapping with overrides and ``values`` applied.
+
+    Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -214,7 +227,7 @@ def read_tree(path: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    return tree
+    return {**tree, **(values or {})}
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:

@@ -7,7 +7,7 @@ from math import comb, sqrt
 
 Interval = tuple[float, float]
 
-_Z95 = 1.959963984540054
+Z95 = 1.959963984540054
 """The 97.5 % quantile of the standard normal distribution."""
 
 
@@ -21,9 +21,9 @@ def wilson(successes: float, n: int) -> Interval | None:
         raise ValueError(f"{successes} successes of {n}")
     if n == 0:
         return None
-    share, z2 = successes / n, _Z95 * _Z95
+    share, z2 = successes / n, Z95 * Z95
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    half = Z95 * sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
     # Rounding must not put the observed share outside its own interval.
     return max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share))
 

@@ -74,6 +74,11 @@ class Store(Protocol):
         Raises `UserError`, within 20 s."""
 
 
+def is_relative(uri: str) -> bool:
+    """Whether ``uri`` means another place in every working directory."""
+    return "://" not in uri and not Path(uri).expanduser().is_absolute()
+
+
 def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
     """The store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
     if uri.startswith("s3://"):
@@ -263,8 +268,11 @@ class S3Store:
         return session
 
     def put(self, path: str, data: bytes) -> None:
+        kind = _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
         with self._failures():
-            self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data)
+            self._client.put_object(
+                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
+            )
 
     def get(self, path: str) -> bytes | None:
         found = self.tagged(path)
@@ -421,6 +429,15 @@ LOCK_S = 60.0
 """A lock is held for a few milliseconds, unless its holder is stopped."""
 
 PROBE = ".ace-ray-probe"
+_CONTENT_TYPES = {
+    ".csv": "text/csv; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
+"""What a browser shows instead of saving it; S3's own default for everything else."""
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
 _DENIED = "check the credentials and that they may list, read and write this prefix"
 _S3_CAUSES = {

@@ -9,6 +9,7 @@ import yaml
 
 from ace_ray.config import RunConfig, load_config
 from ace_ray.errors import UserError
+from ace_ray.sweep.config import load_sweep
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.yaml"))
 FULL: dict[str, Any] = {
@@ -47,7 +48,8 @@ def test_the_config_of_a_manifest_runs_again(path: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
 def test_checked_in_configs_are_valid(config: Path) -> None:
-    load_config(str(config))
+    load = load_sweep if config.name.startswith("sweep") else load_config
+    load(str(config))
 
 
 def test_overrides_reach_into_sections_and_lists(path: str) -> None:

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from ace_ray.benchmarks.reporting import ReportedRun
 from ace_ray.records import canonical_json
 
 _HASH = re.compile(r'"?[0-9a-f]{32,}"?')
 _ABSENT = "not recorded"
+
+
+class Labelled(Protocol):
+    @property
+    def label(self) -> str: ...
+
+
+_Run = TypeVar("_Run", bound=Labelled)
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> dict[str, str]:
@@ -36,11 +44,16 @@ def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
 
     Each says the values, and which runs have them.
     """
-    yield from _lines("not comparable", runs, lambda run: run.conditions)
+    yield from difference_lines("not comparable", runs, lambda run: run.conditions)
     yield from self_played(runs)
+    yield from candidate_differences(runs)
+
+
+def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
+    """A line per part in which runs of equally named models are not the same candidate."""
     for model in dict.fromkeys(run.model for run in runs):
         same = [run for run in runs if run.model == model]
-        yield from _lines("not the same candidate", same, lambda run: run.candidate)
+        yield from difference_lines("not the same candidate", same, lambda run: run.candidate)
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
@@ -52,9 +65,10 @@ def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
             yield f"not comparable in episodes: the model itself plays the {role} in {labels}"
 
 
-def _lines(
-    word: str, runs: Sequence[ReportedRun], facts: Callable[[ReportedRun], Mapping[str, str]]
+def difference_lines(
+    word: str, runs: Sequence[_Run], facts: Callable[[_Run], Mapping[str, str]]
 ) -> Iterator[str]:
+    """``word: key is VALUE in RUNS; ...`` for each key of ``facts`` that the runs do not share."""
     for key in dict.fromkeys(key for run in runs for key in facts(run)):
         holders: dict[str, list[str]] = {}
         for run in runs:

@@ -8,9 +8,9 @@ know what their numbers mean. A benchmark offers a `Reporting` through the entry
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ace_ray.benchmarks.protocol import ScoredRow
 
@@ -42,6 +42,22 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryResult:
+    """One number of one category of a run, under every rule set.
+
+    ``measure`` says what is shared out (``accuracy``, ``process accuracy``). ``declared`` and
+    ``scored`` count rows. ``shares`` has every rule set; None where the rows allow no number.
+    """
+
+    language: str
+    category: str
+    measure: str
+    declared: int
+    scored: int
+    shares: Mapping[str, Estimate | None]
+
+
+@dataclass(frozen=True, slots=True)
 class StackedBars:
     """One bar per (label, counts); counts are those of ``kinds``, drawn as shares of the bar."""
 
@@ -51,13 +67,22 @@ class StackedBars:
     bars: Sequence[tuple[str, Sequence[int]]]
 
 
+BandPoint = tuple[float, float, float, float]
+"""(x, value, low, high) of a fitted law and its 95 % limits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Panel -> series -> (size in billions of parameters, share) points, by size."""
+    """Panel -> series -> (x, share) points, by x: billions of parameters, or a training step.
+
+    ``bands``: panel -> series -> a law through the points, which are then not joined.
+    """
 
     name: str
     title: str
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
+    axis: Literal["parameters", "step"] = "parameters"
+    bands: Mapping[str, Mapping[str, Sequence[BandPoint]]] = field(default_factory=dict)
 
 
 Figure = StackedBars | Curves
@@ -107,8 +132,28 @@ class Reporting(Protocol):
     def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         """Column -> number of the comparison of runs; the same columns for every run."""
 
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The groups of categories that the benchmark's tables have: name -> categories.
+
+        In print order; the categories of runs are printed in the order in which they come here.
+        """
+
+    def task(self, row: ScoredRow) -> str:
+        """A key that rows share whose entries are no independent evidence: one task asked twice.
+
+        At least the rows of one dialogue share it, so `own_task` unless there is more to know.
+        """
+
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Every category of the run, in the benchmark's order."""
+
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        """The tables and figures of the benchmark's paper for these runs."""
+        """The tables and figures of the benchmark's paper for these runs, the main table first."""
+
+
+def own_task(row: ScoredRow) -> str:
+    """The key of an entry, or dialogue, that shares its task with no other."""
+    return f"{row.language}/{row.category}/{row.group}"
 
 
 def reporting_of(name: str) -> Reporting | None:

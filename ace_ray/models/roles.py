@@ -40,12 +40,12 @@ class EndpointConfig(Section):
 
 
 class EndpointRole(Section):
-    endpoint: EndpointConfig
+    endpoint: EndpointConfig = Field(description="where it is, and how it is asked")
     sampling: SamplingConfig | None = Field(None, description="default: the benchmark's own")
 
 
 class ServedRole(Section):
-    model: ModelConfig
+    model: ModelConfig = Field(description="as of a run")
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments under vLLM's own names"
     )

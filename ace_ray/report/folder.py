@@ -1,4 +1,4 @@
-"""The folder a report is written to: an empty one, a new one, or an earlier report's."""
+"""Where a report is written: a folder of its own, or ``report/`` within its run or sweep."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.store import LocalStore
+from ace_ray.run.plan import REPORTS
+from ace_ray.store import LocalStore, Store, open_store
 
 MARKER = "report.json"
 _MADE_BY = "ace-ray report"
 
 
-def claim(folder: str) -> Path:
+def claim(folder: str) -> Store:
     """``folder``, if a report may be written there. Writes nothing.
 
     Raises:
@@ -27,23 +28,46 @@ def claim(folder: str) -> Path:
     path = Path(folder).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise UserError("is not a folder", where=str(path), fix="name another with --out")
-    if path.is_dir() and any(path.iterdir()) and _marker(path) is None:
+    store = LocalStore(str(path))
+    if path.is_dir() and any(path.iterdir()):
+        _must_be_ours(store)
+    return store
+
+
+def claim_within(uri: str) -> Store:
+    """``report/`` in the run or sweep at ``uri``, if a report may be written there. Leaves nothing.
+
+    Raises:
+        UserError: it cannot be written, or holds something that is no report of ours.
+    """
+    store = open_store(uri).child(REPORTS)
+    if store.list():
+        _must_be_ours(store)
+    try:
+        store.check_writable()
+    except UserError as error:
+        raise UserError(
+            error.what, where=error.where, fix="write the report elsewhere with --out DIR"
+        ) from error
+    return store
+
+
+def _must_be_ours(store: Store) -> None:
+    if _marker(store) is None:
         raise UserError(
             "holds files that are not of a report",
-            where=str(path),
+            where=store.root,
             fix="name an empty or new folder with --out",
         )
-    return path
 
 
-def write(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
-    """Replace the report in ``path`` by ``files``. Call `claim` first.
+def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
+    """Replace the report in ``store`` by ``files``. Call `claim` or `claim_within` first.
 
     ``facts`` go into the marker ``report.json``, which is written before the files: what an
     interrupted report leaves is a report still, and is replaced by the next.
     """
-    store = LocalStore(str(path))
-    earlier = set((_marker(path) or {}).get("files", []))
+    earlier = set((_marker(store) or {}).get("files", []))
     # Only plain names: a marker is a file that anybody can write.
     stale = {name for name in earlier - set(files) if isinstance(name, str) and "/" not in name}
     marker = {"made_by": _MADE_BY, **facts, "files": sorted({*files, *stale})}
@@ -55,9 +79,9 @@ def write(path: Path, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> N
     store.put(MARKER, _json({**marker, "files": sorted(files)}))
 
 
-def _marker(path: Path) -> dict[str, Any] | None:
-    """The marker of the report in ``path``, None if there is no report."""
-    content = LocalStore(str(path)).get(MARKER)
+def _marker(store: Store) -> dict[str, Any] | None:
+    """The marker of the report in ``store``, None if there is no report."""
+    content = store.get(MARKER)
     try:
         marker = json.loads(content or b"null")
     except (ValueError, RecursionError):

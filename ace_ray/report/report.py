@@ -1,72 +1,84 @@
-"""``ace-ray report``: runs side by side, or the tables and figures of their benchmark's paper."""
+"""``ace-ray report``: runs side by side, or a sweep, printed and as files; one of them a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console
 
 import ace_ray
-from ace_ray.benchmarks.reporting import Paper, Reporting, Table, reporting_of
+from ace_ray.benchmarks.reporting import reporting_of
 from ace_ray.errors import UserError
-from ace_ray.report.comparison import comparisons
-from ace_ray.report.folder import claim, write
-from ace_ray.report.render import csv_text, markdown, print_table, say
+from ace_ray.report.content import Content, content_of
+from ace_ray.report.files import files_of
+from ace_ray.report.folder import claim, claim_within, write
+from ace_ray.report.render import print_table, say
 from ace_ray.report.runs import Run, load_runs
+from ace_ray.report.sweeps import SWEEP, Sweep, load_sweep
+from ace_ray.store import Store, open_store
 
 DEFAULT_FOLDER = "report"
+PAGE = "report.html"
+WRONG = 5
+"""Wrong answers on the page, per run, language and category."""
 
 
 def make_report(
-    uris: Sequence[str], *, paper: bool, out: str | None, rules: str, console: Console
+    uris: Sequence[str],
+    *,
+    paper: bool,
+    out: str | None,
+    rules: str,
+    console: Console,
+    wrong: int = WRONG,
 ) -> None:
-    """Print a report over the runs at ``uris``, and write it where ``out`` says.
+    """Print a report over the runs, or the sweep, at ``uris``, and write it.
 
-    Without ``out`` a comparison is only printed; the paper's tables go to `DEFAULT_FOLDER`.
+    Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
+    printed, unless ``paper`` asks for the paper's tables: then it goes to `DEFAULT_FOLDER`.
 
     Raises:
-        UserError: not a run, nothing in common, or ``out`` holds something else.
+        UserError: not a run, nothing in common, or where it goes holds something else.
     """
-    if out is None and paper:
+    if out is None and paper and len(uris) > 1:
         out = DEFAULT_FOLDER
-    path = None if out is None else claim(out)
-    runs = load_runs(uris)
-    compared = list(comparisons(runs, rules))
-    found = _paper(runs, rules) if paper else None
-    for table in compared:
-        print_table(table, console, intervals=True)
-    if found is not None:
-        for table in found.tables:
-            console.print()
-            print_table(table, console, intervals=False)
-        for note in found.notes:
-            say(note, console)
-    if path is not None:
-        files = _files(runs, rules, compared, found)
-        facts = {
-            "ace_ray_version": ace_ray.__version__,
-            "rules": rules,
-            "paper": paper,
-            "runs": [
-                {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label} for run in runs
-            ],
-        }
-        write(path, files, facts)
-        say(f"report: {path}", console)
+    target = None if out is None else claim(out)
+    runs, sweep = _load(uris)
+    if paper:
+        _must_share_a_paper(runs)
+    if target is None and len(uris) == 1:
+        target = claim_within(uris[0])
+    content = content_of(runs, sweep, rules)
+    _print(content, console, paper=paper)
+    if target is not None:
+        _write(target, content, wrong, {"paper": paper})
+        say(f"report: {target.root}/{PAGE}", console)
 
 
-def _paper(runs: Sequence[Run], rules: str) -> Paper:
-    benchmark, reporting = _common(runs)
-    return reporting.paper([run.reported(benchmark, reporting.summarize) for run in runs], rules)
+def _load(uris: Sequence[str]) -> tuple[list[Run], Sweep | None]:
+    for uri in uris:
+        sweep = load_sweep(open_store(uri))
+        if sweep is None:
+            continue
+        if len(uris) > 1:
+            raise UserError(
+                f"is a sweep (it holds {SWEEP}), which is reported on alone",
+                where=sweep.uri,
+                fix="name it alone, or name runs of it",
+            )
+        return list(sweep.runs), sweep
+    return load_runs(uris), None
 
 
-def _common(runs: Sequence[Run]) -> tuple[str, Reporting]:
-    """The one benchmark with a paper that all ``runs`` hold. Raises `UserError`."""
+def _must_share_a_paper(runs: Sequence[Run]) -> None:
+    """Raises `UserError` unless one benchmark with a paper is in all of ``runs``."""
     named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
-    offers = {name: offer for name in named if (offer := reporting_of(name)) is not None}
+    offers = [name for name in named if reporting_of(name) is not None]
     if not offers:
         raise UserError(
-            f"no tables of a paper are known for {', '.join(named)}",
+            f"no tables of a paper are known for {', '.join(named) or 'no run'}",
             where="--paper",
             fix="leave --paper out to compare the runs",
         )
@@ -78,29 +90,41 @@ def _common(runs: Sequence[Run]) -> tuple[str, Reporting]:
             where="--paper",
             fix="name runs of one benchmark",
         )
-    return shared[0], offers[shared[0]]
 
 
-def _files(
-    runs: Sequence[Run], rules: str, compared: Sequence[Table], paper: Paper | None
-) -> dict[str, bytes]:
-    files: dict[str, str | bytes] = {}
-    tables = [*compared, *(paper.tables if paper else ())]
-    for table in tables:
-        files[f"{table.name}.csv"] = csv_text(table)
-        files[f"{table.name}.md"] = markdown(table, n=table in compared)
-    pages = ["# Report", "", f"Rule set: {rules}. Shares in percent with 95 % intervals.", ""]
-    pages += [f"- {run.label}: `{run.uri}`" for run in runs]
-    pages += ["", *(str(files[f"{table.name}.md"]) for table in tables)]
-    if paper is not None:
-        from ace_ray.report.figures import FORMATS, draw
+def _print(content: Content, console: Console, *, paper: bool) -> None:
+    for found in content.benchmarks:
+        print_table(found.comparisons[content.rules], console, intervals=True)
+    for one in content.sweep.left_out if content.sweep else ():
+        say(f"not here: {one}", console)
+    for found in content.benchmarks if paper else ():
+        for table in found.papers[content.rules].tables:
+            console.print()
+            print_table(table, console, intervals=False)
+        for note in found.papers[content.rules].notes:
+            say(note, console)
 
-        for figure in paper.figures:
-            files |= {f"{figure.name}.{form}": draw(figure, form) for form in FORMATS}
-            pages += [f"## {figure.title}", "", f"![{figure.title}]({figure.name}.svg)", ""]
-        pages += [f"- {note}" for note in paper.notes]
-    files["report.md"] = "\n".join(pages).rstrip() + "\n"
-    return {
-        name: content if isinstance(content, bytes) else content.encode()
-        for name, content in files.items()
+
+def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
+    # jinja2 and matplotlib are for what is written only.
+    from ace_ray.report.html.document import document
+
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    files = {PAGE: document(content, wrong=wrong, made_at=made_at), **files_of(content)}
+    facts = {
+        "ace_ray_version": ace_ray.__version__,
+        "made_at": made_at,
+        "rules": content.rules,
+        **facts,
+        "runs": [
+            {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label}
+            for run in content.runs
+        ],
     }
+    if content.sweep is not None:
+        facts["sweep"] = {
+            "uri": content.sweep.uri,
+            "sweep_id": content.sweep.manifest.sweep_id,
+            "left_out": [one.label for one in content.sweep.left_out],
+        }
+    write(target, files, facts)

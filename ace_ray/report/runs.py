@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,7 +15,7 @@ from ace_ray.benchmarks.reporting import ReportedRun
 from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.records import digest
-from ace_ray.run.parts import read_ledger
+from ace_ray.run.parts import Ledger, read_ledger
 from ace_ray.run.plan import MANIFEST, json_object, read_manifest
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.summary import SUCCESS, SUMMARY, summarize
@@ -34,6 +34,10 @@ _SAME = "same"
 """The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
 
 
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""A part of file names, whoever wrote it."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="allow")
     source: str
@@ -42,7 +46,7 @@ class _Model(BaseModel):
 
 class _Identity(BaseModel):
     model_config = ConfigDict(extra="allow")
-    benchmarks: dict[str, dict[str, Any]]
+    benchmarks: dict[_Name, dict[str, Any]]
     sampling: list[dict[str, Any]] = Field(min_length=1)
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 
@@ -61,6 +65,7 @@ class Manifest(BaseModel):
     schema_version: Literal[1]
     run_id: str
     declared: int
+    entries: dict[str, str] = Field(default_factory=dict)
     model: _Model
     identity: _Identity
     config: _Config
@@ -73,10 +78,14 @@ class Run:
     uri: str
     manifest: Manifest
     rows: list[ResultRow]
+    ledger: Ledger
+    """Where the rows lie, for what of them is not in ``rows``."""
     totals: dict[str, Any]
     finished: bool
     comparable: dict[str, str]
     """By benchmark: what the run's own summary says its numbers compare with."""
+    judged_by: str
+    """The version of ace_ray whose checkers gave the verdicts."""
     label: str = ""
 
     @property
@@ -119,7 +128,12 @@ class Run:
         )
 
     def rows_of(self, benchmark: str) -> list[ResultRow]:
-        return [row for row in self.rows if row.benchmark == benchmark]
+        """The rows that count, without the repeats of `repeats_of`."""
+        return [row for row in self.rows if row.benchmark == benchmark and not row.repeat]
+
+    def repeats_of(self, benchmark: str) -> list[ResultRow]:
+        """The rows that were generated again to measure noise; they count in no accuracy."""
+        return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
 
     def conditions(self, benchmark: str) -> dict[str, str]:
         """All that can move a score besides the candidate, as dotted key -> JSON."""
@@ -187,18 +201,22 @@ def load_run(uri: str) -> Run:
     store = open_store(uri)
     raw = read_manifest(store)
     manifest = validated(Manifest, raw, where=f"{store.root}/{MANIFEST}")
-    rows = list(read_ledger(store).rows())
+    ledger = read_ledger(store)
+    rows = list(ledger.rows())
     if not rows:
         raise UserError(
             "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
         )
     summary = store.get(SUMMARY)
-    own = json_object(summary, f"{store.root}/{SUMMARY}").get("benchmarks", {}) if summary else {}
+    stated = json_object(summary, f"{store.root}/{SUMMARY}") if summary else {}
+    own = stated.get("benchmarks", {})
     return Run(
         uri=store.root,
         manifest=manifest,
         rows=rows,
+        ledger=ledger,
         totals=summarize(raw, {}, lambda: rows, {}),
         finished=store.get(SUCCESS) is not None,
         comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
+        judged_by=str(stated.get("rescored", raw).get("ace_ray_version", "")),
     )

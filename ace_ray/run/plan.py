@@ -26,6 +26,8 @@ from ace_ray.run.roles import Parts, cast
 from ace_ray.store import Store
 
 MANIFEST = "run.json"
+REPORTS = "report/"
+"""Where a report on a run lies in the run's own folder; none of it is the run's."""
 
 
 @dataclass(frozen=True, slots=True)

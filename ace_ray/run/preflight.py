@@ -17,7 +17,7 @@ from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.lease import LEASE
-from ace_ray.run.plan import MANIFEST, Plan
+from ace_ray.run.plan import MANIFEST, REPORTS, Plan
 from ace_ray.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -315,7 +315,8 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
         )
     raw = store.get(MANIFEST)
     if raw is None:
-        if foreign := [item for item in store.list() if item.path != LEASE]:
+        listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
+        if foreign := [item for item in listed if item.path != LEASE]:
             raise UserError(
                 f"the folder holds files that are no run ({foreign[0].path})",
                 where=plan.uri,

@@ -23,14 +23,14 @@ class SweepModel(Section):
     """One model of a sweep; what it leaves out is the sweep's."""
 
     source: str = Field(min_length=1, description="as `model.source` of a run")
-    revision: str | None = None
+    revision: str | None = Field(None, description="as `model.revision` of a run")
     label: str | None = Field(None, min_length=1, description="in tables; default: its name")
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments besides the sweep's, or in their place"
     )
-    chat_template_kwargs: dict[str, Any] | None = None
-    reasoning_parser: str | None = None
-    tool_parser: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
+    reasoning_parser: str | None = Field(None, description="as of a run's model")
+    tool_parser: str | None = Field(None, description="as of a run's model")
 
 
 class SweepOptions(Section):
@@ -42,8 +42,8 @@ class SweepOptions(Section):
     )
     every: int = Field(1, ge=1, description="take every n-th, counted from the first")
     last: int | None = Field(None, ge=1, description="take the last n only")
-    from_step: int | None = Field(None, ge=0, alias="from")
-    to_step: int | None = Field(None, ge=0, alias="to")
+    from_step: int | None = Field(None, ge=0, alias="from", description="no step before it")
+    to_step: int | None = Field(None, ge=0, alias="to", description="no step after it")
     models: list[SweepModel] = Field(default_factory=list, description="sizes, families")
     swap: bool = Field(
         True, description="whether checkpoints of one layout share a live engine; off: never"

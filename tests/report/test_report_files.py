@@ -90,7 +90,11 @@ def test_the_paper_is_printed_and_written(cli: Any, runs: Path, tmp_path: Path) 
     tables = {f"table{i}.{kind}" for i in range(2, 9) for kind in ("csv", "md")}
     figures = {f"figure{i}.{kind}" for i in (6, 7) for kind in ("png", "svg")}
     compared = {"comparison-acebench.csv", "comparison-acebench.md"}
-    assert names == tables | figures | compared | {"report.md", "report.json"}
+    further = {
+        f"{name}-acebench.{kind}" for name in ("categories", "errors") for kind in ("csv", "md")
+    }
+    whole = {"report.html", "report.md", "report.json"}
+    assert names == tables | figures | compared | further | whole
     with (folder / "table3.csv").open() as file:
         first, second = csv.DictReader(file)
     assert (first["Model"], first["Incomplete"], first["Incomplete n"]) == (
@@ -140,7 +144,7 @@ def test_a_marker_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("x")
     folder = tmp_path / "report"
-    write(folder, {"a.md": b"a", "old.md": b"o"}, {})
+    write(claim(str(folder)), {"a.md": b"a", "old.md": b"o"}, {})
     marker = json.loads((folder / "report.json").read_text())
     marker["files"] += ["../victim", "..", "", "report.json", 7]
     (folder / "report.json").write_text(json.dumps(marker))

@@ -64,7 +64,9 @@ class Options(Section):
         description="mini (ships with ace_ray), imported, imported:VERSION, or a folder in the "
         "official layout",
     )
-    languages: list[Literal["en", "zh"]] = Field(default=["en", "zh"], min_length=1)
+    languages: list[Literal["en", "zh"]] = Field(
+        default=["en", "zh"], min_length=1, description="of the entries"
+    )
     categories: list[str] = Field(
         default=["all"], min_length=1, description="category names or groups"
     )

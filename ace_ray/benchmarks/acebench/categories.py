@@ -22,6 +22,27 @@ GENERATION = (*NORMAL, *SPECIAL)
 CATEGORIES = (*GENERATION, *AGENT)
 
 
+_AGENT_TASKS = {
+    "agent_multi_turn": (range(0, 4), range(5, 8), range(8, 12), range(12, 16), range(16, 20)),
+    "agent_multi_step": (
+        *(range(0, 2), range(2, 4), range(4, 6), range(6, 10)),
+        *(range(10, 14), range(14, 18), range(18, 20)),
+    ),
+}
+"""Numbers of agent entries with the same question; they differ in the functions on offer. In the
+official data these are the same in English and Chinese, which translate each other."""
+
+
+def agent_task(category: str, entry_id: str) -> str:
+    """A key that is equal for agent entries of the same question, in either language."""
+    number = entry_id.rsplit("_", 1)[1]
+    if number.isascii() and number.isdigit():
+        for numbers in _AGENT_TASKS[category]:
+            if int(number) in numbers:
+                return f"{category}_{numbers[0]}"
+    return f"{category}_{number}"
+
+
 def dialogue(category: str, entry_id: str) -> str:
     """The group an entry is judged in: its dialogue in the multi-turn categories, else itself.
 

@@ -6,14 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, agent_task
 from ace_ray.benchmarks.acebench.paper.accuracies import table2, table3, table4, table7, table8
-from ace_ray.benchmarks.acebench.paper.cells import aggregate
+from ace_ray.benchmarks.acebench.paper.cells import aggregate, category
 from ace_ray.benchmarks.acebench.paper.error_types import figure6, table5
 from ace_ray.benchmarks.acebench.paper.scaling import figure7
 from ace_ray.benchmarks.acebench.paper.variants import table6
+from ace_ray.benchmarks.acebench.scoring.aggregates import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import Estimate, Figure, Paper, ReportedRun
+from ace_ray.benchmarks.reporting import (
+    CategoryResult,
+    Estimate,
+    Figure,
+    Paper,
+    ReportedRun,
+    own_task,
+)
+from ace_ray.records import RULE_SETS
 
 _HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
 _TABLES = (table2, table3, table4, table5, table6, table7, table8)
@@ -29,6 +39,32 @@ class ACEBenchReporting:
         """The paper's aggregates over the languages that the run holds."""
         block = run.summary["combined"]
         return {title: aggregate(run, block, column, rules) for column, title in _HEADLINE.items()}
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Those of the paper's Table 2, the Normal data by their name and not as Summary."""
+        names = {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}
+        return {names[group]: categories for group, categories in GROUPS.items()}
+
+    def task(self, row: ScoredRow) -> str:
+        """Agent entries share few tasks, also between the languages; all others stand alone."""
+        return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
+
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Accuracies, and the process accuracies of dialogues and agents; by language."""
+        return [
+            CategoryResult(
+                language,
+                name,
+                measure,
+                found["declared"],
+                found["scored"],
+                {rules: category(run, block, name, rules, process=process) for rules in RULE_SETS},
+            )
+            for language, block in run.summary["languages"].items()
+            for name, found in block["categories"].items()
+            for measure, process in (("accuracy", False), ("process accuracy", True))
+            if not process or name in (*MULTI_TURN, *AGENT)
+        ]
 
     def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
         """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""

@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ace_ray.benchmarks.acebench.paper.cells import aggregate, standard
 from ace_ray.benchmarks.acebench.scoring.aggregates import PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import comparable_sets
 from ace_ray.benchmarks.reporting import Curves, Estimate, ReportedRun
+from ace_ray.benchmarks.sizes import family_of, size_of
 
 _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agent", "overall")}}
-# 7B, 1.5b, 135M, 8x7B; not the 5B of 1.5B, nor the A3B of 30B-A3B.
-_SIZE = re.compile(
-    r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)([BbMm])(?![A-Za-z0-9])"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Billions of parameters, and where the number is from."""
-
-    billions: float
-    source: str
-
-
-def size_of(run: ReportedRun) -> Size | None:
-    """The manifest's number of parameters, else the size in the model's name, else None.
-
-    A mixture named 8x7B counts 56: its experts share layers, so it is smaller than that.
-    """
-    if run.parameters is not None:
-        return Size(run.parameters / 1e9, "the manifest's number of parameters")
-    match = _SIZE.search(run.model)
-    if match is None:
-        return None
-    experts, number, unit = match.groups()
-    billions = int(experts or 1) * float(number) * (1.0 if unit in "bB" else 1e-3)
-    return Size(billions, "the model's name") if billions else None
-
-
-def family_of(run: ReportedRun) -> str:
-    """The model's name without its size: models of one family make one curve."""
-    return re.sub(r"([-_ ])[-_ ]+", r"\1", _SIZE.sub("", run.model, count=1)).strip("-_ ")
 
 
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:

@@ -1,0 +1,39 @@
+"""Text that a model wrote, made harmless for a terminal, a page or a spreadsheet."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Sequences that move a cursor, colour text or rename a window, whole where they end.
+_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
+# Format characters reorder or hide what is around them; separators break lines.
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_FORMULA = ("=", "+", "-", "@", "\t")
+
+
+def cleaned(text: str, longest: int = 2_000) -> str:
+    """``text`` with line breaks and tabs, without escape sequences and further control characters.
+
+    What is invisible or reorders text is shown as an escape, ``\\u202e``. Of the first ``longest``
+    characters; how many follow is said.
+    """
+    kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
+    shown = "".join(map(_visible, kept))
+    return f"{shown} [{len(text) - longest} more characters]" if len(text) > longest else shown
+
+
+def one_line(text: str, longest: int = 200) -> str:
+    """`cleaned` text on one line."""
+    return " ".join(cleaned(text, longest).split())
+
+
+def spreadsheet(text: str) -> str:
+    """``text`` as a CSV cell that no spreadsheet takes for a formula: with a quote before it."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _visible(sign: str) -> str:
+    if sign in "\n\t" or unicodedata.category(sign) not in _HIDDEN:
+        return sign
+    return ascii(sign)[1:-1]

