@@ -56,6 +56,10 @@ class SweepRun:
     def run_id(self) -> str:
         return self.plan.run_id if self.plan else ""
 
+    def without_plan(self, why: str) -> SweepRun:
+        """The same model, refused."""
+        return SweepRun(self.label, self.step, self.source, refused=why)
+
     @property
     def tokens(self) -> int:
         """About how many tokens pass through the engine: four characters of a prompt make one,
@@ -81,14 +85,14 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
     label = f"step {checkpoint.step}"
     bare = SweepRun(label, checkpoint.step, checkpoint.source)
     if checkpoint.lacks:
-        return _refused(bare, f"it is not whole: {checkpoint.lacks}")
+        return bare.without_plan(f"it is not whole: {checkpoint.lacks}")
     try:
         config = sweep.run_of(SweepModel(source=checkpoint.source), output)
         plan = plan_run(config)
         if plan.model.kind == "folder":
             check_whole(Path(plan.model.location))
     except UserError as error:
-        return _refused(bare, str(error))
+        return bare.without_plan(str(error))
     return _measured(SweepRun(label, checkpoint.step, checkpoint.source, plan))
 
 
@@ -102,10 +106,6 @@ def is_finished(store: Store, plan: Plan) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return bool(held == json.loads(json.dumps(plan.identity)))
-
-
-def _refused(run: SweepRun, why: str) -> SweepRun:
-    return SweepRun(run.label, run.step, run.source, refused=why)
 
 
 def _measured(run: SweepRun) -> SweepRun:
