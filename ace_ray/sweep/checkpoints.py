@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -89,15 +90,17 @@ class Settling:
 
     def look(self, found: Sequence[Checkpoint]) -> list[Checkpoint]:
         """Those of ``found`` that are whole and have settled, as far as looks so far can tell."""
-        now, settled = self._now(), []
+        now = self._now()
         for checkpoint in found:
             state, since = self._seen.get(checkpoint.source, ("", now))
-            if state != checkpoint.state:
-                since = now
-            self._seen[checkpoint.source] = (checkpoint.state, since)
-            if not checkpoint.lacks and now - since >= self._settle_s:
-                settled.append(checkpoint)
-        return settled
+            unchanged = state == checkpoint.state
+            self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
+        return [c for c in found if not c.lacks and self.has_settled(c)]
+
+    def has_settled(self, checkpoint: Checkpoint) -> bool:
+        """Whether it was like this for so long, whole or not."""
+        state, since = self._seen.get(checkpoint.source, ("", math.inf))
+        return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
 def _checkpoint(folder: Store, root: str, name: str, items: Sequence[Object]) -> Checkpoint:
