@@ -77,6 +77,12 @@ def test_samples_flip_one_by_one_and_repeats_never(tmp_path: Path) -> None:
     assert [(flip.sample, flip.change) for flip in found.flips] == [(1, "lost")]
 
 
+def test_no_flips_are_said(tmp_path: Path) -> None:
+    rows = block("en", "normal_preference", 2, 3)
+    (line,) = flip_lines(between(tmp_path, rows, rows))
+    assert line == "acebench, strict rules: no flips between A and B among 3 rows judged in both"
+
+
 def test_rule_sets_flip_on_their_own(tmp_path: Path) -> None:
     base = [row("en", "normal_preference", 0, official=True, strict=False)]
     other = [row("en", "normal_preference", 0, official=True, strict=True)]
