@@ -32,7 +32,7 @@ quickstart: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest
 
-# Runs that are killed, starved and refused: a quarter of an hour on 2 cores.
+# Runs that are killed, starved and refused, and clusters of two nodes: 20 minutes on 2 cores.
 faults: $(READY)
 	$(BIN)/pytest -m slow
 

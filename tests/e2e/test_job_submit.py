@@ -90,6 +90,7 @@ def test_a_run_that_does_not_fit_is_refused(cluster, config, tmp_path):
     assert not list(tmp_path.glob("runs/*"))
 
 
+@pytest.mark.slow
 def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
     """What it leaves unreferenced at its end must not look for a Ray, and find this one."""
     env = {

@@ -21,6 +21,9 @@ from ray_clusters import Cluster, running, wait_for
 from ace_ray.run.metrics import DEATHS, SPECS
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two nodes of 1 CPU each."""
