@@ -20,7 +20,6 @@ from ray_clusters import Cluster, running, wait_for
 
 from ace_ray.run.metrics import DEATHS, SPECS
 
-
 pytestmark = pytest.mark.slow
 
 
