@@ -116,7 +116,7 @@ def _conditions(runs: Sequence[Run], benchmark: str) -> list[dict[str, str]]:
     are no other benchmark: they are left out of the pairs.
     """
     found = [dict(run.conditions(benchmark)) for run in runs]
-    declared = [_mapping(run, "entries").get(benchmark) for run in runs]
+    declared = [run.manifest.entries.get(benchmark) for run in runs]
     for run, conditions, entries in zip(runs, found, declared, strict=True):
         if None not in declared:
             conditions["entries"] = canonical_json(entries)

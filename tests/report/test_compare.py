@@ -405,3 +405,19 @@ def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
                 assert found[name] == pytest.approx(stats["strict"][key])
             else:
                 assert name not in found
+
+
+def test_runs_on_s3(s3: Any, tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE)
+    uris = []
+    for name in ("a", "b"):
+        for path in (tmp_path / name).rglob("*"):
+            if path.is_file():
+                key = f"compare/{name}/{path.relative_to(tmp_path / name)}"
+                s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
+        uris.append(f"s3://{s3.bucket}/compare/{name}")
+    text = run_compare(uris, with_flips=True, baseline=f"{uris[1]}/")  # type: ignore[arg-type]
+    assert "A against B" in text
+    assert (
+        "of 20 rows judged in both, 0 turned from right to wrong and 10 from wrong to right" in text
+    )
