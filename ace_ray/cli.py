@@ -113,6 +113,7 @@ def run_sweep(
     only_plan: bool = False,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
+    from ace_ray.report.report import make_report
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.show import print_ledger, print_plan
     from ace_ray.sweep.sweep import Sweep
@@ -128,6 +129,11 @@ def run_sweep(
         return 0
     code = found.run()
     print_ledger(found, console)
+    if any(line.state == "complete" for line in found.accounts):
+        try:
+            make_report([found.uri], paper=False, out=None, rules="official", console=console)
+        except UserError as error:
+            say(f"no report: {error}")  # the runs are whole all the same
     return code
 
 
@@ -259,6 +265,46 @@ def compare(
         raise
 
 
+@cli.command()
+@click.argument("config")
+@click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
+@click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
+@_overrides
+@click.option("--limit", type=click.IntRange(min=1), help="Evaluate at most N entries.")
+@click.option(
+    "--job",
+    type=click.Choice(["evaluate", "sweep"]),
+    default="evaluate",
+    show_default=True,
+    help="What to do with the config.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
+@click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
+def submit(
+    config: str,
+    address: str | None,
+    output: str | None,
+    overrides: tuple[str, ...],
+    limit: int | None,
+    job: str,
+    dry_run: bool,
+    follow: bool,
+) -> None:
+    """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
+    from ace_ray.run.submission import make_submission
+    from ace_ray.run.submit import submit as send
+
+    if job == "sweep":
+        from ace_ray.sweep.config import load_sweep
+
+        load_sweep(config, overrides, _given(output, limit))  # refused here, not on the cluster
+    submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
+    if dry_run:
+        click.echo(submission.command(address))
+        return
+    sys.exit(send(submission, address=address, follow=follow, say=click.echo))
+
+
 @cli.group()
 def data() -> None:
     """Benchmark data: import, pull, check."""
@@ -302,10 +348,13 @@ def data_check(benchmark: str, folder: str) -> None:
     sys.exit(0 if report["ok"] else 1)
 
 
-def main() -> None:
-    """Entry point: a `UserError` anywhere becomes one line and exit code 2."""
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: a `UserError` anywhere becomes one line and exit code 2.
+
+    ``arguments``: in place of the command line's own.
+    """
     try:
-        cli(standalone_mode=True)
+        cli(arguments, prog_name="ace-ray", standalone_mode=True)
     except UserError as error:
         click.echo(f"ace-ray: {error}", err=True)
         sys.exit(error.exit_code)

@@ -196,11 +196,16 @@ def load_config(
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
     """
-    return run_config({**read_tree(path, overrides), **(values or {})}, where=path)
+    return run_config(read_tree(path, overrides, values), where=path)
 
 
-def read_tree(path: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """A YAML config with its overrides applied, not validated yet. Raises `UserError`."""
+def read_tree(
+    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What `load_config` validates: the file's mapping with overrides and ``values`` applied.
+
+    Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -222,7 +227,7 @@ def read_tree(path: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    return tree
+    return {**tree, **(values or {})}
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:

@@ -74,6 +74,11 @@ class Store(Protocol):
         Raises `UserError`, within 20 s."""
 
 
+def is_relative(uri: str) -> bool:
+    """Whether ``uri`` means another place in every working directory."""
+    return "://" not in uri and not Path(uri).expanduser().is_absolute()
+
+
 def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
     """The store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
     if uri.startswith("s3://"):

@@ -5,34 +5,28 @@ The same call as ``ace-ray evaluate``; resumes by default, so a resubmitted job 
 
 import argparse
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from shared import config_parser, run
 
 from ace_ray.cli import run_evaluate
-from ace_ray.errors import UserError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--config", required=True)
-    parser.add_argument("--output")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C")
-    parser.add_argument("--limit", type=int)
+    parser = config_parser(__doc__)
     parser.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--fresh", dest="resume", action="store_false")
     args = parser.parse_args()
-    try:
+
+    def evaluate(config: str) -> int:
         return run_evaluate(
-            args.config,
+            config,
             output=args.output,
             overrides=tuple(args.overrides),
             limit=args.limit,
             resume=args.resume,
         )
-    except UserError as error:
-        print(f"ace-ray: {error}", file=sys.stderr)
-        return error.exit_code
+
+    return run(evaluate, args)
 
 
 if __name__ == "__main__":

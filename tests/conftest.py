@@ -179,3 +179,23 @@ def model_folder(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_checkpoint() -> Callable[..., Path]:
+    """Makes a checkpoint folder: one tensor of ``values``, and what the fake engine is to do."""
+    import numpy as np
+
+    def make(folder: Path, *values: float, tokens: str = "{}", **script: Any) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        data = np.array(values, "<f4").tobytes()
+        tensor = {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, len(data)]}
+        header = json.dumps({"w": tensor}).encode()
+        (folder / "config.json").write_text(json.dumps({"model_type": "toy"}))
+        (folder / "tokenizer.json").write_text(tokens)
+        (folder / "fake.json").write_text(json.dumps(script))
+        content = len(header).to_bytes(8, "little") + header + data
+        (folder / "model.safetensors").write_bytes(content)
+        return folder
+
+    return make

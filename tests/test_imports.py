@@ -35,6 +35,8 @@ DOORS = {
     "matplotlib": {"report"},
     "jinja2": {"report"},
     "markupsafe": {"report"},
+    "scipy": {"report"},
+    "statsmodels": {"report"},
     "boto3": {"store"},
     "botocore": {"store"},
     "pyarrow.fs": {"store"},
@@ -89,6 +91,16 @@ def test_heavy_dependencies_have_one_door(path: Path) -> None:
             assert not within(target, package) or room in rooms, f"{target} belongs in {rooms}"
 
 
+def test_one_module_does_statistics() -> None:
+    """Whoever checks how a p-value came about reads one file."""
+    users = [
+        name_of(path)
+        for path in MODULES
+        if any(within(target, p) for target in imports(path) for p in ("scipy", "statsmodels"))
+    ]
+    assert users == ["ace_ray.report.significance"]
+
+
 def test_benchmarks_do_not_know_each_other() -> None:
     folder = PACKAGE / "benchmarks"
     names = {path.parent.name for path in folder.glob("*/__init__.py")}
@@ -112,11 +124,13 @@ def test_benchmarks_do_not_know_each_other() -> None:
         "ace_ray.run.doctor",
         "ace_ray.run.evaluate",
         "ace_ray.report.report",
+        "ace_ray.sweep.sweep",
         "ace_ray.benchmarks.acebench.benchmark",
     ],
 )
 def test_what_needs_no_engine_loads_none(module: str) -> None:
     heavy = {"vllm", "torch", "transformers", "ray", "boto3", "matplotlib", "jinja2"}
+    heavy |= {"scipy", "statsmodels"}
     script = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ _HEADER_BYTES = 100 << 20
 """Most bytes of a header; the format's own limit."""
 
 _CHUNK_BYTES = 64 << 20
+
+_BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
+"""How the files begin that trainers keep beside the weights, under the same endings."""
+
+_PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
 
 _BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6} | {
     f"{kind}{bits}": bits for kind in "UIF" for bits in (8, 16, 32, 64)
@@ -50,9 +56,10 @@ class Tensor:
 def check_whole(folder: Path) -> None:
     """Raise `UserError` unless all shards are there, as long as their headers say, and hold the
     tensors that the index names. Formats other than safetensors pass unseen."""
-    shards = shards_of(folder)
-    held = {name: tensor.file for name, tensor in tensors_of(folder).items()}
     index = _index(folder)
+    if not index and (lacks := lacking({path.name for path in folder.iterdir()})):
+        raise UserError(lacks, where=str(folder), fix="name a complete checkpoint")
+    held = {name: tensor.file for name, tensor in tensors_of(folder).items()}
     for name, shard in index.items():
         if held.get(name) != shard:
             raise UserError(
@@ -60,12 +67,21 @@ def check_whole(folder: Path) -> None:
                 where=str(folder / INDEX),
                 fix="save the checkpoint again",
             )
-    if not shards and not any(folder.glob("*.bin")) and not any(folder.glob("*.pt")):
-        raise UserError(
-            "the folder holds no weights (*.safetensors)",
-            where=str(folder),
-            fix="name a complete checkpoint",
-        )
+
+
+def lacking(names: Collection[str]) -> str:
+    """What is missing of the weights of a checkpoint without an index, by its files' names; "" for
+    nothing. Trainers write the index last: until then the parts tell how many there will be."""
+    weights = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
+    weights = sorted(name for name in weights if not name.startswith(_BESIDES))
+    if not weights:
+        return "the folder holds no weights (*.safetensors)"
+    for part in filter(None, map(_PART.fullmatch, weights)):
+        head, number, tail, total = part.groups()
+        for other in range(1, int(total) + 1):
+            if (name := f"{head}{other:0{len(number)}}{tail}") not in names:
+                return f"{name} is missing"
+    return ""
 
 
 def check_finite(folder: Path) -> None:
@@ -115,8 +131,11 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
     Raises `UserError`: a shard is missing, torn, or no safetensors file.
     """
     found: dict[str, Tensor] = {}
+    index = _index(folder)
     for shard in shards_of(folder):
-        found |= dict(_header(folder, shard))
+        # Tied tensors may lie in two shards: the index says which one counts.
+        held = _header(folder, shard)
+        found |= {name: tensor for name, tensor in held if index.get(name, shard) == shard}
     return found
 
 
@@ -172,12 +191,14 @@ def _header(folder: Path, shard: str) -> Iterator[tuple[str, Tensor]]:
         for name, entry in tree.items():
             if name == "__metadata__":
                 continue
-            start, end = entry["data_offsets"]
-            tensor = Tensor(
-                entry["dtype"], tuple(entry["shape"]), shard, 8 + length + start, 8 + length + end
-            )
-            bits = _BITS.get(tensor.dtype, 0) * math.prod(tensor.shape)
-            if bits and (end - start) * 8 != bits:
+            (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
+            if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
+                raise ValueError(f"{name} has no type, or no whole numbers for shape and place")
+            if min(shape, default=0) < 0:
+                raise ValueError(f"{name} has a negative size")
+            tensor = Tensor(dtype, tuple(shape), shard, 8 + length + start, 8 + length + end)
+            bits = _BITS.get(dtype)
+            if bits is not None and (end - start) * 8 != bits * math.prod(shape):
                 raise ValueError(f"{name} is not as long as its shape")
             if not 0 <= start <= end or tensor.end > size:
                 raise ValueError(f"{name} ends after the file does")

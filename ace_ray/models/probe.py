@@ -54,7 +54,8 @@ class Probe:
         self._held: Path | None = None
         self._said: Logprobs = ()
         self._proven = False
-        self._references: list[Logprobs] | ProbeFailed | None = None
+        self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
+        """By what was held and what was to come: it may be another checkpoint's turn after all."""
 
     async def begin(self, folder: Path) -> None:
         """The engine is new and holds the weights in ``folder``."""
@@ -62,11 +63,11 @@ class Probe:
 
     def prepare(self, held: Path, folder: Path) -> None:
         """Compute the reference of the first swap ahead; blocks."""
-        if not self._proven and self._references is None:
+        if not self._proven and (held, folder) not in self._references:
             try:
-                self._references = self._engine.reference([held, folder])
+                self._references[held, folder] = self._engine.reference([held, folder])
             except ProbeFailed as error:
-                self._references = error
+                self._references[held, folder] = error
 
     async def swapped(self, folder: Path) -> dict[str, Any]:
         """The engine was told to hold those in ``folder``. Returns what was found.
@@ -81,17 +82,18 @@ class Probe:
         if said == self._said and weights_hash(folder) != weights_hash(self._held):
             raise ProbeFailed("the weights are others, and the engine says the same as before")
         if not self._proven:
-            found |= self._against_reference(said)
+            found |= self._against_reference(self._held, folder, said)
             self._proven = True
         self._held, self._said = folder, said
         return found
 
-    def _against_reference(self, said: Logprobs) -> dict[str, float]:
-        if self._references is None:
+    def _against_reference(self, held: Path, folder: Path, said: Logprobs) -> dict[str, float]:
+        references = self._references.get((held, folder))
+        if references is None:
             raise ProbeFailed("there is no reference to hold the first swap against")
-        if isinstance(self._references, ProbeFailed):
-            raise self._references
-        before, after = self._references
+        if isinstance(references, ProbeFailed):
+            raise references
+        before, after = references
         usual, now = distance(before, self._said), distance(after, said)
         if not now <= max(FLOOR, SLACK * usual):
             raise ProbeFailed(

@@ -109,7 +109,7 @@ def print_comparison(
     for note in [*comparison.cautions, *comparison.notes]:
         say(note, console)
     for flipped in flips:
-        for table in flip_tables(flipped):
+        for table in flip_tables(flipped) if flipped.flips else ():
             print_table(table, console, intervals=False)
         for text in flip_lines(flipped):
             say(text, console)

@@ -39,7 +39,7 @@ class Contender:
 
     run: Run
     label: str
-    step: float | None = None
+    step: int | None = None
     series: str = ""
 
 
@@ -69,7 +69,7 @@ def _contender(run: Run) -> Contender:
         return Contender(run, one_line(run.label))
     parents = [part for part in run.manifest.model.source.split("/")[:-1] if part]
     series = run.model[: found.start()].rstrip("-_=. ") or (parents[-1] if parents else run.model)
-    return Contender(run, one_line(run.label), float(found[1]), one_line(series))
+    return Contender(run, one_line(run.label), int(found[1]), one_line(series))
 
 
 def check_labels(contenders: Sequence[Contender], baseline: str) -> None:
@@ -116,7 +116,7 @@ def _conditions(runs: Sequence[Run], benchmark: str) -> list[dict[str, str]]:
     are no other benchmark: they are left out of the pairs.
     """
     found = [dict(run.conditions(benchmark)) for run in runs]
-    declared = [_mapping(run, "entries").get(benchmark) for run in runs]
+    declared = [run.manifest.entries.get(benchmark) for run in runs]
     for run, conditions, entries in zip(runs, found, declared, strict=True):
         if None not in declared:
             conditions["entries"] = canonical_json(entries)

@@ -28,7 +28,7 @@ class Drawn:
 
 def step_curves(side: Side, contenders: Sequence[Contender], rules: str) -> Drawn:
     """Accuracy against training step; no figure unless two steps of one training are there."""
-    places = {c.label: (c.series, c.step) for c in contenders if c.step is not None}
+    places = {c.label: (c.series, float(c.step)) for c in contenders if c.step is not None}
     if not _two_in_a_series(places.values()):
         return Drawn()
     title = f"{side.benchmark}: accuracy against training step ({rules} rules)"

@@ -88,6 +88,11 @@ def flip_markdown(flips: Flips) -> str:
 
 def flip_lines(flips: Flips, most: int = 5) -> Iterator[str]:
     """The first flips of each direction for a terminal."""
+    if not flips.flips:
+        yield (
+            f"{flips.benchmark}, {flips.rules} rules: no flips between {flips.base} and "
+            f"{flips.other} among {flips.paired} rows judged in both"
+        )
     for change in ("lost", "gained"):
         shown = [flip for flip in flips.flips if flip.change == change]
         for flip in shown[:most]:

@@ -12,9 +12,7 @@ import numpy as np
 from ace_ray.errors import UserError
 from ace_ray.report.clean import cleaned, one_line
 from ace_ray.report.runs import Run
-from ace_ray.run.parts import read_ledger
 from ace_ray.run.rows import ResultRow
-from ace_ray.store import open_store
 
 Change = Literal["lost", "gained"]
 Kind = Literal["category", "error_type"]
@@ -131,7 +129,7 @@ def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, An
         *(f"{rules}_{part}" for part in ("valid", "error_type", "error")),
     ]
     found: dict[str, Answer] = {}
-    for table in read_ledger(open_store(run.uri)).tables(columns, known) if rows else ():
+    for table in run.ledger.tables(columns, known) if rows else ():
         for row_id, output, valid, error_type, error in zip(
             *(table.column(name).to_pylist() for name in columns), strict=True
         ):

@@ -19,7 +19,7 @@ from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
-from statsmodels.tools.sm_exceptions import ConvergenceWarning, PerfectSeparationWarning
+from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
 from ace_ray.stats import Interval, wilson
 
@@ -190,29 +190,39 @@ class Fit:
 def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> Fit | None:
     """A logistic law of ``right`` out of ``n`` over ``x``, by weighted likelihood.
 
-    A binomial GLM with Pearson's dispersion, at least 1, as the models' scatter around a law is no
-    sampling of entries. Needs three different ``x``. None where the likelihood has no maximum: the
-    shares are all 0, all 1, or a step between both.
+    A binomial GLM whose covariance is scaled by Pearson's dispersion, at least 1: models scatter
+    around a law more than the sampling of entries explains. Needs three different ``x``. None where
+    the likelihood has no maximum: the shares are all 0, all 1, or jump from one to the other.
     """
+    if _separated(x, right, n):
+        return None
     counts = np.column_stack([np.asarray(right, float), np.subtract(n, right)])
     centre = float(np.mean(x))
     design = np.column_stack([np.ones(len(x)), np.asarray(x, float) - centre])
-    model = GLM(counts, design, family=Binomial())
     with warnings.catch_warnings():
-        for category in (ConvergenceWarning, PerfectSeparationWarning, RuntimeWarning):
-            warnings.simplefilter("error", category)
-        try:
-            found = model.fit(scale="X2")
-            if found.scale < 1:
-                found = model.fit(scale=1.0)
-        except (ConvergenceWarning, PerfectSeparationWarning, RuntimeWarning):
-            return None
-    (a, ab), (_, b) = np.asarray(found.cov_params()).tolist()
+        # It also warns of shares that lie on a law exactly, and of nothing else here.
+        warnings.simplefilter("ignore", PerfectSeparationWarning)
+        found = GLM(counts, design, family=Binomial()).fit()
+    if not found.converged:
+        return None
+    # `fit(scale="X2")` of statsmodels 0.15 forgets how many trials there were.
+    dispersion = max(1.0, float(found.pearson_chi2 / found.df_resid))
+    (a, ab), (_, b) = (dispersion * np.asarray(found.cov_params())).tolist()
     return Fit(
         centre=centre,
         intercept=float(found.params[0]),
         slope=float(found.params[1]),
         covariance=((a, ab), (ab, b)),
-        dispersion=float(found.scale),
+        dispersion=dispersion,
         quantile=float(stats.t.isf(ALPHA / 2, found.df_resid)),
     )
+
+
+def _separated(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> bool:
+    """Whether a step explains all: no wrong answer above a right one, or none below (Albert and
+    Anderson 1984). The likelihood of a logistic law then grows without end."""
+    rights = [place for place, found in zip(x, right, strict=True) if found > 0]
+    wrongs = [place for place, k, of in zip(x, right, n, strict=True) if k < of]
+    if not rights or not wrongs:
+        return True
+    return max(wrongs) <= min(rights) or max(rights) <= min(wrongs)

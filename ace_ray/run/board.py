@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 import ray
 
+from ace_ray.run.metrics import Metrics
 from ace_ray.run.suspects import Suspect, Suspects
 
 MAX_STARTS = 3
@@ -144,8 +145,10 @@ class Board:
         suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None,
         *,
         proven: bool = False,
+        metrics: Callable[[], Metrics] | None = None,
     ) -> None:
         self._tally = Tally()
+        self._metrics = metrics() if metrics else None
         self._proven = proven
         self._entries = entries
         self._books = {kind: Suspects((suspects or {}).get(kind)) for kind in KINDS}
@@ -166,12 +169,16 @@ class Board:
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         self._tally.add(rows)
+        if self._metrics:
+            self._metrics.rows(rows)
 
     def stored(self, run: int, rows: int) -> None:
         self._barren = 0
         share = self._tally.of(run)
         share.stored += rows
         share.last_stored_at = time.time()
+        if self._metrics:
+            self._metrics.stored(run, rows)
 
     def next_run(self, first: int) -> int:
         """Whose weights a starting engine should load: those that others hold or are about to,
@@ -255,6 +262,8 @@ class Board:
     def _died(self, who: Who, why: str, held: list[str] | None) -> None:
         book = self._books[who.kind]
         book.died(who.actor, held)
+        if self._metrics:
+            self._metrics.died(who.kind)
         if who.kind == "engine":
             self._tally.deaths.append(f"{who.name}: {why}")
             if book.condemned_in_a_row >= HOPELESS:
@@ -288,6 +297,8 @@ class Board:
             for process in self._processes.values()
             if not process.ready
         }
+        if self._metrics:
+            self._metrics.show(self._tally, in_flight=self._books["engine"].held)
         return self._tally
 
 
@@ -296,11 +307,14 @@ def start_board(
     suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None,
     *,
     proven: bool = False,
+    metrics: Callable[[], Metrics] | None = None,
 ) -> Any:
     """The board's actor handle. ``entries`` goes to the object store: one copy per node.
-    ``proven``: engines of this run have started before, so one that does not may still."""
+    ``proven``: engines of this run have started before, so one that does not may still.
+    ``metrics`` is called in the actor."""
     # No logical CPU: it must never compete with the pools for a small cluster.
-    return ray.remote(Board).options(num_cpus=0).remote([ray.put(entries)], suspects, proven=proven)
+    actor = ray.remote(Board).options(num_cpus=0)
+    return actor.remote([ray.put(entries)], suspects, proven=proven, metrics=metrics)
 
 
 def fetch_entries(board: Any) -> pa.Table:

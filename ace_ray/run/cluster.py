@@ -57,7 +57,7 @@ def connect() -> None:
         ) from error
     if ray.is_initialized():
         return
-    address = _running_cluster()
+    address = running_cluster()
     if address == "local":
         _start_local()
         return
@@ -102,7 +102,7 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _running_cluster() -> str:
+def running_cluster() -> str:
     """The address to join, or "local".
 
     Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
@@ -129,7 +129,7 @@ def _running_cluster() -> str:
 
 def is_running() -> bool:
     """Whether there is a cluster to join. Raises `UserError`: ``RAY_ADDRESS`` does not answer."""
-    return _running_cluster() != "local"
+    return running_cluster() != "local"
 
 
 def _answers(address: str) -> bool:

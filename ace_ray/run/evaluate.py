@@ -15,6 +15,7 @@ from ace_ray.run.open_run import opened
 from ace_ray.run.plan import Plan, make_plan
 from ace_ray.run.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.run.session import Session
+from ace_ray.store import is_relative
 
 
 def plan_run(config: RunConfig) -> Plan:
@@ -58,8 +59,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
 
 def check_lasting(output: str) -> None:
     """Refuse an output inside the folder that Ray unpacks a job into and deletes after it."""
-    relative = "://" not in output and not Path(output).expanduser().is_absolute()
-    if relative and "working_dir_files" in Path.cwd().parts:
+    if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
             f"the output {output!r} is relative, and this job's folder is temporary",
             where="output",

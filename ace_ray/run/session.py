@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -147,6 +148,7 @@ class Session:
         from ace_ray.run.board import Tally, start_board
         from ace_ray.run.graph import Work, run_graph
         from ace_ray.run.job import Job, JobRun, Scenarios
+        from ace_ray.run.metrics import Metrics
         from ace_ray.run.progress import ProgressView
         from ace_ray.run.rows import entry_table
         from ace_ray.run.watch import Watch
@@ -180,6 +182,7 @@ class Session:
                 entry_table(plan.entries),
                 self._tallies[-1].suspects if self._tallies else None,
                 proven=proven,
+                metrics=partial(Metrics, self._measured(owed)),
             )
             watch = Watch(
                 board,
@@ -236,6 +239,14 @@ class Session:
                 for index, share in self._tallies[-1].runs.items():
                     self._runs[index].broken = share.broken
             ray.shutdown()
+
+    def _measured(self, owed: Owed) -> list[tuple[str, str, int]]:
+        """Run id, model and planned rows of every run, for `Metrics`."""
+        plans = [run.plan for run in self._runs]
+        return [
+            (plan.run_id, plan.model.name, len(owed.get(index, ())))
+            for index, plan in enumerate(plans)
+        ]
 
     def _lost(self) -> str:
         return next((run.lease.lost for run in self._runs if run.lease.lost), "")

@@ -56,6 +56,11 @@ class Suspects:
         first = max((s.group for s in self.known.values()), default=0) + 1
         self._groups = itertools.count(first)
 
+    @property
+    def held(self) -> int:
+        """Rows that processes are working on."""
+        return sum(len(rows) for rows in self._held.values())
+
     def among(self, ids: Iterable[str]) -> dict[str, Suspect]:
         """Those of ``ids`` that are suspects."""
         if not self.known:

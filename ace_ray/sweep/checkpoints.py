@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from itertools import pairwise
 
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import INDEX
+from ace_ray.models.checkpoints import INDEX, lacking
 from ace_ray.records import digest
 from ace_ray.store import Object, Store, open_store
 from ace_ray.sweep.config import SweepOptions
@@ -32,7 +33,7 @@ class Checkpoint:
 
 
 def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoint]:
-    """Those that ``options`` choose, by step; whole or not.
+    """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
 
     Raises:
         UserError: nothing matches, a name without a number, or two of the same step.
@@ -46,7 +47,7 @@ def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoi
         # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
         if slash and "/" not in path and fnmatch.fnmatchcase(name, options.pattern):
             files.setdefault(name, []).append(item)
-    if not files:
+    if not files and not options.watch:
         raise UserError(
             f"holds no checkpoint folder named {options.pattern!r}",
             where=root,
@@ -61,7 +62,14 @@ def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoi
                 where=root,
                 fix="narrow the pattern",
             )
-    return chosen(found, options)
+    taken = chosen(found, options)
+    if not taken and not options.watch:
+        raise UserError(
+            f"none of its {len(found)} checkpoints is between 'from' and 'to'",
+            where=root,
+            fix=f"the steps are {found[0].step} to {found[-1].step}",
+        )
+    return taken
 
 
 def chosen(found: Sequence[Checkpoint], options: SweepOptions) -> list[Checkpoint]:
@@ -82,15 +90,17 @@ class Settling:
 
     def look(self, found: Sequence[Checkpoint]) -> list[Checkpoint]:
         """Those of ``found`` that are whole and have settled, as far as looks so far can tell."""
-        now, settled = self._now(), []
+        now = self._now()
         for checkpoint in found:
             state, since = self._seen.get(checkpoint.source, ("", now))
-            if state != checkpoint.state:
-                since = now
-            self._seen[checkpoint.source] = (checkpoint.state, since)
-            if not checkpoint.lacks and now - since >= self._settle_s:
-                settled.append(checkpoint)
-        return settled
+            unchanged = state == checkpoint.state
+            self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
+        return [c for c in found if not c.lacks and self.has_settled(c)]
+
+    def has_settled(self, checkpoint: Checkpoint) -> bool:
+        """Whether it was like this for so long, whole or not."""
+        state, since = self._seen.get(checkpoint.source, ("", math.inf))
+        return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
 def _checkpoint(folder: Store, root: str, name: str, items: Sequence[Object]) -> Checkpoint:
@@ -112,8 +122,7 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
     if not names & {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"}:
         return "there is no tokenizer"
     if INDEX not in names:
-        weights = [n for n in names if n.endswith((".safetensors", ".bin", ".pt"))]
-        return "" if weights else "there are no weights"
+        return lacking(names)
     try:
         shards = set(json.loads(folder.get(f"{name}/{INDEX}") or b"")["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

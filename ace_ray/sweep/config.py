@@ -68,6 +68,12 @@ class SweepOptions(Section):
     )
 
 
+_OF_CHECKPOINTS = (
+    "pattern", "every", "last", "from_step", "to_step",
+    "watch", "stop_file", "watch_s", "until_step",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class SweepConfig:
     options: SweepOptions
@@ -77,7 +83,8 @@ class SweepConfig:
 
     @property
     def output(self) -> str:
-        return str(self.run.get("output", RunConfig.model_fields["output"].default))
+        output: str = self.run.get("output", RunConfig.model_fields["output"].default)
+        return output
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
         """The config of one model's run. Raises `UserError`."""
@@ -85,12 +92,17 @@ class SweepConfig:
         return run_config(
             {
                 **self.run,
-                "model": {**self.run.get("model", {}), **own},
-                "engine": {**self.run.get("engine", {}), **model.engine},
+                "model": self._with("model", own),
+                "engine": self._with("engine", model.engine),
                 "output": output,
             },
             where=self.where,
         )
+
+    def _with(self, key: str, own: Mapping[str, Any]) -> Any:
+        section = self.run.get(key, {})
+        # What is no mapping is for the run's config to refuse.
+        return {**section, **own} if isinstance(section, Mapping) else section
 
 
 def load_sweep(
@@ -107,21 +119,17 @@ def load_sweep(
     for key in tree:
         if key not in mine and key not in theirs:
             known = sorted({*mine, *theirs})
-            raise UserError(f"unknown key {key!r}", where=path, fix=closest(key, known))
-    for key in ("run_id",):
-        if tree.get(key) is not None:
-            raise UserError(
-                f"{key!r} is for one run", where=path, fix="name the sweep with sweep_id"
-            )
+            raise UserError(f"unknown key {key!r}", where=path, fix=closest(str(key), known))
+    if tree.get("run_id") is not None:
+        raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
     options = validated(SweepOptions, {k: v for k, v in tree.items() if k in mine}, where=path)
     if options.checkpoints is None and not options.models:
         raise UserError(
             "names no model", where=path, fix="add checkpoints: <folder or s3://>, or models: [...]"
         )
-    if options.watch and options.checkpoints is None:
-        raise UserError("'watch' without checkpoints", where=path, fix="name the folder to watch")
+    _check_sense(options, path)
     run = {key: value for key, value in tree.items() if key in theirs}
-    if "source" in (run.get("model") or {}):
+    if isinstance(run.get("model"), Mapping) and "source" in run["model"]:
         raise UserError(
             "'model.source' is set by the sweep",
             where=path,
@@ -130,3 +138,20 @@ def load_sweep(
     sweep = SweepConfig(options, run, path)
     sweep.run_of(SweepModel(source="any"), sweep.output)  # its mistakes belong to this file
     return sweep
+
+
+def _check_sense(options: SweepOptions, where: str) -> None:
+    """Raise `UserError` for what would be without effect."""
+    for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
+        field = SweepOptions.model_fields[name]
+        if getattr(options, name) != field.default:
+            raise UserError(
+                f"{(field.alias or name)!r} without checkpoints",
+                where=where,
+                fix="name their folder",
+            )
+    low, high = options.from_step, options.to_step
+    if low is not None and high is not None and low > high:
+        raise UserError(
+            f"'from' is {low} and 'to' is {high}", where=where, fix="name the lower one first"
+        )

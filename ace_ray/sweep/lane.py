@@ -36,7 +36,7 @@ def main() -> int:
     _die_with(spec["parent"])
     events = Path(spec["events"])
     try:
-        return run_lane([run["config"] for run in spec["runs"]], events)
+        return run_lane(spec["runs"], events)
     except (RunFailed, UserError) as error:
         print(f"ace-ray: {error}", file=sys.stderr)
         if isinstance(error, RunFailed) and error.resumable:
@@ -48,8 +48,8 @@ def main() -> int:
         return INCOMPLETE
 
 
-def run_lane(configs: list[dict[str, Any]], events: Path) -> int:
-    """Evaluate the runs of ``configs`` on one set of engines; returns the exit code.
+def run_lane(specs: list[dict[str, Any]], events: Path) -> int:
+    """Evaluate the runs of ``specs`` on one set of engines; returns the exit code.
 
     What comes of each is a JSON line in ``events``: ``run_id``, and the exit ``code`` it would have
     had alone, or why its weights are ``broken``, or what ``failed`` the lane. Raises what
@@ -70,7 +70,14 @@ def run_lane(configs: list[dict[str, Any]], events: Path) -> int:
 
     began = time.time()
     with Interrupts() as interrupts, ExitStack() as held:
-        plans = [plan_run(run_config(tree, where="the sweep")) for tree in configs]
+        plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]
+        for spec, plan in zip(specs, plans, strict=True):
+            if plan.run_id != spec["run_id"]:
+                raise UserError(
+                    "has changed since the sweep found it",
+                    where=plan.model.source,
+                    fix="sweep again when nobody writes it any more",
+                )
         runs = [
             held.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]

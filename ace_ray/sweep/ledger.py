@@ -48,10 +48,7 @@ def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Accoun
     if run.refused:
         line.state, line.note = "refused", run.refused
         return line
-    try:
-        summary: dict[str, Any] = json.loads(store.child(run.run_id).get(SUMMARY) or b"{}")
-    except ValueError:
-        summary = {}
+    summary = _summary(store.child(run.run_id))
     if not summary:
         return line
     line.state = "complete" if summary["complete"] else "incomplete"
@@ -73,6 +70,15 @@ def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Accoun
         cost = None if line.cost is None else round(by * line.cost, 4)
         line.per_1000 = {"device_s": round(by * total, 2), "cost": cost}
     return line
+
+
+def _summary(store: Store) -> dict[str, Any]:
+    """The run's; {} where there is none that can be read: it is made anew from the rows."""
+    try:
+        summary: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}")
+        return summary if {"complete", "why", "scored", "tokens", "timing"} <= {*summary} else {}
+    except (ValueError, TypeError, RecursionError):
+        return {}
 
 
 def write_ledger(store: Store, lines: Sequence[Account]) -> None:

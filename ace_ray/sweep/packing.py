@@ -92,11 +92,13 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
     for number, run in enumerate(runs):
         alone = not (swap and run.kin)
         families.setdefault(f"{number}" if alone else run.kin, []).append(run)
-    work = {key: Lane(tuple(family), family[0].gpus).seconds for key, family in families.items()}
+    # What an engine takes of its kind of machine: a tensor parallel size says nothing on CPUs.
+    each = {key: family[0].gpus if machine.gpus else 0 for key, family in families.items()}
+    work = {key: Lane(tuple(family), each[key]).seconds for key, family in families.items()}
     total = sum(work.values())
     found = []
     for key, family in families.items():
-        gpus = family[0].gpus if machine.gpus else 0
+        gpus = each[key]
         room = machine.gpus // gpus if gpus else machine.slots
         wide = max(1, min(len(family), round(room * work[key] / total)))
         for part in range(wide):

@@ -30,6 +30,8 @@ class LaneProcess:
         """``runs``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's lines, which else
         go to the terminal as they are."""
         self.lane, self.devices = lane, devices
+        self.asked = False
+        """Whether it was sent a signal."""
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
         spec = Path(self._folder.name, "spec.json")
@@ -48,8 +50,10 @@ class LaneProcess:
             # Ctrl-C comes from the sweep, once.
             start_new_session=True,
         )
+        self._listener: threading.Thread | None = None
         if say:
-            threading.Thread(target=self._pass_on, args=(say,), daemon=True).start()
+            self._listener = threading.Thread(target=self._pass_on, args=(say,), daemon=True)
+            self._listener.start()
 
     @property
     def code(self) -> int | None:
@@ -64,6 +68,7 @@ class LaneProcess:
             return
 
     def signal(self, number: signal.Signals) -> None:
+        self.asked = True
         if self.code is None:
             self._process.send_signal(number)
 
@@ -76,7 +81,10 @@ class LaneProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
-        """The lane has ended; what it left behind goes."""
+        """The lane has ended; what it left behind goes, and its last lines are told."""
+        if self._listener is not None:
+            # Not for ever: a process that it left behind may hold the pipe.
+            self._listener.join(timeout=5)
         self._folder.cleanup()
 
     def _pass_on(self, say: Callable[[str], None]) -> None:

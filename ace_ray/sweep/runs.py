@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,10 @@ class SweepRun:
     def run_id(self) -> str:
         return self.plan.run_id if self.plan else ""
 
+    def without_plan(self, why: str) -> SweepRun:
+        """The same model, refused."""
+        return SweepRun(self.label, self.step, self.source, refused=why)
+
     @property
     def tokens(self) -> int:
         """About how many tokens pass through the engine: four characters of a prompt make one,
@@ -80,14 +85,14 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
     label = f"step {checkpoint.step}"
     bare = SweepRun(label, checkpoint.step, checkpoint.source)
     if checkpoint.lacks:
-        return _refused(bare, f"it is not whole: {checkpoint.lacks}")
+        return bare.without_plan(f"it is not whole: {checkpoint.lacks}")
     try:
         config = sweep.run_of(SweepModel(source=checkpoint.source), output)
         plan = plan_run(config)
         if plan.model.kind == "folder":
             check_whole(Path(plan.model.location))
     except UserError as error:
-        return _refused(bare, str(error))
+        return bare.without_plan(str(error))
     return _measured(SweepRun(label, checkpoint.step, checkpoint.source, plan))
 
 
@@ -101,10 +106,6 @@ def is_finished(store: Store, plan: Plan) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return bool(held == json.loads(json.dumps(plan.identity)))
-
-
-def _refused(run: SweepRun, why: str) -> SweepRun:
-    return SweepRun(run.label, run.step, run.source, refused=why)
 
 
 def _measured(run: SweepRun) -> SweepRun:
@@ -133,24 +134,27 @@ def _kin(plan: Plan) -> str:
     the engine was told."""
     if plan.model.kind not in ("folder", "s3"):
         return ""
+    layout = _layout(plan.model)
     folder = tokenizer_folder(plan.model)
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    config: Any = None
+    with suppress(OSError, ValueError, RecursionError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if layout == {} or not isinstance(config, dict):
         return ""
     texts = {name: _text(folder / name) for name in _TOKENIZER}
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
     model = plan.config.model.model_dump(exclude={"source", "revision"})
-    return digest(same, texts, _layout(plan.model), model, plan.config.engine)
+    return digest(same, texts, layout, model, plan.config.engine)
 
 
 def _text(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
-def _layout(model: ModelRef) -> Mapping[str, Any]:
-    """Of weights on this machine; those on S3 are compared where they are loaded."""
+def _layout(model: ModelRef) -> Mapping[str, Any] | None:
+    """Of weights on this machine, {} where it cannot be told; None for those on S3, which are
+    compared where they are loaded."""
     if model.kind != "folder":
-        return {}
+        return None
     tensors = tensors_of(Path(model.location))
     return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}

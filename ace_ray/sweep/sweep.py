@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import ace_ray
@@ -21,13 +20,14 @@ from ace_ray.records import digest
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.summary import COMPLETE, FAILED, INCOMPLETE, as_json
 from ace_ray.store import open_store
-from ace_ray.sweep.checkpoints import Checkpoint, Settling, find_checkpoints
+from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepConfig, SweepModel
 from ace_ray.sweep.ledger import Account, account, write_ledger
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes
 from ace_ray.sweep.processes import LaneProcess
 from ace_ray.sweep.runs import SweepRun, is_finished, run_of_checkpoint, run_of_model
+from ace_ray.sweep.watching import Watching
 
 SWEEP = "sweep.json"
 LOOK_S = 1.0
@@ -37,6 +37,13 @@ END_S = 60.0
 _WHICH = ("every", "last", "from", "to", "watch", "watch_s", "until_step", "stop_file", "poll_s")
 _HOW = ("settle_s", "price_per_hour", "gpu_memory_gib", "lane_attempts", "swap")
 """Options that may change between two calls of one sweep: which models, and how."""
+
+_RUN_HOW = (
+    "workers", "worker_cpus", "checkers", "sandboxes", "concurrency", "rows_per_block",
+    "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
+    "store", "output",
+)  # fmt: skip
+"""Those of its runs."""
 
 
 class Sweep:
@@ -55,18 +62,21 @@ class Sweep:
         self.runs: list[SweepRun] = [
             run_of_model(config, model, self.uri) for model in self._options.models
         ]
-        self._settling = Settling(self._options.settle_s)
-        self._known: dict[str, str] = {}
+        self._watching = (
+            Watching(self._options, self._store_options) if self._options.watch else None
+        )
         self._failed: dict[str, str] = {}
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
         self._running: list[LaneProcess] = []
-        self._stop = False
-        self._began = time.monotonic()
+        self._stop = threading.Event()
+        self._stop_by = 0.0
+        """When lanes that were told to stop are killed."""
         self.accounts: list[Account] = []
         """What has come of every run, once it has been gathered."""
         if self._options.checkpoints is not None:
-            self._take(self._first_look())
+            for checkpoint in self._first_look():
+                self._take(checkpoint)
         _check_distinct(self.runs)
         self.machine = self._find_machine()
         check_sizes([run for run in self.runs if run.plan], self.machine)
@@ -86,61 +96,72 @@ class Sweep:
         """
         self._claim()
         with _Signals(self._ask_to_stop):
-            while True:
-                waiting = self._lanes([run for run in self.runs if self._is_owed(run)])
-                while (waiting or self._running) and not (self._stop and not self._running):
-                    self._start(waiting)
-                    self._wait()
-                    if self._gather():
-                        self._write_ledger()
-                        waiting = self._again(waiting)
-                if self._stop or not self._watch():
-                    break
+            try:
+                self._work_through()
+                while self._watch():
+                    self._work_through()
+            finally:
+                self._end_lanes()
         return self._write_ledger()
 
     # What there is
 
     def _first_look(self) -> list[Checkpoint]:
-        found = find_checkpoints(self._options, self._store_options)
-        if not self._options.watch:
-            return found
-        return self._settling.look(found)
+        if self._watching is None:
+            return find_checkpoints(self._options, self._store_options)
+        return self._watching.look()
 
-    def _take(self, found: Sequence[Checkpoint]) -> None:
-        """Plan the runs of checkpoints that are new, or have changed since they were refused."""
-        for checkpoint in found:
-            if self._known.get(checkpoint.source) == checkpoint.state:
-                continue
-            run = run_of_checkpoint(self._config, checkpoint, self.uri)
-            self.runs = [old for old in self.runs if old.source != run.source] + [run]
-            self._known[checkpoint.source] = checkpoint.state
-            if run.refused:
-                self._say(f"{run.label}: refused, {run.refused}")
+    def _take(self, checkpoint: Checkpoint) -> SweepRun:
+        """Plan the run of a checkpoint that is new, or has changed."""
+        run = run_of_checkpoint(self._config, checkpoint, self.uri)
+        # A listed model may be of the same folder, under other engine arguments.
+        others = [old for old in self.runs if old.step is None or old.source != run.source]
+        self.runs = [*others, run]
+        if self._watching is not None:
+            self._watching.take(checkpoint)
+        if run.refused:
+            self._say(f"{run.label}: refused, {run.refused}")
+        return run
 
     def _watch(self) -> bool:
         """Wait for new checkpoints; False when it is time to end."""
-        options = self._options
-        if not options.watch:
+        if self._watching is None:
             return False
-        self._say(f"watching {options.checkpoints} for new checkpoints")
-        while not self._stop:
-            steps = [run.step for run in self.runs if run.step is not None and run.plan]
-            if options.until_step is not None and steps and max(steps) >= options.until_step:
-                return False
-            if options.stop_file is not None and Path(options.stop_file).exists():
-                return False
-            if options.watch_s and time.monotonic() - self._began > options.watch_s:
-                return False
+        self._say(f"watching {self._options.checkpoints} for new checkpoints")
+        while not self._stop.is_set():
             try:
-                before = len(self._known)
-                self._take(self._settling.look(find_checkpoints(options, self._store_options)))
-                _check_distinct(self.runs)
+                if self._take_new(self._watching):
+                    return True
             except UserError as error:
                 self._say(f"cannot look for checkpoints now: {error}")
-            if len(self._known) > before or any(map(self._is_owed, self.runs)):
-                return True
-            time.sleep(min(options.poll_s, 1.0) if self._stop else options.poll_s)
+            if not self._watching.wait_s:
+                self._take_leave(self._watching)
+                return False
+            self._stop.wait(self._watching.wait_s)
         return False
+
+    def _take_new(self, watching: Watching) -> bool:
+        """Take what has come; whether there is any of it to evaluate. Raises `UserError`: one
+        cannot look now."""
+        fine = False
+        reached = [run.step for run in self.runs if run.step is not None and run.plan]
+        for checkpoint in watching.look(max(reached, default=None)):
+            run = self._take(checkpoint)
+            try:
+                _check_distinct(self.runs)
+                check_sizes([run] if run.plan else [], self.machine)
+                fine |= run.plan is not None
+            except UserError as error:
+                # At the start this is the user's to mend; now others are being evaluated.
+                self.runs[-1] = run.without_plan(str(error))
+                self._say(f"{run.label}: refused, {error}")
+        return fine
+
+    def _take_leave(self, watching: Watching) -> None:
+        for checkpoint in watching.torn():
+            self._take(checkpoint)
+        for checkpoint in watching.unfinished():
+            self._say(f"step {checkpoint.step}: left out, it is being written")
 
     def _is_owed(self, run: SweepRun) -> bool:
         if run.plan is None or run.run_id in self._failed:
@@ -148,6 +169,24 @@ class Sweep:
         return not is_finished(self.store, run.plan)
 
     # How it runs
+
+    def _work_through(self) -> None:
+        """Evaluate what is owed now."""
+        waiting = self.lanes()
+        while self._running or (waiting and not self._stop.is_set()):
+            self._start(waiting)
+            self._wait()
+            if self._gather():
+                self._note_ledger()
+                waiting = self._again(waiting)
+
+    def _end_lanes(self) -> None:
+        """None outlives the sweep, whatever ended it: they drain as if it had been told to stop."""
+        if self._running and not self._stop.is_set():
+            self._ask_to_stop(signal.SIGTERM)
+        while self._running:
+            self._wait()
+            self._gather()
 
     def _find_machine(self) -> Machine:
         if self._any_run.backend == "fake":
@@ -163,7 +202,7 @@ class Sweep:
     def _start(self, waiting: list[Lane]) -> None:
         """Start the first lanes that fit into what is free."""
         for lane in list(waiting):
-            if self._stop or not (devices := self._free(lane)):
+            if self._stop.is_set() or not (devices := self._free(lane)):
                 continue
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
@@ -173,7 +212,10 @@ class Sweep:
             self._say(f"evaluating {labels} on {lane.gpus or 'no'} GPU(s)")
             parts = [{"run_id": run.run_id, "config": _resolved(run, lane)} for run in lane.runs]
             shown = devices if self.machine.gpus and not self.machine.shared else None
-            self._running.append(LaneProcess(lane, parts, shown, say=say))
+            process = LaneProcess(lane, parts, shown, say=say)
+            self._running.append(process)
+            if self._stop.is_set() and not process.asked:
+                process.signal(signal.SIGTERM)  # it began while the signal came
 
     def _free(self, lane: Lane) -> list[int]:
         """GPUs for ``lane``, [-1] where they need no numbers, [] when there is no room."""
@@ -189,8 +231,12 @@ class Sweep:
         return free[: lane.gpus]
 
     def _wait(self) -> None:
+        """For a lane to end, a little while."""
         if self._running:
             self._running[0].wait(LOOK_S)
+        if self._stop.is_set() and time.monotonic() > self._stop_by:
+            for process in self._running:
+                process.signal(signal.SIGKILL)
 
     def _gather(self) -> bool:
         """Take in what lanes have said and which have ended; whether any has."""
@@ -198,14 +244,18 @@ class Sweep:
         for process in ended:
             self._running.remove(process)
             done = {event["run_id"]: event for event in process.events()}
-            for run in process.lane.runs:
-                self._settle(run, done.get(run.run_id, {}), alone=len(process.lane.runs) == 1)
+            runs = process.lane.runs
+            # They come one after another: it was at work on the first that it said nothing of.
+            last = next((run for run in runs if run.run_id not in done), None)
+            for run in runs:
+                if run is last or run.run_id in done:
+                    self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
             process.close()
         return bool(ended)
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
-        """What becomes of a run whose lane has ended."""
-        if event.get("code") == COMPLETE or self._stop:
+        """What becomes of a run that its lane has ended with."""
+        if self._stop.is_set() or event.get("code") == COMPLETE or not self._is_owed(run):
             return
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
@@ -214,6 +264,9 @@ class Sweep:
             return
         else:
             self._attempts[run.run_id] += 1
+            if "code" not in event and not alone:
+                self._alone.add(run.run_id)  # here too: others must not go down with it again
+                return
             if self._attempts[run.run_id] < self._options.lane_attempts:
                 return
             self._failed[run.run_id] = f"not whole after {self._attempts[run.run_id]} attempts"
@@ -228,7 +281,9 @@ class Sweep:
 
     def _ask_to_stop(self, number: int) -> None:
         """The first signal drains the lanes, a further one ends them: they know both."""
-        self._stop = True
+        if not self._stop.is_set():
+            self._stop_by = time.monotonic() + self._any_run.grace_s + END_S
+        self._stop.set()
         for process in self._running:
             process.signal(signal.Signals(number))
 
@@ -241,8 +296,8 @@ class Sweep:
         mine = _identity(self._config)
         if raw is not None:
             try:
-                theirs = json.loads(raw)["identity"]
-            except (ValueError, KeyError, TypeError) as error:
+                theirs = dict(json.loads(raw)["identity"])
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UserError(
                     f"{SWEEP} cannot be read", where=self.uri, fix="choose another sweep_id"
                 ) from error
@@ -268,6 +323,13 @@ class Sweep:
         }
         self.store.put(SWEEP, as_json(manifest))
 
+    def _note_ledger(self) -> None:
+        """Write it while lanes run. A store that is away now may be back when they end."""
+        try:
+            self._write_ledger()
+        except UserError as error:
+            self._say(f"the ledger cannot be written now: {error}")
+
     def _write_ledger(self) -> int:
         """Write what has come of every run; the exit code."""
         lines: list[Account] = []
@@ -279,7 +341,7 @@ class Sweep:
         write_ledger(self.store, lines)
         self.accounts = lines
         states = {line.state for line in lines}
-        if self._stop or states & {"pending", "incomplete"}:
+        if self._stop.is_set() or states & {"pending", "incomplete"}:
             return INCOMPLETE
         return FAILED if states & {"failed", "refused"} else COMPLETE
 
@@ -305,8 +367,8 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     """What makes a sweep this one: all but which of its models are taken, and how."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
-    tree: dict[str, Any] = json.loads(json.dumps({**config.run, **own}))
-    tree.pop("output", None)
+    run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
+    tree: dict[str, Any] = json.loads(json.dumps({**run, **own}))
     return tree
 
 

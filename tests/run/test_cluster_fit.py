@@ -7,7 +7,7 @@ import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.cluster import CHECKER_CPUS, Resources, _running_cluster, fit
+from ace_ray.run.cluster import CHECKER_CPUS, Resources, fit, running_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -85,14 +85,14 @@ def test_a_dead_head_is_not_waited_for(tmp_path, monkeypatch):
         (tmp_path / "ray" / "ray_current_cluster").write_text(address)
         monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
-        assert _running_cluster() == "local"
+        assert running_cluster() == "local"
         monkeypatch.setenv("RAY_ADDRESS", address)
         with pytest.raises(UserError, match="nothing answers at this address"):
-            _running_cluster()
+            running_cluster()
         taken.listen()
-        assert _running_cluster() == address
+        assert running_cluster() == address
         monkeypatch.delenv("RAY_ADDRESS")
-        assert _running_cluster() == address
+        assert running_cluster() == address
 
 
 def test_a_worker_must_fit_one_node() -> None:

@@ -35,7 +35,7 @@ official data these are the same in English and Chinese, which translate each ot
 
 def agent_task(category: str, entry_id: str) -> str:
     """A key that is equal for agent entries of the same question, in either language."""
-    number = entry_id.rpartition("_")[2]
+    number = entry_id.rsplit("_", 1)[-1]
     if number.isascii() and number.isdigit():
         for numbers in _AGENT_TASKS[category]:
             if int(number) in numbers:

@@ -1,0 +1,218 @@
+"""``ace-ray submit``: send a job to a Ray cluster, follow its log, end with its exit code.
+
+The job does not depend on its follower: whoever stops following, or loses the connection, may
+submit the same config again and follows the job that runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ace_ray.errors import UserError
+from ace_ray.run.cluster import running_cluster, set_environment
+from ace_ray.run.submission import Submission
+from ace_ray.run.summary import COMPLETE, FAILED, INCOMPLETE
+
+INTERRUPTED = 130
+"""Exit code of a follower that was stopped with Ctrl-C, as in a shell."""
+
+RECONNECTS = 20
+"""Times in a row that a log may break off, or the cluster not answer, before the follower ends."""
+
+RECONNECT_S = 3.0
+
+DIED = "JOB_SUPERVISOR_ACTOR_DIED"
+"""Ray's name for a job whose node went away: its run can be continued."""
+
+_ADDRESS = "RAY_API_SERVER_ADDRESS"
+_LOUD = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+    "ray._private.runtime_env.working_dir",
+)
+
+
+def submit(
+    submission: Submission, *, address: str | None, follow: bool, say: Callable[..., Any]
+) -> int:
+    """Send ``submission``, unless an attempt of it runs, and follow it. Returns the exit code:
+    the job's own, 75 when it was stopped.
+
+    Args:
+        address: of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``, ``RAY_ADDRESS``, or
+            the cluster on this machine.
+        say: prints a text, without a line end if told ``nl=False``.
+
+    Raises:
+        UserError: no cluster answers there, or it refuses the job.
+    """
+    client = _client(address)
+    try:
+        name, sent = _send(client, submission)
+    except UserError:
+        raise
+    except Exception as error:
+        raise _refused(error, client.get_address()) from error
+    say(f"{'submitted' if sent else 'already running, not submitted again:'} {name}")
+    at = f"--address {client.get_address()}"
+    if not follow:
+        say(f"its log: ray job logs --follow {at} {name}")
+        return COMPLETE
+    try:
+        return _follow(client, name, say)
+    except KeyboardInterrupt:
+        say(f"\nstopped following {name}, which goes on; the same command follows it again")
+        say(f"to stop the job: ray job stop {at} {name}")
+        return INTERRUPTED
+
+
+def _client(address: str | None) -> Any:
+    set_environment()
+    try:
+        from ray.job_submission import JobSubmissionClient
+    except ImportError as error:
+        raise UserError(
+            "Ray is not installed",
+            where="this machine",
+            fix="install it: pip install 'ray[default]==2.60.0'",
+        ) from error
+    if address is None and not os.environ.get(_ADDRESS):
+        address = running_cluster()
+        if address == "local":
+            raise UserError(
+                "no Ray cluster is named, and none runs on this machine",
+                where="--address",
+                fix="pass the dashboard's address, e.g. --address http://HEAD:8265",
+            )
+    for name in _LOUD:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        with _named(address):
+            return JobSubmissionClient(address)
+    except Exception as error:
+        raise _refused(error, address or os.environ[_ADDRESS]) from error
+
+
+@contextmanager
+def _named(address: str | None) -> Iterator[None]:
+    """Ray lets its environment win over the address that a client is given."""
+    before = os.environ.get(_ADDRESS)
+    if address is not None:
+        os.environ[_ADDRESS] = address
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[_ADDRESS] = before
+        elif address is not None:
+            del os.environ[_ADDRESS]
+
+
+def _refused(error: Exception, address: str) -> UserError:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return UserError(
+        f"cannot submit: {lines[0][:300].rstrip('.') if lines else type(error).__name__}",
+        where=f"Ray at {address}",
+        fix="check --address; if the cluster asks for a token, export its RAY_AUTH_TOKEN and "
+        "RAY_AUTH_MODE=token (docs/clusters.md)",
+    )
+
+
+def _send(client: Any, submission: Submission) -> tuple[str, bool]:
+    """(id of the job that runs, whether it was sent now)."""
+    attempt, running = _latest(client, submission)
+    if running:
+        return submission.id(attempt), False
+    attempt += 1
+    name = submission.id(attempt)
+    try:
+        client.submit_job(
+            entrypoint=submission.entrypoint,
+            submission_id=name,
+            runtime_env=submission.runtime_env,
+            metadata=submission.metadata(attempt),
+        )
+    except RuntimeError:
+        # Another submitter may have been first: ids are unique in a cluster.
+        if _latest(client, submission)[0] < attempt:
+            raise
+        return name, False
+    return name, True
+
+
+def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
+    """The newest attempt that the cluster knows, 0 for none, and whether it has not ended."""
+    attempts = {0: False}
+    for job in client.list_jobs():
+        base, _, number = (job.submission_id or "").rpartition("-")
+        if base == submission.name and number.isdigit():
+            attempts[int(number)] = not job.status.is_terminal()
+    newest = max(attempts)
+    return newest, attempts[newest]
+
+
+def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
+    """Print the job's log until it ends; returns its exit code."""
+    log = _Log(client, name, say)
+    failures = 0
+    while True:
+        before = log.shown
+        try:
+            asyncio.run(log.tail())
+            job = client.get_job_info(name)
+            if job.status.is_terminal():
+                return _ended(job, name, say)
+            failures += 1
+        # A proxy, a head that restarts, a network: the job is asked for again.
+        except Exception as error:
+            failures += 1
+            if failures > RECONNECTS:
+                raise UserError(
+                    f"the cluster has not answered {failures} times: {error}",
+                    where=name,
+                    fix="the same command follows the job again, if it still runs",
+                ) from error
+        if log.shown > before:
+            failures = 0
+        time.sleep(RECONNECT_S if failures > 1 else RECONNECT_S / 10)
+
+
+class _Log:
+    """A job's log, printed once however often the connection breaks."""
+
+    def __init__(self, client: Any, name: str, say: Callable[..., Any]) -> None:
+        self._client, self._name, self._say = client, name, say
+        self.shown = 0
+        """Characters printed so far."""
+
+    async def tail(self) -> None:
+        """Print what is new until the job or the connection ends. Ray begins with the first line
+        each time."""
+        seen = 0
+        async for text in self._client.tail_job_logs(self._name):
+            seen += len(text)
+            if seen > self.shown:
+                self._say(text[-(seen - self.shown) :], nl=False)
+                self.shown = seen
+
+
+def _ended(job: Any, name: str, say: Callable[..., Any]) -> int:
+    if job.status == "STOPPED":
+        say(f"{name} was stopped; the same command continues its run")
+        return INCOMPLETE
+    if job.status == "SUCCEEDED":
+        return COMPLETE
+    code = job.driver_exit_code
+    if code is None:  # its node went, or it never began
+        lines = [line for line in str(job.message or "").splitlines() if line.strip()]
+        say(f"{name} failed: {lines[0] if lines else 'no reason was given'}")
+        return INCOMPLETE if job.error_type == DIED else FAILED
+    # A signal's number is negative here, and 128 more in a shell.
+    return int(code) if code >= 0 else 128 - int(code)

@@ -1,0 +1,54 @@
+# ace_ray with vLLM for NVIDIA GPUs.
+#
+#   docker build -f infra/docker/gpu.Dockerfile -t ace-ray:gpu .
+#
+# The CUDA 13 runtime comes with the wheels that requirements/gpu.txt pins; the node brings the
+# driver, 580 or newer, and the NVIDIA container runtime. Engine arguments that compile kernels with a
+# full toolkit need another base with Python 3.11, e.g. on an nvidia/cuda:13.0.1-devel-ubuntu22.04.
+#
+# What a tag points to may change. To pin it, ask a machine that has pulled it
+# (docker inspect --format '{{index .RepoDigests 0}}' IMAGE) and pass the answer:
+#   --build-arg PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:...
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS packages
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/venv
+ENV PATH=/opt/venv/bin:$PATH
+WORKDIR /build
+COPY requirements/gpu.txt requirements/
+RUN pip install --no-deps -r requirements/gpu.txt
+# Last: it changes most often.
+COPY pyproject.toml README.md LICENSE ./
+COPY ace_ray ace_ray
+RUN pip install --no-deps --no-build-isolation .
+
+FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="ace-ray" \
+      org.opencontainers.image.description="Batch evaluation of LLM tool use on Ray and vLLM, GPU flavour" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# g++: Triton and vLLM compile for the machine they meet. procps, rsync, ssh, wget: what KubeRay's
+# hooks and Ray's cluster launcher call. Debian keeps no old versions that could be pinned.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+       ca-certificates g++ libnuma1 openssh-client procps rsync wget \
+    && rm -rf /var/lib/apt/lists/* \
+    # A login shell, which KubeRay can be told to use, sets a PATH of its own.
+    && echo "PATH=/opt/venv/bin:\$PATH" > /etc/profile.d/ace-ray.sh \
+    && useradd --create-home --uid 1000 --shell /bin/bash ray \
+    && install -d -o ray -g ray /cache
+COPY --from=packages /opt/venv /opt/venv
+WORKDIR /app
+COPY jobs jobs
+COPY configs configs
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    RAY_USAGE_STATS_ENABLED=0 \
+    ACE_RAY_CACHE=/cache/ace_ray \
+    HF_HOME=/cache/huggingface \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# ray, as a number for runAsNonRoot
+USER 1000
+CMD ["ace-ray", "--help"]

@@ -1,0 +1,137 @@
+"""A real Ray cluster on this machine, of one or several nodes, that asks for a token."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BIN = Path(sys.executable).parent
+RAY = str(BIN / "ray")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster of as many raylets as ``cpus``; ``env`` lets a process submit to it."""
+
+    dashboard: str
+    env: dict[str, str]
+    """With the token, and no address."""
+    gcs: str
+    folder: Path
+    """Ray's temporary folder of the head."""
+
+    @property
+    def driver_env(self) -> dict[str, str]:
+        return {**self.env, "RAY_ADDRESS": self.gcs}
+
+    def call(self, path: str) -> Any:
+        """What the dashboard answers."""
+        token = {"Authorization": f"Bearer {self.env['RAY_AUTH_TOKEN']}"}
+        request = urllib.request.Request(f"{self.dashboard}{path}", headers=token)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+
+    def scrape(self) -> str:
+        """What Prometheus would read now: the text of all nodes, found as it finds them."""
+        file = self.folder / "prom_metrics_service_discovery.json"
+        (group,) = json.loads(file.read_text())
+        texts = []
+        for target in group["targets"]:
+            port = target.rpartition(":")[2]
+            # Processes of the head are listed a moment before they listen.
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer,
+            ):
+                texts.append(answer.read().decode())
+        return "\n".join(texts)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(folder: Path, cpus: list[int]) -> Iterator[Cluster]:
+    """A cluster of one node per item of ``cpus``, the first one the head."""
+    port, dashboard = free_port(), free_port()
+    env = {
+        **os.environ,
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_metrics_report_interval_ms": "500",
+    }
+    env.pop("RAY_ADDRESS", None)
+    gcs, address = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"
+    head = ["--head", f"--port={port}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}"]
+    nodes: list[subprocess.Popen[bytes]] = []
+    try:
+        for count in cpus:
+            # A folder each: a node that unpacks a job's files removes what is there.
+            where = [f"--address={gcs}", f"--temp-dir={folder}-{len(nodes)}"] if nodes else head
+            nodes.append(
+                subprocess.Popen(
+                    [RAY, "start", "--block", f"--num-cpus={count}", *where],
+                    env=env,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+            if len(nodes) == 1:
+                wait_for(lambda: answers(address), "the head did not come up")
+        cluster = Cluster(address, env, gcs, folder)
+        wait_for(lambda: alive(cluster) == len(cpus), "not all nodes came up")
+        yield cluster
+    finally:
+        # Asked to end, a raylet takes half a minute for it. All of a node is one process group.
+        for node in nodes:
+            os.killpg(node.pid, signal.SIGKILL)
+        for node in nodes:
+            node.wait(timeout=60)
+
+
+def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 180) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            pytest.fail(failure)
+        time.sleep(0.2)
+
+
+def answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{address}/api/version", timeout=2)
+    except urllib.error.HTTPError:
+        return True  # it asks for the token: it is up
+    except OSError:
+        return False
+    return True
+
+
+def alive(cluster: Cluster) -> int:
+    """Nodes that are up; 0 while the dashboard cannot tell yet."""
+    try:
+        found = cluster.call("/api/v0/nodes")["data"]["result"]["result"]
+    except OSError:
+        return 0
+    return sum(node["state"] == "ALIVE" for node in found)

@@ -1,0 +1,128 @@
+"""``ace-ray submit`` to a real cluster of two nodes: followed, met again, left, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from ray_clusters import Cluster, running, wait_for
+
+from ace_ray.run.metrics import DEATHS, SPECS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes of 1 CPU each."""
+    # Not pytest's folder: the path of a socket has at most 107 characters.
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder,
+        running(Path(folder, "ray"), [1, 1]) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def two_workers(config: Path) -> Path:
+    """The config with a worker that fits a node once, so that two take both."""
+    tree = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**tree, "samples": 3, "workers": 2, "worker_cpus": 0.7}))
+    return config
+
+
+class Follower:
+    """An ``ace-ray submit`` in a process of its own; ``text`` is what it has printed."""
+
+    def __init__(self, cluster: Cluster, config: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "ace_ray.cli", "submit", str(config)]
+        self.process = subprocess.Popen(
+            [*command, "--address", cluster.dashboard, *options],
+            env=cluster.env,
+            cwd=config.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.text = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.text += line
+
+    def until(self, said: str) -> None:
+        wait_for(lambda: said in self.text or self.process.poll() is not None, f"never said {said}")
+        assert said in self.text, self.text
+
+    def end(self) -> int:
+        try:
+            code = self.process.wait(timeout=180)
+        finally:
+            self.process.kill()
+        self._reader.join(timeout=10)
+        return code
+
+
+def test_a_run_on_two_nodes_is_followed_left_and_scraped(cluster, two_workers, tmp_path):
+    first = Follower(cluster, two_workers)
+    first.until("submitted ace-ray-evaluate-")
+    second = Follower(cluster, two_workers)
+    second.until("rows declared")
+    second.process.send_signal(signal.SIGINT)
+    assert second.end() == 130
+    assert "already running, not submitted again: ace-ray-evaluate-" in second.text
+    assert "Traceback" not in second.text
+    (name,) = re.findall(r"ray job stop --address \S+ (ace-ray-evaluate-\w+-1)", second.text)
+    assert cluster.call(f"/api/jobs/{name}")["status"] == "RUNNING", "whoever leaves stops nothing"
+
+    names = {spec.scraped for spec in SPECS} - {DEATHS.scraped}
+    scraped: set[str] = set()
+    while first.process.poll() is None:
+        time.sleep(0.5)
+        scraped |= names & set(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
+    assert first.end() == 0, first.text
+    assert first.text.count("12 rows declared, 12 to evaluate") == 1
+    assert "declared 12 = 12 scored" in first.text
+    (run,) = (tmp_path / "runs").iterdir()
+    assert (run / "_SUCCESS").exists()
+    actors = cluster.call("/api/v0/actors?detail=1&limit=1000")["data"]["result"]["result"]
+    engines = [actor for actor in actors if "EngineWorker" in actor["class_name"]]
+    assert len({actor["node_id"] for actor in engines} - {None}) == 2
+    assert names - scraped == set()
+
+    # It has ended: the same config is another attempt.
+    again = Follower(cluster, two_workers, "--no-follow")
+    assert again.end() == 0, again.text
+    assert f"submitted {name[:-1]}2" in again.text
+    for attempt in ("1", "2"):
+        job = cluster.call(f"/api/jobs/{name[:-1]}{attempt}")
+        metadata = job["metadata"]
+        assert (metadata["model"], metadata["benchmarks"]) == ("fake", "acebench")
+        assert metadata["attempt"] == attempt
+        assert cluster.env["RAY_AUTH_TOKEN"] not in json.dumps(job)
+
+
+def test_the_jobs_exit_code_is_handed_on(cluster, config):
+    tree = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**tree, "engine": {"load_s": 600.0}}))
+    follower = Follower(cluster, config)
+    follower.until("4 rows declared")
+    (name,) = re.findall(r"submitted (\S+)", follower.text)
+    wait_for(lambda: cluster.call(f"/api/jobs/{name}")["driver_info"] is not None, "no driver")
+    os.kill(int(cluster.call(f"/api/jobs/{name}")["driver_info"]["pid"]), signal.SIGTERM)
+    assert follower.end() == 75, follower.text
+    assert "the same command continues this run" in follower.text

@@ -1,0 +1,473 @@
+"""Safetensors as they are, torn, poisoned and made up."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.models import checkpoints
+from ace_ray.models.checkpoints import (
+    INDEX,
+    check_finite,
+    check_whole,
+    parameters,
+    same_layout,
+    shards_of,
+    tensors_of,
+    weight_bytes,
+)
+
+save_file = pytest.importorskip("safetensors.numpy").save_file
+
+BIT_PATTERNS = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32, "F64": np.float64}
+
+
+def write(path: Path, header: Any, data: bytes = b"", *, length: int | None = None) -> Path:
+    """A safetensors file by hand; ``header`` is a tree or its bytes."""
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes((len(raw) if length is None else length).to_bytes(8, "little") + raw + data)
+    return path
+
+
+def one(dtype: Any = "F32", shape: Any = (2,), offsets: Any = (0, 8), **more: Any) -> dict:
+    return {"w": {"dtype": dtype, "shape": shape, "data_offsets": offsets, **more}}
+
+
+def index(folder: Path, places: Any, **more: Any) -> None:
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places, **more}))
+
+
+def arrays(**tensors: Sequence[float]) -> Mapping[str, np.ndarray]:
+    return {name: np.array(values, np.float32) for name, values in tensors.items()}
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    """Tensors a, b in the first of two shards, c in the second."""
+    save_file(arrays(a=[1, 2], b=[3]), tmp_path / "model-00001-of-00002.safetensors")
+    save_file(arrays(c=[4, 5, 6]), tmp_path / "model-00002-of-00002.safetensors")
+    first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    index(tmp_path, {"a": first, "b": first, "c": second})
+    return tmp_path
+
+
+def refused(folder: Path, match: str) -> str:
+    with pytest.raises(UserError, match=match) as error:
+        check_whole(folder)
+    assert str(folder) in error.value.where
+    assert error.value.fix
+    return str(error.value)
+
+
+class TestWhole:
+    def test_one_file(self, tmp_path: Path) -> None:
+        save_file(arrays(a=[1, 2], b=[3]), tmp_path / "model.safetensors", {"format": "pt"})
+        check_whole(tmp_path)
+        assert shards_of(tmp_path) == ["model.safetensors"]
+        found = tensors_of(tmp_path)
+        assert {name: (t.dtype, t.shape) for name, t in found.items()} == {
+            "a": ("F32", (2,)),
+            "b": ("F32", (1,)),
+        }
+        raw = (tmp_path / "model.safetensors").read_bytes()
+        assert np.frombuffer(raw[found["a"].start : found["a"].end], "<f4").tolist() == [1, 2]
+
+    def test_shards_of_an_index(self, sharded: Path) -> None:
+        check_whole(sharded)
+        assert len(shards_of(sharded)) == 2
+        assert set(tensors_of(sharded)) == {"a", "b", "c"}
+        sizes = [path.stat().st_size for path in sharded.glob("*.safetensors")]
+        assert weight_bytes(sharded) == sum(sizes)
+
+    def test_files_that_the_index_does_not_name_are_no_part(self, sharded: Path) -> None:
+        (sharded / "adapter.safetensors").write_bytes(b"anything")
+        check_whole(sharded)
+        assert len(shards_of(sharded)) == 2
+
+    def test_formats_that_cannot_be_read_here_pass_unseen(self, tmp_path: Path) -> None:
+        (tmp_path / "pytorch_model.bin").write_bytes(b"")
+        check_whole(tmp_path)
+        check_finite(tmp_path)
+        assert tensors_of(tmp_path) == {}
+        assert parameters(tmp_path) is None
+        assert weight_bytes(tmp_path) == 0
+
+    @pytest.mark.parametrize(
+        "others",
+        [
+            [],
+            ["config.json"],
+            ["training_args.bin"],
+            ["optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth"],
+            ["optimizer.bin", "scheduler.bin"],
+        ],
+    )
+    def test_nothing_but_what_a_trainer_keeps_besides(
+        self, tmp_path: Path, others: list[str]
+    ) -> None:
+        for name in others:
+            (tmp_path / name).write_bytes(b"x")
+        refused(tmp_path, "holds no weights")
+
+    def test_a_missing_shard(self, sharded: Path) -> None:
+        (sharded / "model-00002-of-00002.safetensors").unlink()
+        assert "model-00002-of-00002.safetensors: is missing" in refused(sharded, "is missing")
+
+    @pytest.mark.parametrize("gone", [1, 2])
+    def test_a_missing_shard_before_the_index_is_written(self, sharded: Path, gone: int) -> None:
+        """Trainers write the index last: the names of the shards tell how many there will be."""
+        (sharded / INDEX).unlink()
+        (sharded / f"model-0000{gone}-of-00002.safetensors").unlink()
+        refused(sharded, f"model-0000{gone}-of-00002.safetensors")
+
+    def test_all_shards_without_an_index(self, sharded: Path) -> None:
+        (sharded / INDEX).unlink()
+        check_whole(sharded)
+
+    def test_a_shard_that_is_a_folder(self, sharded: Path) -> None:
+        shard = sharded / "model-00002-of-00002.safetensors"
+        shard.unlink()
+        shard.mkdir()
+        refused(sharded, "cannot be read as weights")
+
+    def test_a_tensor_that_no_shard_holds(self, sharded: Path) -> None:
+        first = "model-00001-of-00002.safetensors"
+        index(sharded, {"a": first, "d": first})
+        refused(sharded, f"places d in {first}, which does not hold it")
+
+    def test_a_tensor_in_another_shard(self, sharded: Path) -> None:
+        first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+        index(sharded, {"a": second, "b": first, "c": second})
+        refused(sharded, f"places a in {second}, which does not hold it")
+
+    def test_a_tensor_that_two_shards_hold(self, sharded: Path) -> None:
+        """Some savers write tied tensors twice; the index says which one is meant."""
+        second = sharded / "model-00002-of-00002.safetensors"
+        save_file(arrays(a=[1, 2], c=[4, 5, 6]), second)
+        check_whole(sharded)
+        assert tensors_of(sharded)["a"].file == "model-00001-of-00002.safetensors"
+
+    @pytest.mark.parametrize(
+        "name", ["../w.safetensors", "sub/w.safetensors", "/etc/passwd", "", ".", ".."]
+    )
+    def test_an_index_names_no_way_out(self, sharded: Path, name: str) -> None:
+        index(sharded, {"a": name})
+        refused(sharded, re.escape(f"names the file {name!r}"))
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"3",
+            b"null",
+            b"{}",
+            b'{"weight_map": null}',
+            b'{"weight_map": ["a"]}',
+            b"\xff\xfe",
+            b"[" * 100_000,
+            b'{"weight_map":' * 20_000,
+        ],
+    )
+    def test_an_index_that_is_none(self, sharded: Path, content: bytes) -> None:
+        (sharded / INDEX).write_bytes(content)
+        refused(sharded, "is no index of weights")
+
+    def test_names_that_no_file_can_have(self, sharded: Path) -> None:
+        index(sharded, {"a": "w\0.safetensors"})
+        refused(sharded, "cannot be read as weights")
+        index(sharded, {"a": "w" * 5000})
+        refused(sharded, "cannot be read as weights")
+
+    def test_every_cut_is_seen(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.safetensors"
+        save_file(arrays(a=[1, 2], b=[3]), path)
+        whole = path.read_bytes()
+        for length in range(len(whole)):
+            path.write_bytes(whole[:length])
+            refused(tmp_path, "cannot be read as weights")
+        path.write_bytes(whole)
+        check_whole(tmp_path)
+
+
+class TestHeaders:
+    """What a header says is checked, whatever it says."""
+
+    @pytest.mark.parametrize("length", [0, 1, 3, 101, 2**63, 2**64 - 1])
+    def test_lengths_that_lie(self, tmp_path: Path, length: int) -> None:
+        write(tmp_path / "m.safetensors", one(), b"\0" * 8, length=length)
+        refused(tmp_path, "cannot be read as weights")
+
+    def test_a_header_longer_than_the_format_allows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checkpoints, "_HEADER_BYTES", 64)
+        write(tmp_path / "m.safetensors", one(name="x" * 64), b"\0" * 8)
+        refused(tmp_path, "cut off or no safetensors file")
+
+    @pytest.mark.parametrize(
+        "header",
+        [
+            b"[]",
+            b"3",
+            b"null",
+            b'"w"',
+            b"{}}",
+            b"\xff\xff\xff",
+            b"[" * 200_000,
+            b'{"w":' * 50_000,
+            b'{"w": ' + b"9" * 10_000 + b"}",
+            json.dumps({"w": None}).encode(),
+            json.dumps({"w": []}).encode(),
+            json.dumps({"w": "F32"}).encode(),
+            json.dumps({"w": {}}).encode(),
+            json.dumps({"w": {"dtype": "F32", "shape": [2]}}).encode(),
+        ],
+    )
+    def test_headers_that_are_none(self, tmp_path: Path, header: bytes) -> None:
+        write(tmp_path / "m.safetensors", header, b"\0" * 8)
+        refused(tmp_path, "cannot be read as weights")
+
+    @pytest.mark.parametrize(
+        "offsets",
+        [
+            (0, 12),
+            (4, 12),
+            (-8, 0),
+            (8, 0),
+            (0, 2**70),
+            (0,),
+            (0, 4, 8),
+            "08",
+            None,
+            {"a": 1, "b": 2},
+            (0.0, 8.0),
+            (None, 8),
+            ("0", "8"),
+            (float("nan"), float("nan")),
+            (False, 8),
+        ],
+    )
+    def test_places_outside_the_file_or_none_at_all(self, tmp_path: Path, offsets: Any) -> None:
+        write(tmp_path / "m.safetensors", one(offsets=offsets), b"\0" * 8)
+        refused(tmp_path, "cannot be read as weights")
+
+    @pytest.mark.parametrize(
+        "shape",
+        [
+            (3,),
+            (),
+            (0,),
+            (0, 2),
+            (2, 2),
+            (-2, -1),
+            (2.0,),
+            (True, 2),
+            ("2",),
+            (None,),
+            (10**400,),
+            ([2],),
+            (float("inf"),),
+            2,
+            None,
+            "2",
+        ],
+    )
+    def test_shapes_that_do_not_fit(self, tmp_path: Path, shape: Any) -> None:
+        write(tmp_path / "m.safetensors", one(shape=shape), b"\0" * 8)
+        refused(tmp_path, "cannot be read as weights")
+
+    @pytest.mark.parametrize("dtype", [None, 3, ["F32"], {"F32": 1}, True])
+    def test_types_that_are_none(self, tmp_path: Path, dtype: Any) -> None:
+        write(tmp_path / "m.safetensors", one(dtype=dtype), b"\0" * 8)
+        refused(tmp_path, "cannot be read as weights")
+
+    @pytest.mark.parametrize(
+        ("dtype", "shape"),
+        [("F64", (2,)), ("BF16", (2,)), ("I8", (2,)), ("BOOL", (2,)), ("F8_E4M3", (4,))],
+    )
+    def test_a_length_that_is_not_its_shapes(
+        self, tmp_path: Path, dtype: str, shape: tuple[int, ...]
+    ) -> None:
+        write(tmp_path / "m.safetensors", one(dtype, shape), b"\0" * 8)
+        refused(tmp_path, "w is not as long as its shape")
+
+    def test_a_type_of_tomorrow_passes(self, tmp_path: Path) -> None:
+        write(tmp_path / "m.safetensors", one("F5_NEW", (3,)), b"\xff" * 8)
+        check_whole(tmp_path)
+        check_finite(tmp_path)
+        assert parameters(tmp_path) is None
+
+    def test_packed_types_count_bits(self, tmp_path: Path) -> None:
+        write(tmp_path / "m.safetensors", one("F4", (16,)), b"\0" * 8)
+        check_whole(tmp_path)
+
+
+def saved(folder: Path, dtype: str, values: Sequence[float]) -> Path:
+    """``values`` as a checkpoint of one tensor; BF16 by hand, as numpy has none."""
+    if dtype == "BF16":
+        bits = (np.array(values, "<f4").view("<u4") >> 16).astype("<u2").tobytes()
+        header = one("BF16", (len(values),), (0, len(bits)))
+        write(folder / "model.safetensors", header, bits)
+    else:
+        array = np.array(values, BIT_PATTERNS[dtype])
+        save_file({"w": array}, folder / "model.safetensors")
+    return folder
+
+
+class TestFinite:
+    LARGEST: Mapping[str, float] = {
+        "BF16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
+        "F16": 65504.0,
+        "F32": float(np.finfo(np.float32).max),
+        "F64": float(np.finfo(np.float64).max),
+    }
+
+    @pytest.mark.parametrize("dtype", BIT_PATTERNS)
+    @pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf, -np.inf])
+    @pytest.mark.parametrize("at", [0, 3, 6])
+    def test_one_bad_value(self, tmp_path: Path, dtype: str, value: float, at: int) -> None:
+        values = [0.0, 1.0, -1.0, 0.5, -0.0, 2.0, 3.0]
+        values[at] = value
+        folder = saved(tmp_path, dtype, values)
+        check_whole(folder)
+        with pytest.raises(UserError, match="w holds NaN or infinite values") as error:
+            check_finite(folder)
+        assert error.value.where == str(folder / "model.safetensors")
+
+    @pytest.mark.parametrize("dtype", BIT_PATTERNS)
+    def test_the_largest_and_smallest_numbers_are_fine(self, tmp_path: Path, dtype: str) -> None:
+        most = self.LARGEST[dtype]
+        check_finite(saved(tmp_path, dtype, [most, -most, 0.0, -0.0, 1e-7, 1e-40]))
+
+    @pytest.mark.parametrize("bits", [0x7F81, 0xFFFF, 0x7FC0, 0x7F80, 0xFF80])
+    def test_every_kind_of_nan_in_bfloat16(self, tmp_path: Path, bits: int) -> None:
+        data = np.array([0, bits], "<u2").tobytes()
+        write(tmp_path / "m.safetensors", one("BF16", (2,), (0, 4)), data)
+        with pytest.raises(UserError, match="NaN"):
+            check_finite(tmp_path)
+
+    @pytest.mark.parametrize("at", range(10))
+    def test_wherever_it_is_in_many_chunks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+    ) -> None:
+        monkeypatch.setattr(checkpoints, "_CHUNK_BYTES", 12)
+        values = [1.0] * 10
+        check_finite(saved(tmp_path, "F32", values))
+        values[at] = np.nan
+        with pytest.raises(UserError, match="NaN"):
+            check_finite(saved(tmp_path, "F32", values))
+
+    def test_in_any_shard_and_no_tensor_but_its_own(self, sharded: Path) -> None:
+        check_finite(sharded)
+        second = sharded / "model-00002-of-00002.safetensors"
+        save_file(arrays(c=[4, np.nan, 6]), second)
+        with pytest.raises(UserError, match="c holds NaN") as error:
+            check_finite(sharded)
+        assert error.value.where == str(second)
+
+    def test_empty_tensors(self, tmp_path: Path) -> None:
+        save_file(
+            {"none": np.zeros((0,), np.float32), "no_row": np.zeros((0, 4), np.float16)},
+            tmp_path / "model.safetensors",
+        )
+        check_whole(tmp_path)
+        check_finite(tmp_path)
+        assert parameters(tmp_path) == 0
+
+    @pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint8, np.uint16, np.bool_])
+    def test_whole_numbers_are_always_finite(self, tmp_path: Path, kind: Any) -> None:
+        save_file({"w": np.full(9, -1).astype(kind)}, tmp_path / "model.safetensors")
+        check_whole(tmp_path)
+        check_finite(tmp_path)
+
+    def test_data_that_begins_at_an_odd_place(self, tmp_path: Path) -> None:
+        header = {
+            "a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},
+            "b": {"dtype": "F32", "shape": [2], "data_offsets": [3, 11]},
+        }
+        good = b"\1\2\3" + np.array([1, 2], "<f4").tobytes()
+        write(tmp_path / "m.safetensors", header, good)
+        check_finite(tmp_path)
+        write(tmp_path / "m.safetensors", header, good[:-4] + np.array([np.inf], "<f4").tobytes())
+        with pytest.raises(UserError, match="b holds NaN"):
+            check_finite(tmp_path)
+
+
+class TestLayout:
+    @pytest.fixture
+    def pair(self, tmp_path: Path) -> tuple[Path, Path]:
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            save_file(arrays(a=[1, 2], b=[3]), tmp_path / name / "model.safetensors")
+        return tmp_path / "one", tmp_path / "other"
+
+    def test_values_do_not_matter(self, pair: tuple[Path, Path]) -> None:
+        one, other = pair
+        save_file(arrays(a=[7, 8], b=[9]), other / "model.safetensors")
+        assert same_layout(one, other) == ""
+
+    def test_nor_how_they_are_cut_into_files(self, pair: tuple[Path, Path]) -> None:
+        one, other = pair
+        (other / "model.safetensors").unlink()
+        save_file(arrays(b=[3]), other / "x.safetensors")
+        save_file(arrays(a=[1, 2]), other / "y.safetensors")
+        index(other, {"a": "y.safetensors", "b": "x.safetensors"})
+        assert same_layout(one, other) == same_layout(other, one) == ""
+
+    def test_names(self, pair: tuple[Path, Path]) -> None:
+        one, other = pair
+        save_file(arrays(a=[1, 2], c=[3]), other / "model.safetensors")
+        assert same_layout(one, other) == "2 tensors are in one only, e.g. b"
+        save_file(arrays(a=[1, 2]), other / "model.safetensors")
+        assert same_layout(one, other) == "1 tensors are in one only, e.g. b"
+        assert same_layout(other, one) == "1 tensors are in one only, e.g. b"
+
+    def test_shapes(self, pair: tuple[Path, Path]) -> None:
+        one, other = pair
+        for name, shape in (("one", (2, 3)), ("other", (3, 2))):
+            array = np.ones(shape, np.float32)
+            save_file({"a": array}, pair[0].parent / name / "model.safetensors")
+        assert same_layout(one, other) == "a is F32 3x2, not F32 2x3"
+
+    def test_types(self, pair: tuple[Path, Path]) -> None:
+        one, other = pair
+        save_file({"a": np.ones(2, np.float16)}, other / "model.safetensors")
+        save_file({"a": np.ones(2, np.float32)}, one / "model.safetensors")
+        assert same_layout(one, other) == "a is F16 2, not F32 2"
+
+    def test_other_formats_never_fit(self, pair: tuple[Path, Path]) -> None:
+        one, other = pair
+        (other / "model.safetensors").rename(other / "model.bin")
+        assert (
+            same_layout(one, other) == same_layout(other, one) == "only safetensors can be swapped"
+        )
+
+    def test_what_is_torn_is_said(self, pair: tuple[Path, Path]) -> None:
+        (pair[1] / "model.safetensors").write_bytes(b"torn")
+        with pytest.raises(UserError, match="cut off"):
+            same_layout(*pair)
+
+
+def test_parameters_are_numbers_not_bytes(tmp_path: Path) -> None:
+    tensors = {
+        "a": np.ones((3, 4), np.float32),
+        "b": np.ones(5, np.float16),
+        "scalar": np.ones((), np.float64),
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert parameters(tmp_path) == 18
+
+
+def test_packed_weights_have_no_count(tmp_path: Path) -> None:
+    tensors = {"a": np.ones(4, np.float32), "q": np.ones(4, np.int8)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert parameters(tmp_path) is None

@@ -1,0 +1,423 @@
+"""`ace-ray compare`: what it refuses, prints and writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from synthetic_runs import Row, block, everything, row, write_run
+
+from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.errors import UserError
+from ace_ray.report.compare import compare
+from ace_ray.report.compare_files import WARNING
+from ace_ray.report.compared import compared
+from ace_ray.report.contenders import Contender, NotComparable, contenders_of
+from ace_ray.report.runs import load_run, load_runs
+
+ROWS = block("en", "special_incomplete", 10, 20)
+WORSE = block("en", "special_incomplete", 0, 20)
+
+
+def contenders(*folders: Path) -> list[Contender]:
+    return contenders_of(load_runs([str(folder) for folder in folders]))
+
+
+def two(tmp_path: Path, first: list[Row], second: list[Row], **changed: Any) -> list[Contender]:
+    """Runs A and B, of which B is made with ``changed``."""
+    return contenders(
+        write_run(tmp_path / "a", first, model="o/A"),
+        write_run(tmp_path / "b", second, model="o/B", **changed),
+    )
+
+
+def rewrite(folder: Path, **changed: Any) -> None:
+    """Keys of the manifest, replaced; None removes one."""
+    manifest = json.loads((folder / "run.json").read_text()) | changed
+    manifest = {key: value for key, value in manifest.items() if value is not None}
+    (folder / "run.json").write_text(json.dumps(manifest))
+
+
+def run_compare(folders: list[Path], **asked: Any) -> str:
+    printed = StringIO()
+    options: dict[str, Any] = {
+        "rules": "both",
+        "out": None,
+        "baseline": None,
+        "groups": (),
+        "allow_different": False,
+        "with_flips": False,
+        "select_best": False,
+    }
+    console = Console(file=printed, width=200)
+    compare([str(folder) for folder in folders], **(options | asked), console=console)
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"sampling": {"temperature": 0.5}}, "sampling.temperature is 0.0 in A; 0.5 in B"),
+        ({"sampling": {"max_tokens": 7}}, "sampling.max_tokens is"),
+        ({"samples": 2}, "samples is 1 in A; 2 in B"),
+        ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
+        ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
+        ({"limit": 5}, "limit is null in A; 5 in B"),
+        (
+            {"extra_identity": {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}},
+            'roles.user.model is not recorded in A; "m" in B',
+        ),
+    ],
+)
+def test_what_moves_scores_is_refused_line_by_line(
+    tmp_path: Path, change: dict[str, Any], line: str
+) -> None:
+    runs = two(tmp_path, ROWS, WORSE, **change)
+    with pytest.raises(NotComparable) as caught:
+        compared(runs)
+    assert any(line in found for found in caught.value.lines), caught.value.lines
+    assert all(found.startswith("not comparable: ") for found in caught.value.lines)
+    assert "\n" not in str(caught.value)
+    assert "--allow-different" in str(caught.value)
+    allowed = compared(runs, allow_different=True)
+    assert allowed.differences == caught.value.lines
+    assert len(allowed.lines) == 2
+
+
+def identity_of(folder: Path, **changed: Any) -> dict[str, Any]:
+    identity: dict[str, Any] = json.loads((folder / "run.json").read_text())["identity"]
+    identity["benchmarks"]["acebench"] |= changed
+    return identity
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("data_sha256", "f" * 64), ("prompts_sha256", "e" * 64), ("mode", "native")]
+)
+def test_other_data_prompts_and_modes_are_refused(tmp_path: Path, key: str, value: str) -> None:
+    two(tmp_path, ROWS, WORSE)
+    rewrite(tmp_path / "b", identity=identity_of(tmp_path / "b", **{key: value}))
+    with pytest.raises(NotComparable) as caught:
+        compared(contenders(tmp_path / "a", tmp_path / "b"))
+    (line,) = caught.value.lines
+    assert f"{key} is " in line
+
+
+def test_verdicts_of_two_versions_are_refused_until_one_judges_both(tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE)
+    rewrite(tmp_path / "b", ace_ray_version="0.0.1")
+    with pytest.raises(NotComparable) as caught:
+        compared(contenders(tmp_path / "a", tmp_path / "b"))
+    (line,) = caught.value.lines
+    assert 'rules is "ace_ray' in line
+    assert '"ace_ray 0.0.1" in B' in line
+    version = load_run(str(tmp_path / "a")).judged_by
+    rescored = {"rescored": {"ace_ray_version": version}, "benchmarks": {}}
+    (tmp_path / "b" / "summary.json").write_text(json.dumps(rescored))
+    assert compared(contenders(tmp_path / "a", tmp_path / "b")).differences == []
+
+
+def test_other_declared_entries_are_refused_and_missing_rows_are_not(tmp_path: Path) -> None:
+    runs = two(tmp_path, ROWS, WORSE[:15], missing=5)
+    comparison = compared(runs)
+    (line,) = [x for x in comparison.lines if x.asked.rules == "strict"]
+    assert (line.found.n, line.found.left_out) == (15, 5)
+    assert any("5 of 20 rows are left out of B against A" in note for note in comparison.notes)
+    rewrite(tmp_path / "b", entries={"acebench": "f" * 64})
+    with pytest.raises(NotComparable) as caught:
+        compared(contenders(tmp_path / "a", tmp_path / "b"))
+    assert "entries is " in caught.value.lines[0]
+
+
+def test_without_declared_entries_the_stored_ones_count(tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE[:15])
+    for name in ("a", "b"):
+        rewrite(tmp_path / name, entries=None)
+    with pytest.raises(NotComparable, match="entries is"):
+        compared(contenders(tmp_path / "a", tmp_path / "b"))
+
+
+def test_unscored_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+    failed = [row("en", "special_incomplete", i, status="infra_error") for i in range(3)]
+    comparison = compared(two(tmp_path, ROWS, [*failed, *WORSE[3:]]))
+    assert {line.found.n for line in comparison.lines} == {17}
+    (note,) = [note for note in comparison.notes if "left out" in note]
+    assert note.startswith("acebench: 3 of 20 rows are left out of B against A")
+    assert note.endswith("3 in B, 0 in A")
+
+
+def test_the_seed_is_chance_and_said(tmp_path: Path) -> None:
+    comparison = compared(two(tmp_path, ROWS, WORSE, sampling={"seed": 7}))
+    assert comparison.differences == []
+    assert "not the same chance: sampling.seed is 0 in A; 7 in B" in comparison.cautions
+
+
+def test_hardware_and_engine_are_said_and_not_refused(tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE)
+    facts = {"versions": {"vllm": "0.32.0", "ray": "2"}, "machine": {"gpu_types": ["H100"]}}
+    rewrite(tmp_path / "a", **facts, batch_invariant=True)
+    rewrite(tmp_path / "b", versions={"vllm": "0.33.0", "ray": "3"}, batch_invariant=False)
+    word = "not the same engine or hardware:"
+    found = [
+        line.removeprefix(f"{word} ")
+        for line in compared(contenders(tmp_path / "a", tmp_path / "b")).cautions
+    ]
+    assert found == [
+        'versions.vllm is "0.32.0" in A; "0.33.0" in B',
+        'machine.gpu_types is ["H100"] in A; not recorded in B',
+        "batch_invariant is true in A; false in B",
+    ]
+    rewrite(tmp_path / "a", versions="hostile", machine=[1])
+    assert compared(contenders(tmp_path / "a", tmp_path / "b")).cautions
+
+
+def test_models_that_play_the_user_themselves_are_said(tmp_path: Path) -> None:
+    def extra(name: str) -> dict[str, Any]:
+        part = {"kind": "same", "model": name, "revision": name}
+        return {"roles": {"acebench": {"user": part}}, "model": name}
+
+    first = write_run(tmp_path / "a", ROWS, model="o/A", extra_identity=extra("A"))
+    second = write_run(tmp_path / "b", WORSE, model="o/B", extra_identity=extra("B"))
+    (line,) = compared(contenders(first, second)).cautions
+    assert line == "not comparable in episodes: the model itself plays the user in A, B"
+
+
+def test_repeats_count_in_no_accuracy_and_give_the_noise(tmp_path: Path) -> None:
+    again = [
+        {**item, "repeat": 1, "row_id": item["row_id"][::-1]}
+        for item in block("en", "special_incomplete", 5, 20)
+    ]
+    comparison = compared(two(tmp_path, [*ROWS, *again], WORSE))
+    (line,) = [x for x in comparison.lines if x.asked.rules == "strict"]
+    assert (line.found.n, line.found.base) == (20, 0.5)
+    assert line.noise is not None
+    assert (line.noise.flips, line.noise.n) == (5, 20)
+    assert (
+        "A: of 20 entries or dialogues of acebench generated twice 5 changed their verdict "
+        "(strict rules)" in comparison.notes
+    )
+
+
+def test_without_repeats_the_noise_is_unknown(tmp_path: Path) -> None:
+    notes = compared(two(tmp_path, ROWS, WORSE)).notes
+    assert any("no row was generated twice" in note for note in notes)
+
+
+@pytest.mark.parametrize("baseline", [None, "A", "C"])
+def test_all_are_compared_with_the_baseline(tmp_path: Path, baseline: str | None) -> None:
+    runs = contenders(*(write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"))
+    comparison = compared(runs, baseline=baseline, rule_sets=["strict"])
+    base = baseline or "A"
+    assert comparison.pairs == [(base, label) for label in "ABC" if label != base]
+    assert [(x.asked.base, x.asked.other) for x in comparison.lines] == comparison.pairs
+
+
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    runs = two(tmp_path, ROWS, WORSE)
+    with pytest.raises(UserError, match="nothing to compare"):
+        compared(runs[:1])
+    with pytest.raises(UserError, match="nothing to compare"):
+        compared([])
+    with pytest.raises(UserError, match=r"two runs are called 'A'"):
+        compared([runs[0], Contender(runs[1].run, "A")])
+    with pytest.raises(UserError, match=r"--baseline: 'x' is not among the runs"):
+        compared(runs, baseline="x")
+    with pytest.raises(UserError, match=r"--group: no group is called 'Speical'; one of "):
+        compared(runs, groups=["Speical"])
+
+
+def test_runs_of_other_benchmarks(tmp_path: Path) -> None:
+    toy = write_run(tmp_path / "toy", [{**item, "benchmark": "toy"} for item in ROWS], model="o/T")
+    text = (toy / "run.json").read_text().replace('"acebench"', '"toy"')
+    (toy / "run.json").write_text(text)
+    first = write_run(tmp_path / "a", ROWS, model="o/A")
+    second = write_run(tmp_path / "b", WORSE, model="o/B")
+    with pytest.raises(UserError, match="no run shares a benchmark with A"):
+        compared(contenders(first, toy))
+    comparison = compared(contenders(first, toy, second), rule_sets=["strict"])
+    assert [x.asked.other for x in comparison.lines] == ["B"]
+
+
+def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
+    folders = []
+    for name, rows in (("a", ROWS), ("b", WORSE)):
+        made = [{**item, "benchmark": "toy"} for item in rows]
+        folder = write_run(tmp_path / name, made, model=f"o/{name}")
+        text = (folder / "run.json").read_text().replace('"acebench"', '"toy"')
+        (folder / "run.json").write_text(text)
+        folders.append(folder)
+    (line,) = compared(contenders(*folders), rule_sets=["strict"]).lines
+    assert (line.asked.benchmark, line.asked.group.name) == ("toy", "special_incomplete")
+    assert line.found.value == -0.5
+
+
+def test_chosen_groups_make_a_small_family(tmp_path: Path) -> None:
+    rows = everything({"special_incomplete": 4})
+    runs = two(tmp_path, everything({}), rows)
+    whole, chosen = compared(runs), compared(runs, groups=["Special", "All"])
+    assert {x.asked.group.name for x in chosen.lines} == {"Special", "All"}
+    assert [x.family for x in chosen.lines] == [6] * 12
+    assert min(x.holm for x in chosen.lines) < min(x.holm for x in whole.lines)
+
+
+def test_labels_are_cleaned(tmp_path: Path) -> None:
+    (found,) = contenders_of(
+        [load_runs([str(write_run(tmp_path / "a", ROWS, model="o/\x1b[2Jx"))])[0]]
+    )
+    assert found.label == "x"
+
+
+def test_a_refusal_survives_a_process(tmp_path: Path) -> None:
+    error = NotComparable(["not comparable: a is 1 in A; 2 in B"])
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.lines, str(again), again.exit_code) == (error.lines, str(error), 2)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("sweep")
+    return [
+        write_run(
+            folder / f"s{step}",
+            everything({"special_incomplete": right, "normal_preference": right}),
+            model=f"train/step_{step}",
+        )
+        for step, right in ((1000, 1), (2000, 5), (3000, 9))
+    ]
+
+
+def test_the_command_prints_tables_words_and_notes(sweep: list[Path]) -> None:
+    text = run_compare(sweep, with_flips=True, select_best=True)
+    assert "acebench, official rules: step_2000 against step_1000 (points of 100)" in text
+    assert "acebench, strict rules: step_3000 against step_1000 (points of 100)" in text
+    assert "strict: step_3000 is better than step_1000 on Special: +26.7 points, 95 % CI " in text
+    assert "adjusted over the 180 lines of this rule set" in text
+    assert "Best run by group" in text
+    assert "16 turned from right to wrong" not in text
+    assert "turned from right to wrong and 32 from wrong to right" in text
+    assert WARNING not in text
+
+
+def test_a_forced_comparison_is_loud(tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5})
+    text = run_compare([tmp_path / "a", tmp_path / "b"], allow_different=True)
+    assert text.startswith(f"WARNING: {WARNING}:")
+    assert text.rstrip().endswith("(listed above)")
+    assert "  not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in text
+
+
+def test_the_files(sweep: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = {"out": str(out), "with_flips": True, "select_best": True, "rules": "strict"}
+    run_compare(sweep, **asked)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "comparison.csv",
+        "comparison.json",
+        "comparison.md",
+        *(f"flips-{n}-acebench-strict.{form}" for n in (1, 2) for form in ("csv", "md")),
+        "report.json",
+        "steps-acebench-strict.png",
+        "steps-acebench-strict.svg",
+    ]
+    tree = json.loads((out / "comparison.json").read_text())
+    assert (tree["schema_version"], tree["baseline"]) == (1, "step_1000")
+    assert [run["step"] for run in tree["runs"]] == [1000, 2000, 3000]
+    lines = list(csv.DictReader((out / "comparison.csv").open()))
+    assert len(lines) == len(tree["lines"]) == 180
+    for written, line in zip(lines, tree["lines"], strict=True):
+        assert float(written["difference"]) == line["difference"]
+        assert written["shown"] == str(line["shown"])
+        assert line["family"] == 180
+    page = (out / "comparison.md").read_text()
+    assert "![steps-acebench-strict](steps-acebench-strict.svg)" in page
+    assert all(line["sentence"].replace("_", "\\_") in page for line in tree["lines"][:5])
+    assert {best["group"] for best in tree["best"]} >= {"Special", "All"}
+    # A comparison replaces the files of the one before it.
+    run_compare(sweep[:2], out=str(out), rules="official")
+    assert not any("strict" in path.name for path in out.iterdir())
+
+
+def test_the_command_refuses_with_the_list_and_code_2(cli: Any, tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5, "max_tokens": 9})
+    ended = cli("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "out")
+    assert ended.code == 2
+    *listed, last = ended.stderr.strip().splitlines()
+    assert len(listed) == 2
+    assert sum("sampling.temperature is 0.0 in A; 0.5 in B" in line for line in listed) == 1
+    assert last.startswith("ace-ray: the runs differ in what moves scores (2 differences")
+    assert ended.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
+        (["--out", "s3://b/x"], "--out: a report is written to a local folder"),
+        (["--group", "x"], "--group: no group is called 'x'"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here: Any) -> None:
+    two(tmp_path, ROWS, WORSE)
+    ended = here("compare", tmp_path / "a", tmp_path / "b", *words)
+    assert (ended.code, len(ended.stderr.strip().splitlines())) == (2, 1)
+    assert said in ended.stderr
+
+
+def test_the_baseline_by_folder(tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE)
+    text = run_compare([tmp_path / "a", tmp_path / "b"], baseline=f"{tmp_path / 'b'}/")
+    assert "A against B" in text
+
+
+def test_runs_without_a_common_verdict(tmp_path: Path) -> None:
+    failed = [{**item} for item in block("en", "special_incomplete", 0, 20, status="infra_error")]
+    out = tmp_path / "out"
+    two(tmp_path, ROWS, failed)
+    text = run_compare(
+        [tmp_path / "a", tmp_path / "b"], out=str(out), select_best=True, with_flips=True
+    )
+    assert "no difference shown in 0 of 0 lines" in text
+    assert "20 of 20 rows are left out" in text
+    assert json.loads((out / "comparison.json").read_text())["lines"] == []
+
+
+def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
+    """A category's share in the comparison is its accuracy in the summary."""
+    runs = contenders(*sweep[:2])
+    comparison = compared(runs, rule_sets=["strict"])
+    summary = runs[1].run.reported("acebench", REPORTING.summarize).summary
+    names = {"normal_similar_api": "Similar API", "normal_preference": "Preference"}
+    for metric, key in (("accuracy", "accuracy"), ("process", "process_accuracy")):
+        found = {
+            x.asked.group.name: x.found.other
+            for x in comparison.lines
+            if (x.asked.metric, x.asked.group.language) == (metric, "en")
+        }
+        for category, stats in summary["languages"]["en"]["categories"].items():
+            name = names.get(category, category)
+            if key in stats["strict"]:
+                assert found[name] == pytest.approx(stats["strict"][key])
+            else:
+                assert name not in found
+
+
+def test_runs_on_s3(s3: Any, tmp_path: Path) -> None:
+    two(tmp_path, ROWS, WORSE)
+    uris = []
+    for name in ("a", "b"):
+        for path in (tmp_path / name).rglob("*"):
+            if path.is_file():
+                key = f"compare/{name}/{path.relative_to(tmp_path / name)}"
+                s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
+        uris.append(f"s3://{s3.bucket}/compare/{name}")
+    text = run_compare(uris, with_flips=True, baseline=f"{uris[1]}/")  # type: ignore[arg-type]
+    assert "A against B" in text
+    assert (
+        "of 20 rows judged in both, 0 turned from right to wrong and 10 from wrong to right" in text
+    )

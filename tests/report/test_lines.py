@@ -1,0 +1,284 @@
+"""Lines of a comparison: identical runs, swapped runs, tiny and clustered groups, noise, words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_rows import chances, column, drawn, made, side
+
+from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.report.lines import Line, lines_of
+from ace_ray.report.noise import WEIGHT, repeats_of
+from ace_ray.report.sentences import p_text, sentence
+from ace_ray.report.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, newcombe
+from ace_ray.stats import Z95
+
+PAIR = [("r0", "r1")]
+
+
+def lines(*runs: list, rules: tuple[str, ...] = ("strict",), **more: object) -> list[Line]:
+    compared = side(*runs, **more)  # type: ignore[arg-type]
+    pairs = [("r0", label) for label in compared.labels[1:]]
+    return lines_of([compared], pairs, rules)
+
+
+def test_a_line_has_the_published_numbers() -> None:
+    """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
+    base = [True] + [False] + [True] * 7 + [False] * 12
+    other = [True] + [True] + [False] * 7 + [False] * 12
+    (line,) = lines(column(base), column(other))
+    found = line.found
+    assert (found.n, found.gained, found.lost, found.test) == (21, 1, 7, MCNEMAR)
+    assert found.value == pytest.approx(-6 / 21)
+    assert found.interval == newcombe(1, 1, 7, 12)
+    assert line.holm == found.p == pytest.approx(0.0703, abs=5e-5)
+    assert not line.shown
+    assert line.detectable == line.detectable_alone
+
+
+def test_identical_runs_show_nothing() -> None:
+    rng = np.random.default_rng(0)
+    run = drawn(rng, chances(rng), samples=2)
+    found = lines(run, run, named=dict(REPORTING.groups()), task=REPORTING.task)
+    assert len(found) == 3 * 30
+    for line in found:
+        assert (line.found.value, line.found.p, line.holm) == (0, 1, 1)
+        assert not line.shown
+        low, high = line.found.interval or (0, 0)
+        assert low < 0 < high
+        assert low == pytest.approx(-high)
+
+
+def test_swapping_the_runs_mirrors_every_line() -> None:
+    rng = np.random.default_rng(1)
+    hard = chances(rng)
+    for samples in (1, 3):
+        one, two = (drawn(np.random.default_rng(seed), hard, samples) for seed in (1, 2))
+        there, back = (
+            lines(*runs, named=dict(REPORTING.groups()), task=REPORTING.task)
+            for runs in ((one, two), (two, one))
+        )
+        assert len(there) == len(back) > 80
+        for a, b in zip(there, back, strict=True):
+            assert a.asked.group == b.asked.group
+            assert (a.found.p, a.holm, a.found.test) == (b.found.p, b.holm, b.found.test)
+            assert (a.found.gained, a.found.lost) == (b.found.lost, b.found.gained)
+            assert a.found.value == -b.found.value
+            assert (a.found.interval is None) == (b.found.interval is None)
+            if a.found.interval and b.found.interval:
+                mirrored = (-b.found.interval[1], -b.found.interval[0])
+                assert a.found.interval == pytest.approx(mirrored, abs=1e-12)
+
+
+def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
+    runs = [column([True] * 20), column([False] * 9 + [True] * 11), column([False] * 20)]
+    found = lines(*runs, rules=("official", "strict"))
+    assert [line.family for line in found] == [2, 2, 2, 2]
+    worse, worst = found[:2]
+    assert worst.holm == pytest.approx(2 * worst.found.p)
+    assert worse.holm == pytest.approx(worse.found.p)
+    assert (worse.detectable or 0) > (worse.detectable_alone or 1)
+
+
+def test_dialogues_are_tested_whole() -> None:
+    """Three turns each: turns flip together, so three times the evidence would be a lie."""
+
+    def run(flipped: int) -> list:
+        return [made(d >= flipped, f"{d}_{t}", group=str(d)) for d in range(12) for t in range(3)]
+
+    accuracy, process = lines(run(0), run(5))
+    assert (accuracy.found.n, accuracy.found.lost, accuracy.found.test) == (12, 5, MCNEMAR)
+    assert accuracy.found.p == pytest.approx(2 / 2**5)
+    assert (process.asked.metric, process.found.n) == ("process", 12)
+    assert process.found.p == accuracy.found.p
+
+
+def test_partly_valid_dialogues_move_by_parts() -> None:
+    def run(valid: dict[int, int]) -> list:
+        return [
+            made(t < valid.get(d, 4), f"{d}_{t}", group=str(d)) for d in range(20) for t in range(4)
+        ]
+
+    process = lines(run({}), run({0: 3, 1: 2, 2: 0, 3: 3}))[1]
+    assert process.found.test == SIGN_FLIP
+    assert process.found.p == pytest.approx(2 / 2**4)
+    assert process.found.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
+
+
+def test_samples_are_no_further_evidence() -> None:
+    """Four samples that all say the same are as good as one."""
+    one = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
+
+    def four(values: list[bool]) -> list:
+        return [row for sample in range(4) for row in column(values, sample=sample)]
+
+    many = lines(four([True] * 15), four([False] * 6 + [True] * 9))[0]
+    assert (many.found.n, many.found.p) == (one.found.n, one.found.p)
+
+
+def test_entries_of_one_task_are_no_further_evidence() -> None:
+    """Five tasks asked four times each: five pieces of evidence, not twenty."""
+    base, other = column([True] * 40), column([False] * 20 + [True] * 20)
+    apart = lines(base, other)[0]
+    shared = lines(base, other, task=lambda row: str(int(row.id) // 4))[0]
+    assert apart.found.p == pytest.approx(2 / 2**20)
+    assert shared.found.p == pytest.approx(2 / 2**5)
+    assert (shared.found.n, len(shared.found.sizes)) == (40, 10)
+    wide, narrow = shared.found.interval or (0, 0), apart.found.interval or (0, 0)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_many_partial_moves_take_the_clustered_test() -> None:
+    rng = np.random.default_rng(4)
+    base, other = (
+        [made(False, str(i), process=float(p)) for i, p in enumerate(rng.choice([0, 0.5, 1], 60))]
+        for _ in range(2)
+    )
+    accuracy, process = lines(base, other)
+    assert (accuracy.found.p, process.found.test) == (1.0, CLUSTERED)
+
+
+@pytest.mark.parametrize(
+    ("base", "other"), [([True], [True]), ([True], [False]), ([False], [False])]
+)
+def test_one_row(base: list[bool], other: list[bool]) -> None:
+    (line,) = lines(column(base), column(other))
+    assert (line.found.n, line.found.p, line.detectable) == (1, 1.0, None)
+    assert "this n (1) would show none of any size" in sentence(line)
+
+
+def test_a_group_without_pairs_has_no_line() -> None:
+    base = column([True, True])
+    assert lines(base, column([True, True], status="infra_error")) == []
+    other = [*column([True, True]), *column([True], category="d", status="skipped")]
+    found = lines([*base, *column([True], category="d")], other, named={"Both": ["c", "d"]})
+    assert [line.asked.group.name for line in found] == ["c"]
+
+
+def test_process_lines_only_where_every_entry_has_one() -> None:
+    run = [*column([True] * 3, process=0.5), *column([True] * 3, category="d")]
+    found = lines(run, run, named={"Both": ["c", "d"]})
+    assert [(line.asked.group.name, line.asked.metric) for line in found] == [
+        ("Both", "accuracy"),
+        ("c", "accuracy"),
+        ("d", "accuracy"),
+        ("c", "process"),
+    ]
+
+
+def test_false_positives_are_rare() -> None:
+    """Sixty comparisons of two runs of one model: tests keep their level, and families do."""
+    rng = np.random.default_rng(11)
+    hard = chances(rng, 20)
+    small, families = [], 0
+    for _ in range(60):
+        found = lines(
+            drawn(rng, hard), drawn(rng, hard), named=dict(REPORTING.groups()), task=REPORTING.task
+        )
+        small += [line.found.p < 0.05 for line in found]
+        families += any(line.shown for line in found)
+    assert 0.005 < np.mean(small) < 0.05
+    # More than 6 of 60 at a true 5 % comes once in 70 times; Holm is well below 5 % here.
+    assert families <= 6
+
+
+def test_a_true_difference_is_found() -> None:
+    rng = np.random.default_rng(12)
+    hard = chances(rng, 40)
+    easier = {key: np.minimum(1, share + 0.25) for key, share in hard.items()}
+    found = lines(drawn(rng, hard), drawn(rng, easier), named=dict(REPORTING.groups()))
+    (everything,) = [
+        x for x in found if (x.asked.group.name, x.asked.group.language) == ("All", "")
+    ]
+    assert everything.shown
+    assert everything.found.value > 0.1
+
+
+def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> Line:
+    """Runs that differ in ``moved`` of ``n``; of ``of`` rows generated twice ``flips`` differ."""
+    rows = column([True] * n)
+    again = [made(i >= flips, str(i), repeat=1) for i in range(of)]
+    repeats = repeats_of(rows, again)
+    (line,) = lines(rows, column([False] * moved + [True] * (n - moved)), repeats=[repeats, None])
+    return line
+
+
+def test_the_noise_floor_by_hand() -> None:
+    """Of 100 rows generated twice 10 flipped: over 400 rows 1.96 * sqrt(0.1 / 400)."""
+    line = with_repeats(10, 100, moved=8)
+    assert line.noise is not None
+    assert (line.noise.flips, line.noise.n) == (10, 100)
+    assert line.noise_floor == pytest.approx(Z95 * np.sqrt(0.1 / 400))
+    assert line.under_noise
+    assert "identical runs differ by up to 3.1 points" in sentence(line)
+    assert not with_repeats(10, 100, moved=20).under_noise
+
+
+def test_without_repeats_there_is_no_floor() -> None:
+    (line,) = lines(column([True] * 5), column([False] * 5))
+    assert line.noise is None
+    assert line.noise_floor is None
+    assert not line.under_noise
+
+
+def test_a_quiet_engine_has_no_floor_to_be_under() -> None:
+    line = with_repeats(0, 50, moved=0)
+    assert line.noise_floor == 0
+    assert not line.under_noise
+
+
+def test_a_group_with_few_repeats_borrows_from_all() -> None:
+    rows = [*column([True] * 50), *column([True] * 50, category="d")]
+    again = [
+        *(made(i >= 10, str(i), repeat=1) for i in range(50)),
+        *(made(True, str(i), category="d", repeat=1) for i in range(2)),
+    ]
+    found = lines(rows, rows, repeats=[repeats_of(rows, again), None], named={"Both": ["c", "d"]})
+    noise = {line.asked.group.name: line.noise for line in found}
+    every = 10 / 52
+    assert noise["c"] is not None
+    assert noise["d"] is not None
+    assert noise["c"].variance == pytest.approx((10 + WEIGHT * every) / (50 + WEIGHT))
+    assert noise["d"].variance == pytest.approx(WEIGHT * every / (2 + WEIGHT))
+
+
+def test_averaged_samples_are_less_noisy() -> None:
+    def four(valid: bool) -> list:
+        return [row for s in range(4) for row in column([valid] * 100, sample=s)]
+
+    again = [made(i >= 20, str(i), repeat=1) for i in range(100)]
+    (line,) = lines(four(True), four(True), repeats=[repeats_of(four(True), again), None])
+    assert line.noise_floor == pytest.approx(Z95 * np.sqrt(0.2 / 4 / 100))
+
+
+def test_repeats_of_a_torn_dialogue_say_nothing() -> None:
+    rows = [made(True, f"d_{i}", group="d") for i in range(2)]
+    again = [
+        made(True, "d_0", group="d", repeat=1),
+        made(True, "d_1", group="d", repeat=1, status="infra_error"),
+    ]
+    found = lines(rows, rows, repeats=[repeats_of(rows, again), None])
+    assert [line.noise for line in found] == [None, None]
+
+
+def test_sentences() -> None:
+    better = lines(column([False] * 30), column([True] * 12 + [False] * 18))[0]
+    assert sentence(better) == (
+        "r1 is better than r0 on c (en): +40.0 points, 95 % CI 20.9..57.7, Holm p 0.00049"
+    )
+    worse = lines(column([True] * 12 + [False] * 18), column([False] * 30))[0]
+    assert sentence(worse).startswith(
+        "r1 is worse than r0 on c (en): -40.0 points, 95 % CI -57.7..-20.9"
+    )
+    alike = lines(column([True] * 100), column([False] + [True] * 99))[0]
+    text = sentence(alike)
+    assert text.startswith("no difference shown between r1 and r0 on c (en): -1.0 points, 95 % CI ")
+    assert text.endswith("Holm p 1; this n would show one of at least 7.8 points")
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(1.0, "1"), (0.0123, "0.012"), (0.04999, "0.04999"), (0.0501, "0.05"), (1e-9, "< 0.0001")],
+)
+def test_p_values_are_never_rounded_over_the_level(p: float, text: str) -> None:
+    assert p_text(p) == text

@@ -1,0 +1,260 @@
+"""What a config becomes on its way to a cluster: a command, an id, and nothing secret."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ace_ray.errors import UserError
+from ace_ray.run import submission as module
+from ace_ray.run.submission import LARGE_BYTES, TEXT_BYTES, Submission, make_submission
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "my config.yaml"
+    tree = {"model": {"source": "org/m"}, "benchmarks": ["acebench"], "output": "s3://b/p"}
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    root = tmp_path / "checkout"
+    for name in ("jobs", "configs", "ace_ray"):
+        (root / name).mkdir(parents=True)
+    for job in ("evaluate", "sweep"):
+        (root / "jobs" / f"{job}.py").touch()
+    return root
+
+
+def parsed(entrypoint: str) -> Any:
+    """The arguments of an entrypoint, as its job's own parser reads them."""
+    python, script, *arguments = shlex.split(entrypoint)
+    assert (python, script) == ("python", "jobs/evaluate.py")
+    code = "import sys, json; sys.argv = ['x']; from shared import config_parser; "
+    code += "print(json.dumps(vars(config_parser('p').parse_args(json.loads(sys.stdin.read())))))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(arguments),
+        cwd=ROOT / "jobs",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_config_of_the_checkout_goes_by_name() -> None:
+    made = make_submission("evaluate", str(ROOT / "configs" / "acebench.yaml"))
+    assert made.entrypoint == "python jobs/evaluate.py --config configs/acebench.yaml"
+
+
+def test_any_other_config_goes_as_text_with_its_options(config: Path) -> None:
+    made = make_submission(
+        "evaluate",
+        str(config),
+        overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"],
+        output="s3://b/--odd",
+        limit=7,
+    )
+    read = parsed(made.entrypoint)
+    assert read["config"] is None
+    assert yaml.safe_load(read["config_text"]) == yaml.safe_load(config.read_text())
+    assert read["output"] == "s3://b/--odd"
+    assert read["limit"] == 7
+    assert read["overrides"] == ["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"]
+
+
+@pytest.mark.parametrize("text", ["--help", "-x", "model: {source: 'a $(id) `id`\n\"'}"])
+def test_hostile_text_stays_text(checkout: Path, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump({"model": {"source": text}, "output": "s3://b/p"}))
+    made = make_submission("sweep", str(path), checkout=checkout)
+    assert shlex.split(made.entrypoint)[2] == f"--config-text={path.read_text()}"
+    echoed = subprocess.run(
+        ["sh", "-c", f"printf '%s\\n' {made.entrypoint.removeprefix('python jobs/sweep.py ')}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert echoed.stdout == f"--config-text={path.read_text()}\n"
+
+
+def test_the_printed_line_does_the_same(config: Path) -> None:
+    made = make_submission("evaluate", str(config), limit=3)
+    words = shlex.split(made.command("http://head:8265", attempt=4))
+    ours, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
+    assert ours[:3] == ["ray", "job", "submit"]
+    options = dict(zip(ours[3::2], ours[4::2], strict=True))
+    assert options["--address"] == "http://head:8265"
+    assert options["--submission-id"] == made.id(4)
+    assert json.loads(options["--metadata-json"]) == made.metadata(4)
+    environment = json.loads(options["--runtime-env-json"])
+    assert {"working_dir": options["--working-dir"], **environment} == made.runtime_env
+    # Ray joins the words after "--" as this does.
+    assert shlex.join(entrypoint) == made.entrypoint
+    assert "--address" not in made.command(None)
+
+
+def test_the_id_is_of_the_resolved_config(config: Path, tmp_path: Path) -> None:
+    def made(path: Path = config, **options: Any) -> Submission:
+        return make_submission("evaluate", str(path), **options)
+
+    first = made()
+    assert first.id(1) == made().id(1)
+    assert first.id(1) != first.id(2)
+    assert first.id(2) == f"{first.name}-2"
+    other = tmp_path / "same.yaml"
+    tree = {"output": "s3://b/p", "samples": 1, **yaml.safe_load(config.read_text())}
+    other.write_text(f"# the default, said aloud\n{json.dumps(tree)}")
+    assert made(other).name == first.name
+    assert made(overrides=["samples=1"]).name == first.name
+    assert made(overrides=["samples=2"]).name != first.name
+    assert made(limit=5).name != first.name
+    assert made(output="s3://b/q").name != first.name
+
+
+def test_the_job_is_part_of_the_id(config: Path, checkout: Path) -> None:
+    ids = {
+        make_submission(job, str(config), checkout=checkout).name for job in ("evaluate", "sweep")
+    }
+    assert len({name.rpartition("-")[2] for name in ids}) == 2
+
+
+def test_metadata_is_text(config: Path) -> None:
+    metadata = make_submission("evaluate", str(config)).metadata(3)
+    assert all(isinstance(value, str) and value for value in metadata.values())
+    assert (metadata["model"], metadata["benchmarks"]) == ("org/m", "acebench")
+    assert (metadata["job"], metadata["attempt"]) == ("evaluate", "3")
+    assert len(metadata["config_sha256"]) == 64
+
+
+def test_the_metadata_of_a_sweep_names_its_models(checkout: Path, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    models = [{"source": "org/a"}, {"source": "org/b"}]
+    tree = {"checkpoints": "s3://b/run", "models": models, "benchmarks": ["acebench"]}
+    path.write_text(yaml.safe_dump({**tree, "output": "s3://b/p"}))
+    metadata = make_submission("sweep", str(path), checkout=checkout).metadata(1)
+    assert metadata["model"] == "org/a,org/b"
+    assert metadata["checkpoints"] == "s3://b/run"
+    assert metadata["benchmarks"] == "acebench"
+
+
+def git(checkout: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=n", "-c", "user.email=e@e"]
+    done = subprocess.run(
+        ["git", "-C", str(checkout), *who, *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_commit_is_named_where_it_is_known(
+    config: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(root: Path = checkout) -> str | None:
+        return make_submission("evaluate", str(config), checkout=root).metadata(1).get("git")
+
+    assert commit() is None, "no repository"
+    git(checkout, "init", "-q")
+    assert commit() is None, "no commit"
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "first")
+    sha = git(checkout, "rev-parse", "HEAD")
+    assert commit() == sha
+    (checkout / "jobs" / "evaluate.py").write_text("changed")
+    assert commit() == f"{sha}-dirty"
+    inner = checkout / "vendored"
+    (inner / "jobs").mkdir(parents=True)
+    (inner / "jobs" / "evaluate.py").touch()
+    assert commit(inner) is None, "another project's repository"
+    monkeypatch.setenv("PATH", "")
+    assert commit() is None, "no git"
+
+
+def test_what_is_large_stays_behind(config: Path, checkout: Path) -> None:
+    for name in ("w [1]*.safetensors", "small.bin", ".venv/lib/torch.so", "runs/rows.parquet"):
+        path = checkout / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(LARGE_BYTES + (name != "small.bin"))
+    (checkout / "link").symlink_to("w [1]*.safetensors")
+    made = make_submission("evaluate", str(config), checkout=checkout)
+    assert made.excludes == ("/.git", "/.venv", "/runs", r"/w\ \[1\]\*.safetensors")
+
+    from ray._private.runtime_env.packaging import _get_excludes
+
+    ignored = _get_excludes(checkout, list(made.excludes))
+    assert ignored(checkout / "w [1]*.safetensors")
+    assert ignored(checkout / "runs")
+    assert not ignored(checkout / "small.bin")
+    assert not ignored(checkout / "ace_ray" / "runs")
+
+
+SECRET = "sk-THIS-IS-A-SECRET"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        f"engine.hf_token={SECRET}",
+        f"engine.api_key=[{SECRET}]",
+        f"engine.nested={{deep: [{{password: {SECRET}}}]}}",
+        f"engine.aws_secret_access_key={SECRET}",
+        f"benchmarks.0.user={{endpoint: {{url: 'http://x/v1', api_key: {SECRET}}}}}",
+        f"benchmarks.0.user={{endpoint: {{url: 'http://me:{SECRET}@x/v1'}}}}",
+        f"store.endpoint_url=http://me:{SECRET}@127.0.0.1:9",
+        f"output=s3://{SECRET}@bucket/p",
+    ],
+)
+def test_a_secret_is_refused_and_not_repeated(config: Path, override: str) -> None:
+    with pytest.raises(UserError) as refused:
+        make_submission("evaluate", str(config), overrides=[override])
+    assert SECRET not in str(refused.value)
+
+
+def test_names_of_variables_and_tokenizers_are_no_secrets(config: Path) -> None:
+    user = "{endpoint: {url: 'http://x/v1', model: m, api_key_env: MY_KEY}}"
+    overrides = [f"benchmarks.0.user={user}", "engine.tokenizer_mode=slow", "engine.max_token=3"]
+    make_submission("evaluate", str(config), overrides=overrides)
+
+
+@pytest.mark.parametrize("output", ["runs", "./runs", "../x", "s3:/typo"])
+def test_an_output_that_dies_with_the_job_is_refused(config: Path, output: str) -> None:
+    with pytest.raises(UserError, match="temporary"):
+        make_submission("evaluate", str(config), output=output)
+
+
+def test_a_bad_config_is_refused_here(config: Path) -> None:
+    with pytest.raises(UserError, match="did you mean 'samples'"):
+        make_submission("evaluate", str(config), overrides=["sampels=2"])
+    with pytest.raises(UserError, match="cannot be read"):
+        make_submission("evaluate", "nothing.yaml")
+
+
+def test_a_config_too_long_for_a_command_is_refused(config: Path, checkout: Path) -> None:
+    config.write_text(config.read_text() + "#" * TEXT_BYTES)
+    with pytest.raises(UserError, match="travels as text"):
+        make_submission("evaluate", str(config), checkout=checkout)
+    inside = checkout / "configs" / "long.yaml"
+    inside.write_text(config.read_text())
+    made = make_submission("evaluate", str(inside), checkout=checkout)
+    assert made.arguments == ("--config", "configs/long.yaml")
+
+
+def test_an_installed_package_is_no_checkout(config: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not installed from a checkout"):
+        make_submission("evaluate", str(config), checkout=tmp_path)
+
+
+def test_this_checkout_is_one() -> None:
+    assert (module.CHECKOUT / "jobs" / "evaluate.py").is_file()

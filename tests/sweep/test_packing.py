@@ -1,0 +1,255 @@
+"""Who shares an engine, where it runs, and when."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.sweep.packing import Lane, Machine, Placed, check_sizes, lanes, schedule
+from ace_ray.sweep.runs import SweepRun
+
+CPU = Machine(0, 16.0)
+ONE = Machine(1, 80.0)
+EIGHT = Machine(8, 80.0)
+
+
+def run(
+    label: str,
+    kin: str = "",
+    *,
+    gpus: int = 1,
+    rows: int = 100,
+    parameters: int = 10**9,
+    **more: Any,
+) -> SweepRun:
+    row = SimpleNamespace(interactive=False, size=400)
+    sampling = SimpleNamespace(max_tokens=400)
+    plan: Any = SimpleNamespace(
+        run_id=label, rows=[row] * rows, config=SimpleNamespace(sampling=sampling)
+    )
+    return SweepRun(label, None, label, plan, kin=kin, gpus=gpus, parameters=parameters, **more)
+
+
+def checkpoints(count: int, kin: str = "kin", **more: Any) -> list[SweepRun]:
+    return [run(f"{kin}-{step}", kin, **more) for step in range(count)]
+
+
+def labels(found: Sequence[Lane]) -> list[list[str]]:
+    return [[run.label for run in lane.runs] for lane in found]
+
+
+class TestLanes:
+    def test_kin_share_an_engine_in_order(self) -> None:
+        for machine in (CPU, ONE):
+            assert labels(lanes(checkpoints(4), machine, swap=True)) == [
+                ["kin-0", "kin-1", "kin-2", "kin-3"]
+            ]
+
+    def test_others_do_not(self) -> None:
+        found = lanes(
+            [*checkpoints(2, "a"), *checkpoints(2, "b"), run("x"), run("y")], CPU, swap=True
+        )
+        assert sorted(labels(found)) == [["a-0", "a-1"], ["b-0", "b-1"], ["x"], ["y"]]
+
+    def test_kin_that_are_listed_apart(self) -> None:
+        a, b = checkpoints(2, "a"), checkpoints(2, "b")
+        found = lanes([a[0], b[0], a[1], b[1]], CPU, swap=True)
+        assert sorted(labels(found)) == [["a-0", "a-1"], ["b-0", "b-1"]]
+
+    def test_swap_off(self) -> None:
+        found = lanes(checkpoints(3), CPU, swap=False)
+        assert sorted(labels(found)) == [["kin-0"], ["kin-1"], ["kin-2"]]
+        assert len(lanes(checkpoints(30), EIGHT, swap=False)) == 30
+
+    def test_the_longest_come_first(self) -> None:
+        small, large = run("small", parameters=10**8), run("large", parameters=10**10)
+        long = run("long", parameters=10**8, rows=10**6)
+        for machine in (CPU, ONE, EIGHT):
+            found = lanes([small, large, long], machine, swap=True)
+            assert labels(found) == [["long"], ["large"], ["small"]]
+        assert [lane.seconds for lane in found] == sorted((x.seconds for x in found), reverse=True)
+
+    def test_side_by_side_where_there_is_room(self) -> None:
+        found = lanes(checkpoints(16), EIGHT, swap=True)
+        assert [lane.gpus for lane in found] == [1] * 8
+        # Neighbours in training stay together.
+        parts = sorted([[int(label[4:]) for label in part] for part in labels(found)])
+        assert parts == [[n, n + 1] for n in range(0, 16, 2)]
+
+    def test_few_models_on_many_gpus_get_several_engines_each(self) -> None:
+        assert [lane.gpus for lane in lanes(checkpoints(2), EIGHT, swap=True)] == [4, 4]
+        assert [lane.gpus for lane in lanes([run("x")], EIGHT, swap=True)] == [8]
+
+    def test_an_engine_that_spans_gpus(self) -> None:
+        found = lanes(checkpoints(8, gpus=2), EIGHT, swap=True)
+        assert [lane.gpus for lane in found] == [2] * 4
+        found = lanes(checkpoints(8, gpus=8), EIGHT, swap=True)
+        assert [(len(lane.runs), lane.gpus) for lane in found] == [(8, 8)]
+        found = lanes([run("x", gpus=3)], EIGHT, swap=True)
+        assert [lane.gpus for lane in found] == [6]
+
+    def test_on_cpus_engines_take_no_gpus(self) -> None:
+        asked = [*checkpoints(8, gpus=2), run("x", gpus=4)]
+        four = Machine(0, None, slots=4, shared=True)
+        for machine, sizes in ((CPU, [8, 1]), (four, [3, 3, 2, 1])):
+            found = lanes(asked, machine, swap=True)
+            assert {lane.gpus for lane in found} == {0}
+            assert sorted((len(lane.runs) for lane in found), reverse=True) == sizes
+
+    def test_nothing(self) -> None:
+        assert lanes([], EIGHT, swap=True) == []
+        assert schedule([], EIGHT) == []
+
+
+class TestSizes:
+    def test_more_gpus_than_there_are(self) -> None:
+        with pytest.raises(UserError, match="takes 8 GPUs, there are 1; lower") as e:
+            check_sizes([run("big", gpus=8)], ONE)
+        assert e.value.where == "big (big)"
+        check_sizes([run("big", gpus=8)], EIGHT)
+        check_sizes([run("big", gpus=8)], CPU)
+
+    @pytest.mark.parametrize(
+        ("gib", "gpus", "machine", "fits"),
+        [
+            (59, 1, ONE, True),
+            (61, 1, ONE, False),
+            (61, 2, EIGHT, True),
+            (479, 8, EIGHT, True),
+            (481, 8, EIGHT, False),
+            (13, 1, CPU, True),
+            (13.5, 1, CPU, False),
+            (13.5, 8, CPU, False),
+            (1e6, 1, Machine(1, None), True),
+            (1e6, 1, Machine(0, None), True),
+        ],
+    )
+    def test_weights_that_do_not_fit(
+        self, gib: float, gpus: int, machine: Machine, fits: bool
+    ) -> None:
+        big = run("big", gpus=gpus, weight_bytes=int(gib * 2**30))
+        if fits:
+            check_sizes([big], machine)
+        else:
+            with pytest.raises(UserError, match=r"need about .* GiB, an engine here has .* GiB"):
+                check_sizes([big], machine)
+
+    def test_a_size_that_nobody_knows_passes(self) -> None:
+        check_sizes([run("hub")], Machine(1, 1.0))
+
+    def test_one_of_many(self) -> None:
+        sizes = [run("ok", weight_bytes=1), run("big", weight_bytes=2**50)]
+        with pytest.raises(UserError, match="need about") as error:
+            check_sizes(sizes, EIGHT)
+        assert error.value.where == "big (big)"
+
+
+def overlaps(placed: Sequence[Placed], machine: Machine) -> bool:
+    """Whether more runs at any time than there is room for."""
+    times = sorted({one.begins for one in placed})
+    room = machine.gpus or machine.slots
+    return any(
+        sum(p.lane.gpus or 1 for p in placed if p.begins <= t < p.begins + p.lane.seconds) > room
+        for t in times
+    )
+
+
+class TestSchedule:
+    def test_one_after_another(self) -> None:
+        found = lanes([run(f"r{n}") for n in range(3)], ONE, swap=True)
+        placed = schedule(found, ONE)
+        assert placed[0].begins == 0
+        for before, after in pairwise(placed):
+            assert after.begins == pytest.approx(before.begins + before.lane.seconds)
+
+    def test_small_ones_side_by_side(self) -> None:
+        placed = schedule([Lane((run(f"r{n}"),), 1) for n in range(8)], EIGHT)
+        assert [one.begins for one in placed] == [0] * 8
+
+    def test_a_small_one_fills_the_room_that_a_large_one_leaves(self) -> None:
+        large = [Lane((run("l1", gpus=6, rows=1000),), 6), Lane((run("l2", gpus=6, rows=900),), 6)]
+        small = Lane((run("s"),), 2)
+        placed = {one.lane.runs[0].label: one.begins for one in schedule([*large, small], EIGHT)}
+        assert placed["l1"] == placed["s"] == 0
+        assert placed["l2"] == large[0].seconds
+
+    def test_cpu_slots(self) -> None:
+        machine = Machine(0, None, slots=2, shared=True)
+        placed = schedule([Lane((run(f"r{n}"),), 0) for n in range(4)], machine)
+        assert sorted(one.begins for one in placed)[:2] == [0, 0]
+        assert not overlaps(placed, machine)
+
+
+def sweep_of(random: random.Random, machine: Machine) -> list[SweepRun]:
+    sizes = [size for size in (1, 1, 2, 4, 8) if size <= (machine.gpus or 8)]
+    kinds = {kin: random.choice(sizes) for kin in "abcd"}
+    found = []
+    for number in range(random.randint(1, 24)):
+        kin = random.choice(["", *kinds])
+        found.append(
+            run(
+                f"{number}",
+                kin,
+                gpus=kinds.get(kin) or random.choice(sizes),
+                rows=random.choice([1, 50, 500]),
+                parameters=random.choice([10**8, 10**9, 7 * 10**10]),
+            )
+        )
+    return found
+
+
+MACHINES = [CPU, Machine(0, None, slots=3, shared=True), ONE, Machine(3, 80.0), EIGHT]
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: f"{m.gpus or 'cpu'}-{m.slots}")
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_is_asked(machine: Machine, seed: int) -> None:
+    """Every run is in one lane of its own kind, every lane is placed once, none too large, and
+    there is never more at work than there is room for."""
+    asked = sweep_of(random.Random(seed), machine)
+    for swap in (True, False):
+        found = lanes(asked, machine, swap=swap)
+        assert Counter(r.label for lane in found for r in lane.runs) == {r.label: 1 for r in asked}
+        for lane in found:
+            assert lane.runs
+            assert 0 <= lane.gpus <= machine.gpus
+            assert (lane.gpus > 0) == (machine.gpus > 0)
+            assert lane.gpus % lane.runs[0].gpus == 0 or not machine.gpus
+            if len(lane.runs) > 1:
+                assert swap
+                assert {r.kin for r in lane.runs} == {lane.runs[0].kin} != {""}
+            order = [int(r.label) for r in lane.runs]
+            assert order == sorted(order)
+        assert [x.seconds for x in found] == sorted((x.seconds for x in found), reverse=True)
+        placed = schedule(found, machine)
+        assert Counter(id(p.lane) for p in placed) == Counter(map(id, found))
+        assert not overlaps(placed, machine)
+        assert placed[0].begins == 0
+        # No time without work: each begins as another ends.
+        ends = {0.0} | {p.begins + p.lane.seconds for p in placed}
+        assert all(any(p.begins == pytest.approx(end) for end in ends) for p in placed)
+
+
+def test_more_work_takes_longer() -> None:
+    one, two = Lane((run("a"),), 1), Lane((run("a"), run("b")), 1)
+    assert one.seconds < two.seconds < 2 * one.seconds
+    assert Lane((run("a", rows=10**6),), 8).seconds < Lane((run("a", rows=10**6),), 1).seconds
+    unknown = SweepRun("x", None, "x", run("x").plan)
+    assert Lane((unknown,), 1).seconds > 0
+
+
+def test_episodes_count_for_more() -> None:
+    plain = run("a", rows=10)
+    episode = run("b", rows=10)
+    assert plain.tokens == 10 * (100 + 100)
+    for row in episode.plan.rows:  # type: ignore[union-attr]
+        row.interactive = True
+    assert episode.tokens == 8 * plain.tokens
+    assert SweepRun("refused", 1, "x", refused="torn").tokens == 0

@@ -1,0 +1,245 @@
+"""A lane's process: what it is given, what is heard of it, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ace_ray.sweep import lane as lane_module
+from ace_ray.sweep.packing import Lane
+from ace_ray.sweep.processes import LaneProcess
+from ace_ray.sweep.runs import SweepRun
+
+LANE = Lane((SweepRun("step 1", 1, "x"),), 1)
+Start = Callable[..., LaneProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Starts a process that runs ``body`` in the lane's place; its spec is ``spec``."""
+    made: list[LaneProcess] = []
+
+    def begin(
+        body: str, *, devices: list[int] | None = None, say: Any = None, runs: Any = ()
+    ) -> LaneProcess:
+        script = tmp_path / "python"
+        script.write_text(
+            f"#!{sys.executable}\nimport json, os, signal, sys, time\n"
+            "assert sys.argv[1:3] == ['-m', 'ace_ray.sweep.lane'], sys.argv\n"
+            "spec = json.load(open(sys.argv[3]))\n" + body
+        )
+        script.chmod(0o755)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", str(script))
+            made.append(LaneProcess(LANE, list(runs), devices, say=say))
+        return made[-1]
+
+    yield begin
+    for process in made:
+        if process.code is None:
+            process.signal(signal.SIGKILL)
+            process.wait(30)
+
+
+def ended(process: LaneProcess) -> int:
+    process.wait(60)
+    assert process.code is not None
+    return process.code
+
+
+def test_it_ends_with_a_code(start: Start) -> None:
+    assert ended(start("sys.exit(75)")) == 75
+    assert ended(start("os.kill(os.getpid(), signal.SIGKILL)")) == -9
+
+
+def test_waiting_has_an_end(start: Start) -> None:
+    process = start("time.sleep(600)")
+    process.wait(0.05)
+    assert process.code is None
+
+
+def test_what_it_is_given(start: Start, tmp_path: Path) -> None:
+    runs = [{"run_id": "r", "config": {"model": {"source": "ä\ud800"}}}]
+    out = tmp_path / "spec.json"
+    assert ended(start(f"json.dump(spec, open({str(out)!r}, 'w'))", runs=runs)) == 0
+    spec = json.loads(out.read_text())
+    assert spec["runs"] == runs
+    assert spec["parent"] == os.getpid()
+
+
+def test_the_gpus_that_it_sees(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    for devices, seen in (([0, 2], "0,2"), ([3], "3"), (None, "7")):
+        said: list[str] = []
+        process = start(body, devices=devices, say=said.append)
+        ended(process)
+        process.close()
+        assert said == [seen]
+
+
+def test_its_events(start: Start, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    process = start(
+        "events = open(spec['events'], 'a')\n"
+        "lines = [{'run_id': 'a', 'code': 0}, {'run_id': 'b', 'broken': 'x\\u2028y'}]\n"
+        "first, second = [json.dumps(line) + chr(10) for line in lines]\n"
+        "events.write(first + second[:9])\n"
+        "events.flush()\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+        "events.write(second[9:] + first[:9])\n"
+    )
+    until(lambda: process.events())
+    assert process.events() == [{"run_id": "a", "code": 0}]
+    go.touch()
+    assert ended(process) == 0
+    assert process.events() == [{"run_id": "a", "code": 0}, {"run_id": "b", "broken": "x\u2028y"}]
+
+
+def test_one_that_never_said_a_word(start: Start) -> None:
+    process = start("sys.exit(3)")
+    assert ended(process) == 3
+    assert process.events() == []
+
+
+def test_its_lines_all_come_before_it_is_closed(start: Start) -> None:
+    said: list[str] = []
+    process = start(
+        "for n in range(2000): print(n)\n"
+        "sys.stderr.write('an error\\n')\n"
+        "sys.stdout.flush()\n"
+        "sys.stdout.buffer.write(b'\\xff no text\\n')",
+        say=said.append,
+    )
+    ended(process)
+    process.close()
+    assert [line for line in said if line.isdigit()] == [str(n) for n in range(2000)]
+    assert {"an error", "\ufffd no text"} <= {*said}
+
+
+def test_closing_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "events"
+    process = start(f"open({str(out)!r}, 'w').write(spec['events'])\nopen(spec['events'], 'w')")
+    ended(process)
+    folder = Path(out.read_text()).parent
+    assert folder.is_dir()
+    process.close()
+    assert not folder.exists()
+
+
+def test_signals(start: Start, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    process = start(
+        "signal.signal(signal.SIGTERM, lambda n, f: sys.exit(75))\n"
+        f"open({str(ready)!r}, 'w')\n"
+        "time.sleep(600)"
+    )
+    until(ready.exists)
+    assert not process.asked
+    process.signal(signal.SIGTERM)
+    assert process.asked
+    assert ended(process) == 75
+    process.signal(signal.SIGTERM)  # it is gone: nobody else is hit
+
+
+def test_ctrl_c_on_the_terminal_is_not_for_it(start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "group"
+    process = start(f"open({str(out)!r}, 'w').write(str(os.getpgid(0)))")
+    ended(process)
+    assert int(out.read_text()) != os.getpgid(0)
+
+
+def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
+    end = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
+class TestDeath:
+    CHILD = "from ace_ray.sweep.lane import _die_with; _die_with({}); print(1); "
+
+    def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
+        child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"
+        out = tmp_path / "out"
+        script = (
+            "import subprocess, sys, time\n"
+            f"command = [sys.executable, '-u', '-c', {child!r}]\n"
+            "child = subprocess.Popen(command, stdout=subprocess.PIPE)\n"
+            "child.stdout.readline()\n"
+            f"open({str(out)!r}, 'w').write(f'{{child.pid}}.')\n"
+            "time.sleep(600)"
+        )
+        parent = subprocess.Popen([sys.executable, "-c", script])
+        until(lambda: out.exists() and out.read_text().endswith("."))
+        pid = int(out.read_text()[:-1])
+        assert psutil.pid_exists(pid)
+        parent.kill()
+        parent.wait()
+        until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+
+    def test_one_that_was_left_before_it_began_does_not_begin(self) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", self.CHILD.format(1 << 22)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (75, "")
+
+
+class TestLane:
+    """The lane's own end, where it gets no further than its plans."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+        monkeypatch.setattr(lane_module, "_die_with", lambda parent: None)
+
+        def play(*runs: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+            spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
+            spec.write_text(json.dumps({"runs": runs, "events": str(events), "parent": 1}))
+            monkeypatch.setattr(sys, "argv", ["lane", str(spec)])
+            code = lane_module.main()
+            lines = events.read_text().splitlines() if events.exists() else []
+            return code, [json.loads(line) for line in lines]
+
+        return play
+
+    def config(self, folder: Path, tmp_path: Path) -> dict[str, Any]:
+        return {
+            "model": {"source": str(folder)},
+            "backend": "fake",
+            "benchmarks": ["acebench"],
+            "limit": 1,
+            "output": str(tmp_path / "out"),
+        }
+
+    def test_a_checkpoint_that_is_another_by_now(
+        self, run: Any, tmp_path: Path, make_checkpoint: Any
+    ) -> None:
+        folder = make_checkpoint(tmp_path / "step_1", 1.0)
+        config = self.config(folder, tmp_path)
+        code, events = run({"run_id": "a", "config": config}, {"run_id": "b", "config": config})
+        assert code == 1
+        assert [event["run_id"] for event in events] == ["a", "b"]
+        for event in events:
+            assert event["failed"].startswith(f"{folder}: has changed since the sweep found it")
+        assert not (tmp_path / "out").exists()
+
+    def test_a_checkpoint_that_is_gone(self, run: Any, tmp_path: Path) -> None:
+        config = self.config(tmp_path / "none", tmp_path) | {"backend": "vllm"}
+        code, events = run({"run_id": "a", "config": config})
+        assert code == 1
+        assert "does not exist" in events[0]["failed"]

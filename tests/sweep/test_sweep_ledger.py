@@ -1,0 +1,147 @@
+"""The ledger's line of a run, from what its folder holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.run.clock import STATES
+from ace_ray.store import LocalStore
+from ace_ray.sweep.ledger import LEDGER, Account, account, write_ledger
+from ace_ray.sweep.runs import SweepRun
+
+TIMING = {
+    "device": "gpu",
+    "devices": 2,
+    "loads": [{"how": "fresh"}],
+    "device_s": {"load": 60.0, "warm_up": 4.0, "generation": 800.0, "tool": 30.0, "idle": 6.0},
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path))
+
+
+def run(**more: Any) -> SweepRun:
+    plan: Any = SimpleNamespace(run_id="r1")
+    return SweepRun("step 5", 5, "/c/step_5", plan, parameters=7, **more)
+
+
+def put(store: LocalStore, *, timing: Any = TIMING, **changes: Any) -> None:
+    summary = {
+        "complete": True,
+        "why": "",
+        "scored": 500,
+        "declared": 500,
+        "tokens": {"prompt": 1000, "completion": 50},
+        "timing": timing,
+    }
+    store.put("r1/summary.json", json.dumps({**summary, **changes}).encode())
+
+
+def test_a_whole_run(store: LocalStore) -> None:
+    put(store)
+    line = account(run(), store, 3.6)
+    assert asdict(line) == {
+        "label": "step 5",
+        "step": 5,
+        "source": "/c/step_5",
+        "run_id": "r1",
+        "state": "complete",
+        "note": "",
+        "engine": "fresh",
+        "device": "gpu",
+        "devices": 2,
+        "parameters": 7,
+        "seconds": TIMING["device_s"],
+        "entries": 500,
+        "tokens": {"prompt": 1000, "completion": 50},
+        "cost": 0.9,
+        "per_1000": {"device_s": 1800.0, "cost": 1.8},
+    }
+
+
+def test_without_a_price_there_is_no_cost(store: LocalStore) -> None:
+    put(store)
+    line = account(run(), store, None)
+    assert line.cost is None
+    assert line.per_1000 == {"device_s": 1800.0, "cost": None}
+    assert account(run(), store, 0.0).cost == 0.0
+
+
+def test_a_run_that_is_owed_rows(store: LocalStore) -> None:
+    put(store, complete=False, why="3 of 500 rows have no verdict", scored=497)
+    line = account(run(), store, None)
+    assert (line.state, line.note) == ("incomplete", "3 of 500 rows have no verdict")
+    assert line.entries == 497
+
+
+def test_nothing_scored_costs_nothing_per_entry(store: LocalStore) -> None:
+    put(store, complete=False, scored=0)
+    line = account(run(), store, 1.0)
+    assert line.per_1000 == {}
+    assert line.cost == 0.25
+
+
+def test_a_run_that_has_not_begun(store: LocalStore) -> None:
+    line = account(run(), store, 1.0)
+    assert (line.state, line.engine, line.cost, line.seconds) == ("pending", "", None, {})
+
+
+def test_a_refused_checkpoint(store: LocalStore) -> None:
+    line = account(SweepRun("step 5", 5, "/c/step_5", refused="torn"), store, 1.0)
+    assert (line.state, line.note, line.run_id) == ("refused", "torn", "")
+
+
+@pytest.mark.parametrize(
+    ("loads", "how"),
+    [
+        ([], ""),
+        ([{"how": "fresh"}, {"how": "swapped"}], "swapped"),
+        ([{"how": "swapped"}, {"how": "restarted"}], "restarted"),
+        ([{"how": "restarted"}, {"how": "restarted"}], "restarted"),
+        ([{"how": "swapped"}, {"how": "fresh"}], "fresh"),
+    ],
+)
+def test_how_the_weights_came(store: LocalStore, loads: list[Any], how: str) -> None:
+    put(store, timing={**TIMING, "loads": loads})
+    assert account(run(), store, None).engine == how
+
+
+def test_a_restart_says_why(store: LocalStore) -> None:
+    deaths = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
+    timing = {**TIMING, "loads": [{"how": "restarted"}], "engine_deaths": deaths}
+    put(store, timing=timing)
+    assert account(run(), store, None).note == deaths[-1]
+    put(store, timing={**timing, "engine_deaths": []})
+    assert account(run(), store, None).note == ""
+    put(store, timing={**timing, "loads": [{"how": "swapped"}]})
+    assert account(run(), store, None).note == ""
+
+
+@pytest.mark.parametrize("timing", [{}, {"loads": None, "device_s": None}])
+def test_a_run_that_had_nothing_left_to_do(store: LocalStore, timing: Any) -> None:
+    put(store, timing=timing)
+    line = account(run(), store, 1.0)
+    assert (line.state, line.engine, line.cost) == ("complete", "", 0.0)
+    assert line.seconds == dict.fromkeys(STATES, 0.0)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"null", b"\xff", b"3", b'{"a": 1}'])
+def test_a_summary_that_is_none(store: LocalStore, content: bytes) -> None:
+    store.put("r1/summary.json", content)
+    assert account(run(), store, 1.0).state == "pending"
+
+
+def test_the_file(store: LocalStore) -> None:
+    lines = [Account("a", None, "s", "r"), Account("b\ud800", 3, "s", "", note="«x»")]
+    write_ledger(store, lines)
+    tree = json.loads(store.get(LEDGER) or b"")
+    assert tree["schema_version"] == 1
+    assert tree["runs"] == [asdict(line) for line in lines]

@@ -1,0 +1,226 @@
+"""One run per model: what it is called, what it weighs, and with whom it may share an engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.models.checkpoints import INDEX
+from ace_ray.run.plan import make_manifest
+from ace_ray.run.summary import as_json
+from ace_ray.store import LocalStore
+from ace_ray.sweep.checkpoints import Checkpoint
+from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
+from ace_ray.sweep.runs import SweepRun, is_finished, run_of_checkpoint, run_of_model
+
+
+def sweep_of(**changes: Any) -> SweepConfig:
+    run = {"benchmarks": [{"name": "acebench", "languages": ["en"]}], "backend": "fake", "limit": 2}
+    return SweepConfig(SweepOptions(checkpoints="x"), {**run, **changes}, "sweep.yaml")
+
+
+def of(folder: Path, **changes: Any) -> SweepRun:
+    checkpoint = Checkpoint(folder.name, 7, str(folder), "state", "")
+    return run_of_checkpoint(sweep_of(**changes), checkpoint, "out")
+
+
+@pytest.fixture
+def one(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
+    return make_checkpoint(tmp_path / "step_7", 1.0, 2.0, 3.0)
+
+
+@pytest.fixture
+def other(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
+    """Another checkpoint of the same training."""
+    return make_checkpoint(tmp_path / "step_8", 4.0, 5.0, 6.0)
+
+
+def test_a_checkpoint(one: Path) -> None:
+    run = of(one)
+    assert (run.label, run.step, run.source, run.refused) == ("step 7", 7, str(one), "")
+    assert run.plan is not None
+    assert run.plan.config.output == "out"
+    assert run.run_id == run.plan.run_id
+    assert "step_7" in run.run_id
+    assert (run.gpus, run.parameters) == (1, 3)
+    assert run.weight_bytes == (one / "model.safetensors").stat().st_size
+    assert run.tokens > 0
+
+
+def test_checkpoints_are_told_apart_by_content(
+    one: Path, make_checkpoint: Callable[..., Path]
+) -> None:
+    before = of(one).run_id
+    make_checkpoint(one, 1.0, 2.0, 3.0)
+    assert of(one).run_id == before
+    make_checkpoint(one, 1.0, 2.0, 4.0)
+    assert of(one).run_id != before
+
+
+def test_a_model(one: Path) -> None:
+    model = SweepModel(source=str(one), engine={"max_model_len": 4096})
+    run = run_of_model(sweep_of(), model, "out")
+    assert (run.label, run.step) == ("step_7", None)
+    assert run.plan is not None
+    assert run.plan.config.engine == {"max_model_len": 4096}
+    named = run_of_model(sweep_of(), model.model_copy(update={"label": "mine"}), "out")
+    assert (named.label, named.run_id) == ("mine", run.run_id)
+
+
+def test_a_model_that_cannot_be_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        run_of_model(sweep_of(backend="vllm"), SweepModel(source=str(tmp_path / "none")), "out")
+
+
+def test_gpus_of_an_engine(one: Path) -> None:
+    engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
+    assert of(one, backend="vllm", engine=engine).gpus == 8
+
+
+class TestRefused:
+    def test_what_was_seen_to_be_lacking(self, one: Path) -> None:
+        run = run_of_checkpoint(
+            sweep_of(), Checkpoint("step_7", 7, str(one), "", "m-2.safetensors is missing"), "out"
+        )
+        assert run.refused == "it is not whole: m-2.safetensors is missing"
+        assert (run.plan, run.run_id, run.kin, run.step) == (None, "", "", 7)
+
+    def test_what_is_cut_off(self, one: Path) -> None:
+        weights = one / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1])
+        run = of(one)
+        assert run.plan is None
+        assert "model.safetensors: cannot be read as weights" in run.refused
+
+    def test_what_is_gone(self, one: Path) -> None:
+        """A trainer that keeps the last few removes the others."""
+        shutil.rmtree(one)
+        assert "does not exist" in of(one, backend="vllm").refused
+
+    def test_a_shard_that_is_missing(self, one: Path) -> None:
+        (one / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
+        assert "other.safetensors: is missing" in of(one).refused
+
+    def test_not_for_its_values(self, one: Path, make_checkpoint: Callable[..., Path]) -> None:
+        """Reading them all takes long: that is the lane's, while an engine works."""
+        make_checkpoint(one, float("nan"))
+        assert of(one).refused == ""
+
+    def test_the_label_and_place_stay(self, one: Path) -> None:
+        (one / "model.safetensors").write_bytes(b"torn")
+        run = of(one)
+        assert (run.label, run.step, run.source) == ("step 7", 7, str(one))
+
+
+class TestKin:
+    def test_checkpoints_of_one_training(self, one: Path, other: Path) -> None:
+        assert of(one).kin == of(other).kin != ""
+
+    @pytest.mark.parametrize("name", ["_name_or_path", "transformers_version", "use_cache"])
+    def test_what_says_nothing_of_the_architecture(self, one: Path, other: Path, name: str) -> None:
+        (other / "config.json").write_text(json.dumps({"model_type": "toy", name: "x"}))
+        assert of(one).kin == of(other).kin
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"hidden_size": 8}, {"rope_theta": 1e6}, {"model_type": "other"}, {"dtype": "float16"}],
+    )
+    def test_another_architecture(self, one: Path, other: Path, change: dict[str, Any]) -> None:
+        (other / "config.json").write_text(json.dumps({"model_type": "toy", **change}))
+        assert of(one).kin != of(other).kin
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "tokenizer.json",
+            "tokenizer.model",
+            "tokenizer_config.json",
+            "special_tokens_map.json",
+            "added_tokens.json",
+            "vocab.json",
+            "merges.txt",
+            "chat_template.jinja",
+            "generation_config.json",
+        ],
+    )
+    def test_another_tokenizer_or_template(self, one: Path, other: Path, name: str) -> None:
+        (other / name).write_text("[1]")
+        assert of(one).kin != of(other).kin
+        (one / name).write_text("[1]")
+        assert of(one).kin == of(other).kin
+
+    def test_another_layout(
+        self, one: Path, other: Path, make_checkpoint: Callable[..., Path]
+    ) -> None:
+        make_checkpoint(other, 1.0, 2.0)
+        assert of(one).kin != of(other).kin
+
+    def test_what_the_engine_was_told(self, one: Path, other: Path) -> None:
+        alone = of(one).kin
+        assert of(other, engine={"max_model_len": 4096}).kin != alone
+        assert of(other, model={"chat_template_kwargs": {"a": 1}}).kin != alone
+        assert of(other, model={"reasoning_parser": "none"}).kin != alone
+
+    def test_listed_models_are_kin_too(self, one: Path, other: Path) -> None:
+        listed = [run_of_model(sweep_of(), SweepModel(source=str(p)), "o") for p in (one, other)]
+        assert listed[0].kin == listed[1].kin == of(one).kin
+
+    @pytest.mark.parametrize("content", ["{", "", "[]", "3", "null", "[" * 100_000, "\ud800"])
+    def test_a_config_that_is_none_makes_no_kin(self, one: Path, other: Path, content: str) -> None:
+        for folder in (one, other):
+            (folder / "config.json").write_bytes(content.encode(errors="surrogatepass"))
+        assert of(one).kin == of(other).kin == ""
+
+    def test_other_formats_are_nobodys_kin(self, one: Path, other: Path) -> None:
+        for folder in (one, other):
+            (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+        assert of(one).kin == of(other).kin == ""
+
+    def test_the_fake_without_weights_has_none(self) -> None:
+        assert run_of_model(sweep_of(), SweepModel(source="a"), "out").kin == ""
+
+
+class TestFinished:
+    @pytest.fixture
+    def run(self, one: Path) -> SweepRun:
+        return of(one)
+
+    @pytest.fixture
+    def store(self, tmp_path: Path, run: SweepRun) -> LocalStore:
+        """A sweep's folder that holds ``run``, whole."""
+        assert run.plan is not None
+        store = LocalStore(str(tmp_path / "sweep"))
+        store.put(f"{run.run_id}/run.json", as_json(make_manifest(run.plan, {})))
+        store.put(f"{run.run_id}/_SUCCESS", b"")
+        return store
+
+    def test_it_is(self, store: LocalStore, run: SweepRun) -> None:
+        assert run.plan is not None
+        assert is_finished(store, run.plan)
+
+    @pytest.mark.parametrize("name", ["_SUCCESS", "run.json"])
+    def test_not_without_a_file(self, store: LocalStore, run: SweepRun, name: str) -> None:
+        assert run.plan is not None
+        store.delete(f"{run.run_id}/{name}")
+        assert not is_finished(store, run.plan)
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"identity": 3}', b"\xff"])
+    def test_not_with_a_manifest_that_is_none(
+        self, store: LocalStore, run: SweepRun, content: bytes
+    ) -> None:
+        assert run.plan is not None
+        store.put(f"{run.run_id}/run.json", content)
+        assert not is_finished(store, run.plan)
+
+    def test_not_another_run_of_that_name(self, store: LocalStore, run: SweepRun) -> None:
+        assert run.plan is not None
+        manifest = json.loads(store.get(f"{run.run_id}/run.json") or b"")
+        manifest["identity"]["model"] = "another"
+        store.put(f"{run.run_id}/run.json", as_json(manifest))
+        assert not is_finished(store, run.plan)

@@ -1,0 +1,221 @@
+"""When watching ends, and that it does not miss the last checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.config import StoreConfig
+from ace_ray.errors import UserError
+from ace_ray.sweep.config import SweepOptions
+from ace_ray.sweep.watching import Watching
+
+Make = Callable[..., "Watched"]
+
+
+class Watched:
+    """A folder, and a `Watching` of it on the test's clock: 60 s to settle, a look every 25 s."""
+
+    def __init__(self, root: Path, make_checkpoint: Callable[..., Path], **options: Any) -> None:
+        self.root, self._make = root, make_checkpoint
+        self.now = 1000.0
+        self.reached: int | None = None
+        asked = {"checkpoints": str(root), "watch": True, "settle_s": 60, "poll_s": 25}
+        self.watching = Watching(
+            SweepOptions.model_validate({**asked, **options}), StoreConfig(), lambda: self.now
+        )
+
+    def save(self, step: int, *values: float, whole: bool = True) -> None:
+        folder = self._make(self.root / f"step_{step}", *(values or (1.0,)))
+        if not whole:
+            (folder / "tokenizer.json").unlink()
+
+    def look(self) -> list[int]:
+        """The steps that a sweep would take now, and it takes them."""
+        found = self.watching.look(self.reached)
+        for checkpoint in found:
+            self.watching.take(checkpoint)
+            self.reached = max(checkpoint.step, self.reached or 0)
+        return [checkpoint.step for checkpoint in found]
+
+    def until_the_end(self, looks: int = 10) -> list[int]:
+        """The steps taken until there are no more looks."""
+        taken: list[int] = []
+        for _ in range(looks):
+            taken += self.look()
+            if not (wait := self.watching.wait_s):
+                return taken
+            self.now += wait
+        raise AssertionError("it watches on")
+
+
+@pytest.fixture
+def make(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Make:
+    return lambda **options: Watched(tmp_path / "run", make_checkpoint, **options)
+
+
+def test_each_is_taken_once(make: Make) -> None:
+    watched = make()
+    assert watched.look() == []
+    watched.save(1)
+    assert watched.look() == []
+    watched.now += 60
+    assert watched.look() == [1]
+    assert watched.look() == []
+    watched.save(2)
+    watched.look()
+    watched.now += 60
+    assert watched.look() == [2]
+
+
+def test_and_again_when_it_has_changed(make: Make) -> None:
+    watched = make(settle_s=0)
+    watched.save(1, 1.0)
+    assert watched.look() == [1]
+    watched.save(1, 1.0, 2.0)
+    assert watched.look() == [1]
+
+
+def test_what_was_looked_at_and_not_taken_comes_again(make: Make) -> None:
+    """The sweep could not plan it: the store was away."""
+    watched = make(settle_s=0)
+    watched.save(1)
+    assert [c.step for c in watched.watching.look()] == [1]
+    assert [c.step for c in watched.watching.look()] == [1]
+
+
+def test_without_an_end_it_goes_on(make: Make) -> None:
+    watched = make()
+    with pytest.raises(AssertionError, match="watches on"):
+        watched.until_the_end(50)
+
+
+def test_a_stop_file_that_comes_with_the_last_checkpoint(make: Make, tmp_path: Path) -> None:
+    watched = make(stop_file=str(tmp_path / "stop"))
+    watched.save(1)
+    watched.look()
+    watched.now += 60
+    assert watched.look() == [1]
+    watched.save(2)
+    (tmp_path / "stop").touch()
+    assert watched.until_the_end() == [2]
+    assert watched.watching.unfinished() == watched.watching.torn() == []
+
+
+def test_a_stop_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
+    watched = make(stop_file=str(tmp_path / "stop"))
+    (tmp_path / "stop").touch()
+    watched.save(1)
+    watched.save(2)
+    assert watched.until_the_end() == [1, 2]
+
+
+def test_nothing_there_ends_at_once(make: Make, tmp_path: Path) -> None:
+    watched = make(stop_file=str(tmp_path / "stop"))
+    (tmp_path / "stop").touch()
+    assert watched.until_the_end(1) == []
+
+
+def test_a_time(make: Make) -> None:
+    watched = make(watch_s=100)
+    watched.save(1)
+    assert watched.until_the_end() == [1]
+    assert 1100 < watched.now <= 1225
+
+
+@pytest.mark.parametrize("until", [0, 1])
+def test_a_step(make: Make, until: int) -> None:
+    watched = make(until_step=until)
+    for _ in range(5):
+        assert watched.look() == []
+        assert watched.watching.wait_s == 25
+        watched.now += 25
+    watched.save(until)
+    assert watched.until_the_end() == [until]
+
+
+def test_a_step_that_was_not_saved(make: Make) -> None:
+    watched = make(until_step=10)
+    watched.save(11)
+    assert watched.until_the_end() == [11]
+
+
+def test_lower_steps_that_come_late_are_waited_for_and_higher_are_not(make: Make) -> None:
+    watched = make(until_step=10)
+    watched.save(10)
+    watched.look()
+    watched.now += 50
+    watched.save(9)
+    watched.save(11)
+    watched.look()
+    watched.now += 10
+    assert watched.look() == [10]
+    assert watched.until_the_end() == [9]
+
+
+def test_a_training_that_goes_on_holds_nobody(make: Make) -> None:
+    watched = make(watch_s=10)
+    watched.look()
+    watched.now += 20
+    for step in range(20):
+        watched.save(step)
+        watched.look()
+        if not (wait := watched.watching.wait_s):
+            break
+        watched.now += wait
+    assert step <= 4
+    assert watched.reached == 0
+
+
+def test_one_that_never_settles_is_left_out(make: Make) -> None:
+    watched = make(watch_s=10)
+    watched.now += 20
+    taken = []
+    for step in range(20):
+        watched.save(1, float(step))
+        taken += watched.look()
+        if not (wait := watched.watching.wait_s):
+            break
+        watched.now += wait
+    assert taken == []
+    assert [c.step for c in watched.watching.unfinished()] == [1]
+    assert watched.watching.torn() == []
+
+
+def test_one_that_lacks_something_and_stays_so_is_torn(make: Make) -> None:
+    watched = make(watch_s=10)
+    watched.save(1, whole=False)
+    watched.save(2)
+    watched.now += 20
+    assert watched.until_the_end() == [2]
+    assert [c.step for c in watched.watching.torn()] == [1]
+    assert watched.watching.unfinished() == []
+
+
+def test_one_that_becomes_whole_at_the_end(make: Make) -> None:
+    watched = make(watch_s=10)
+    watched.save(1, whole=False)
+    watched.look()
+    watched.now += 20
+    assert watched.look() == []
+    watched.save(1)
+    watched.now += 20
+    assert watched.until_the_end() == []
+    assert [c.step for c in watched.watching.unfinished()] == [1]
+
+
+def test_a_folder_that_cannot_be_looked_at(make: Make, tmp_path: Path) -> None:
+    watched = make(stop_file=str(tmp_path / "stop"))
+    (watched.root / "final").mkdir(parents=True)
+    (watched.root / "final" / "config.json").touch()
+    for _ in range(2):
+        with pytest.raises(UserError, match="has no step in it"):
+            watched.look()
+        assert watched.watching.wait_s == 25
+    (tmp_path / "stop").touch()
+    with pytest.raises(UserError, match="has no step in it"):
+        watched.look()
+    assert watched.watching.wait_s == 0
