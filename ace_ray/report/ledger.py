@@ -45,10 +45,10 @@ def _line(line: LedgerLine) -> list[Value]:
         line.step,
         line.state,
         line.engine,
-        f"{line.devices} {line.device}" if line.devices and line.device else None,
+        f"{line.devices:g} {line.device}" if line.devices else None,
         *(_amount(seconds.get(part)) for part in PARTS),
         _amount(sum(seconds.values()) if seconds else None),
-        line.entries,
+        line.entries if seconds else None,
         line.tokens.prompt if line.tokens else None,
         line.tokens.completion if line.tokens else None,
         _amount(line.cost, 4),
@@ -60,7 +60,7 @@ def _line(line: LedgerLine) -> list[Value]:
 def _sums(sweep: Sweep) -> list[Value]:
     seconds = [found for line in sweep.lines if (found := seconds_of(line))]
     whole = {part: sum(found[part] for found in seconds) for part in PARTS}
-    entries = sum(line.entries or 0 for line in sweep.lines)
+    entries = sum(line.entries for line in sweep.lines)
     priced = all(line.cost is not None for line in sweep.lines if line.seconds)
     cost = sum(line.cost or 0.0 for line in sweep.lines) if seconds and priced else None
     total = sum(whole.values())

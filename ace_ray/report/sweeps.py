@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ace_ray.config import validated
 from ace_ray.errors import UserError
@@ -23,7 +23,10 @@ from ace_ray.store import Store
 SWEEP = "sweep.json"
 LEDGER = "ledger.json"
 
+_WHY = {"pending": "not evaluated yet", "incomplete": "rows are owed, sweep again"}
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_EMPTY_IS_NONE = BeforeValidator(lambda value: None if value in ("", {}) else value)
+"""What a run never came to is left empty."""
 
 
 class _Stored(BaseModel):
@@ -62,21 +65,22 @@ class Per1000(_Stored):
 class LedgerLine(_Stored):
     """What one model of a sweep became, and what it took; a refused one took nothing."""
 
-    # The name of a folder right below the sweep's, whoever wrote the ledger.
-    run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    # The name of a folder right below the sweep's, whoever wrote the ledger; "" for none.
+    run_id: str = Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")
     label: str
     step: int | None = None
     source: str
-    state: Literal["complete", "incomplete", "failed", "refused"]
+    state: Literal["complete", "incomplete", "failed", "refused", "pending"]
     note: str = ""
-    engine: Literal["fresh", "swapped", "restarted"] | None = None
-    devices: int | None = None
-    device: Literal["gpu", "cpu"] | None = None
-    seconds: Seconds | None = None
-    entries: int | None = None
-    tokens: Tokens | None = None
+    engine: Annotated[Literal["fresh", "swapped", "restarted"] | None, _EMPTY_IS_NONE] = None
+    devices: _Amount = 0.0
+    device: str = ""
+    parameters: int | None = Field(None, ge=1)
+    seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
+    entries: int = Field(0, ge=0)
+    tokens: Annotated[Tokens | None, _EMPTY_IS_NONE] = None
     cost: _Amount | None = None
-    per_1000: Per1000 | None = None
+    per_1000: Annotated[Per1000 | None, _EMPTY_IS_NONE] = None
 
 
 class _Ledger(_Stored):
@@ -126,14 +130,16 @@ def load_sweep(store: Store) -> Sweep | None:
     left_out: list[LeftOut] = []
     line_of: dict[str, LedgerLine] = {}
     for line, label in zip(lines, _labels(lines), strict=True):
-        why = line.note or "the ledger says no more"
-        if line.state == "complete":
+        why = line.note or _WHY.get(line.state, "the ledger does not say why")
+        if line.state == "complete" and line.run_id:
             try:
                 run = load_run(store.child(line.run_id).root)
             except UserError as error:
                 why = str(error)
             else:
                 run.label = label
+                # The manifest of a run may not know how large its model is.
+                run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
                 runs.append(run)
                 line_of[label] = line
                 continue
@@ -149,16 +155,18 @@ def _lines(store: Store) -> list[LedgerLine]:
             "the sweep has no ledger yet", where=where, fix="report when a run of it has ended"
         )
     lines = validated(_Ledger, json_object(content, where), where=where).runs
-    ids = [line.run_id for line in lines]
+    ids = [line.run_id for line in lines if line.run_id]
     if twice := next((name for name in ids if ids.count(name) > 1), None):
         raise UserError(f"names run {twice!r} twice", where=where, fix="name an intact sweep")
     return lines
 
 
 def _labels(lines: Sequence[LedgerLine]) -> list[str]:
-    """The ledger's labels, with the run id where two share one."""
+    """The ledger's labels, with the run id or source where two share one."""
     labels = [line.label for line in lines]
     return [
-        f"{line.label} ({line.run_id})" if labels.count(line.label) > 1 else line.label
+        f"{line.label} ({line.run_id or line.source})"
+        if labels.count(line.label) > 1
+        else line.label
         for line in lines
     ]

@@ -16,6 +16,7 @@ from ace_ray.errors import UserError
 from ace_ray.report.ledger import ledger_table
 from ace_ray.report.sweeps import Sweep, load_sweep
 from ace_ray.store import open_store
+from ace_ray.sweep.ledger import Account, write_ledger
 
 ROWS = everything({"special_incomplete": 2}, of=5)
 BETTER = everything({"special_incomplete": 5}, of=5)
@@ -148,13 +149,50 @@ def test_a_damaged_sweep(
     assert not Path("unused").exists()
 
 
+def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "sweep", [], {"a": ROWS})
+    spent = {"load": 3.0, "warm_up": 0.0, "generation": 5.5, "tool": 0.0, "idle": 1.0}
+    whole = Account(
+        label="a-2B",
+        step=None,
+        source="org/a",
+        run_id="run-a",
+        state="complete",
+        engine="fresh",
+        devices=2.0,
+        parameters=2_000_000_000,
+        seconds=spent,
+        entries=85,
+        tokens={"prompt": 10, "completion": 2},
+        per_1000={"device_s": 111.8, "cost": None},
+    )
+    waits = [
+        Account("p", 7, "/x/p", "run-p"),
+        Account("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
+        Account("s", 9, "/x/s", "", state="refused", note="no config.json"),
+    ]
+    write_ledger(open_store(str(folder)), [whole, *waits])
+    found = loaded(folder)
+    (run,) = found.runs
+    assert (run.label, run.manifest.model.parameters) == ("a-2B", 2_000_000_000)
+    assert [(one.label, one.state, one.why) for one in found.left_out] == [
+        ("p", "pending", "not evaluated yet"),
+        ("r", "refused", "a shard is missing"),
+        ("s", "refused", "no config.json"),
+    ]
+    first, *others, _ = ledger_table(found).lines
+    assert first[4:12] == ["2 cpu", "3.0", "0.0", "5.5", "0.0", "1.0", "9.5", 85]
+    assert {cell for line in others for cell in line[3:]} == {None}
+    is_sound(Page(report_page(folder, out=tmp_path / "out")))
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"run_id": "../elsewhere"},
         {"run_id": ".."},
         {"run_id": "a/b"},
-        {"run_id": ""},
+        {"run_id": "a b"},
         {"state": "done"},
         {"entries": "many"},
         {"cost": float("nan")},
