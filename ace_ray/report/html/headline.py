@@ -68,7 +68,9 @@ def _headline(
             numbers[rules] = list(values.values()) if reported.headline else None
         rows = run.rows_of(held.benchmark)
         # Rows that never came are of no benchmark, unless there is only one.
-        declared = run.totals["declared"] if len(run.benchmarks) == 1 else len(rows)
+        declared = len(rows)
+        if len(run.benchmarks) == 1:
+            declared = run.totals["declared"] - len(run.repeats_of(held.benchmark))
         line = lines.get(run.label)
         runs.append(
             RunHeadline(
