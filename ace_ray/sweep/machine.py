@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Sequence
 
 import psutil
 
@@ -41,9 +43,26 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
     )
 
 
+def device_names(devices: Sequence[int]) -> str:
+    """What ``CUDA_VISIBLE_DEVICES`` is to be for these of the GPUs that this process may see."""
+    visible = _visible()
+    return ",".join(str(device) if visible is None else visible[device] for device in devices)
+
+
+def _visible() -> list[str] | None:
+    """The GPUs that this process was given; None for all."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+
+
 def _local_gpus() -> tuple[int, float | None]:
     """How many, and the memory of the smallest in GiB."""
+    visible = _visible()
+    if visible is not None and visible[:1] in ([], ["-1"]):
+        return 0, None
     command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    if visible is not None:
+        command.append(f"--id={','.join(visible)}")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ace_ray.sweep.machine import device_names
 from ace_ray.sweep.packing import Lane
 
 
@@ -39,7 +40,7 @@ class LaneProcess:
         spec.write_text(json.dumps(parts), encoding="utf-8")
         env = dict(os.environ)
         if devices is not None:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+            env["CUDA_VISIBLE_DEVICES"] = device_names(devices)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ace_ray.sweep.lane", str(spec)],
             env=env,

@@ -69,7 +69,7 @@ class Sweep:
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
         self._running: list[LaneProcess] = []
-        self._stop = threading.Event()
+        self._stop = False
         self._stop_by = 0.0
         """When lanes that were told to stop are killed."""
         self.accounts: list[Account] = []
@@ -128,7 +128,7 @@ class Sweep:
         if self._watching is None:
             return False
         self._say(f"watching {self._options.checkpoints} for new checkpoints")
-        while not self._stop.is_set():
+        while not self._stop:
             try:
                 if self._take_new(self._watching):
                     return True
@@ -137,8 +137,14 @@ class Sweep:
             if not self._watching.wait_s:
                 self._take_leave(self._watching)
                 return False
-            self._stop.wait(self._watching.wait_s)
+            self._pause(self._watching.wait_s)
         return False
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep until then, or until it is to stop: a signal does not end a sleep."""
+        until = time.monotonic() + seconds
+        while not self._stop and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_S))
 
     def _take_new(self, watching: Watching) -> bool:
         """Take what has come; whether there is any of it to evaluate. Raises `UserError`: one
@@ -173,7 +179,7 @@ class Sweep:
     def _work_through(self) -> None:
         """Evaluate what is owed now."""
         waiting = self.lanes()
-        while self._running or (waiting and not self._stop.is_set()):
+        while self._running or (waiting and not self._stop):
             self._start(waiting)
             self._wait()
             if self._gather():
@@ -182,7 +188,7 @@ class Sweep:
 
     def _end_lanes(self) -> None:
         """None outlives the sweep, whatever ended it: they drain as if it had been told to stop."""
-        if self._running and not self._stop.is_set():
+        if self._running and not self._stop:
             self._ask_to_stop(signal.SIGTERM)
         while self._running:
             self._wait()
@@ -202,7 +208,7 @@ class Sweep:
     def _start(self, waiting: list[Lane]) -> None:
         """Start the first lanes that fit into what is free."""
         for lane in list(waiting):
-            if self._stop.is_set() or not (devices := self._free(lane)):
+            if self._stop or not (devices := self._free(lane)):
                 continue
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
@@ -214,7 +220,7 @@ class Sweep:
             shown = devices if self.machine.gpus and not self.machine.shared else None
             process = LaneProcess(lane, parts, shown, say=say)
             self._running.append(process)
-            if self._stop.is_set() and not process.asked:
+            if self._stop and not process.asked:
                 process.signal(signal.SIGTERM)  # it began while the signal came
 
     def _free(self, lane: Lane) -> list[int]:
@@ -234,7 +240,7 @@ class Sweep:
         """For a lane to end, a little while."""
         if self._running:
             self._running[0].wait(LOOK_S)
-        if self._stop.is_set() and time.monotonic() > self._stop_by:
+        if self._stop and time.monotonic() > self._stop_by:
             for process in self._running:
                 process.signal(signal.SIGKILL)
 
@@ -255,7 +261,7 @@ class Sweep:
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
         """What becomes of a run that its lane has ended with."""
-        if self._stop.is_set() or event.get("code") == COMPLETE or not self._is_owed(run):
+        if self._stop or event.get("code") == COMPLETE or not self._is_owed(run):
             return
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
@@ -281,9 +287,9 @@ class Sweep:
 
     def _ask_to_stop(self, number: int) -> None:
         """The first signal drains the lanes, a further one ends them: they know both."""
-        if not self._stop.is_set():
+        if not self._stop:
             self._stop_by = time.monotonic() + self._any_run.grace_s + END_S
-        self._stop.set()
+        self._stop = True
         for process in self._running:
             process.signal(signal.Signals(number))
 
@@ -341,7 +347,7 @@ class Sweep:
         write_ledger(self.store, lines)
         self.accounts = lines
         states = {line.state for line in lines}
-        if self._stop.is_set() or states & {"pending", "incomplete"}:
+        if self._stop or states & {"pending", "incomplete"}:
             return INCOMPLETE
         return FAILED if states & {"failed", "refused"} else COMPLETE
 

@@ -79,8 +79,11 @@ def test_what_it_is_given(start: Start, tmp_path: Path) -> None:
 
 def test_the_gpus_that_it_sees(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     body = "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    for devices, seen in (([0, 2], "0,2"), ([3], "3"), (None, "7")):
+    cases = [([0, 2], None, "0,2"), ([1], "5,7", "7"), ([1, 0], "GPU-a, GPU-b", "GPU-b,GPU-a")]
+    for devices, given, seen in [*cases, (None, "7", "7"), (None, None, "None")]:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if given is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
         said: list[str] = []
         process = start(body, devices=devices, say=said.append)
         ended(process)

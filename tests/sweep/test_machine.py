@@ -1,0 +1,117 @@
+"""What a sweep has to run on, told by nvidia-smi and by Ray."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from ace_ray.run import cluster
+from ace_ray.sweep.machine import find_machine
+from ace_ray.sweep.packing import Machine
+
+Smi = Callable[..., Path]
+Cluster = Callable[..., None]
+RAM = psutil.virtual_memory().total / 2**30
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "is_running", lambda: False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
+    """An nvidia-smi that prints ``output``; the file returned holds what it was called with."""
+
+    def make(output: str, code: int = 0) -> Path:
+        script, called = tmp_path / "nvidia-smi", tmp_path / "called"
+        script.write_text(
+            f"#!{sys.executable}\nimport sys\n"
+            f"open({str(called)!r}, 'w').write(' '.join(sys.argv[1:]))\n"
+            f"print({output!r})\nsys.exit({code})\n"
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+        return called
+
+    return make
+
+
+class TestThisMachine:
+    def test_its_gpus_and_the_smallest_of_them(self, smi: Smi) -> None:
+        smi("81559\n24576\n81559\n")
+        assert find_machine(2.0, None) == Machine(3, 24.0)
+        assert find_machine(2.0, 40.0) == Machine(3, 40.0)
+
+    @pytest.mark.parametrize("output", ["", "No devices were found", "[N/A]"])
+    def test_none(self, smi: Smi, output: str) -> None:
+        smi(output, code=6)
+        assert find_machine(2.0, None) == Machine(0, RAM)
+
+    def test_no_nvidia_smi(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert find_machine(2.0, None) == Machine(0, RAM)
+
+    @pytest.mark.parametrize("given", ["2,3", "2, 3", "GPU-a,GPU-b"])
+    def test_only_those_it_was_given(
+        self, smi: Smi, monkeypatch: pytest.MonkeyPatch, given: str
+    ) -> None:
+        called = smi("24576\n24576")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        assert find_machine(2.0, None) == Machine(2, 24.0)
+        assert f"--id={given.replace(' ', '')}" in called.read_text()
+
+    @pytest.mark.parametrize("given", ["", "-1", " ", ","])
+    def test_it_was_given_none(self, smi: Smi, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+        smi("24576\n24576")
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        assert find_machine(2.0, None) == Machine(0, RAM)
+
+
+class TestCluster:
+    @pytest.fixture
+    def of(self, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+        """Joins a cluster of these nodes."""
+
+        def make(*nodes: dict[str, float], **total: float) -> None:
+            ended: list[bool] = []
+            ray = SimpleNamespace(
+                cluster_resources=lambda: total, shutdown=lambda: ended.append(True)
+            )
+            monkeypatch.setitem(sys.modules, "ray", ray)
+            monkeypatch.setattr(cluster, "is_running", lambda: True)
+            monkeypatch.setattr(cluster, "connect", lambda: None)
+            monkeypatch.setattr(cluster, "nodes", lambda: list(nodes))
+
+        return make
+
+    def test_gpus_of_all_nodes(self, of: Cluster) -> None:
+        of({"CPU": 8}, {"GPU": 4}, {"GPU": 8}, **{"accelerator_type:H100": 2.0, "GPU": 12})
+        assert find_machine(2.0, None) == Machine(12, 80, shared=True)
+
+    def test_the_smallest_type(self, of: Cluster) -> None:
+        types: Any = {"accelerator_type:H100": 1.0, "accelerator_type:L4": 1.0}
+        of({"GPU": 2}, **types)
+        assert find_machine(2.0, None) == Machine(2, 24, shared=True)
+
+    def test_a_type_that_nobody_knows(self, of: Cluster) -> None:
+        types: Any = {"accelerator_type:H100": 1.0, "accelerator_type:TOMORROW": 1.0}
+        of({"GPU": 2}, **types)
+        assert find_machine(2.0, None) == Machine(2, None, shared=True)
+        assert find_machine(2.0, 64.0) == Machine(2, 64.0, shared=True)
+
+    def test_without_gpus_lanes_side_by_side(self, of: Cluster) -> None:
+        of({"CPU": 8, "memory": 2**34}, {"CPU": 3, "memory": 2**33}, {"CPU": 1})
+        assert find_machine(2.0, None) == Machine(0, 16.0, slots=5, shared=True)
+
+    def test_one_lane_at_least(self, of: Cluster) -> None:
+        of({"CPU": 1, "memory": 2**30})
+        assert find_machine(2.0, None) == Machine(0, 1.0, slots=1, shared=True)
