@@ -175,13 +175,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_texts_end_soon(value: str) -> None:
+    """None takes time out of proportion: a quadratic reading of these takes minutes."""
     started = time.process_time()
     for text in (value, f"[F(a={value})]"):
         try:
             parse_calls(text)
         except NotCalls:
             continue
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 30
 
 
 def test_odd_escapes_make_no_warning_and_no_error() -> None:
