@@ -45,7 +45,9 @@ class Stage:
     ``roles`` are the players of `Benchmark.roles` by name. ``open_sandbox`` opens the entry's
     scenario. ``deadline`` is a time of the event loop's clock at which the episode should end by
     itself; None: no limit. ``works`` tells whether the candidate's engine still does: what it owes
-    at the deadline is the candidate's fault only then.
+    at the deadline is the candidate's fault only then. ``prepared`` is the value of the entry's
+    `Benchmark.prepare`. ``token_logprobs`` gives the candidate's logprob of each token of a text as
+    the answer to messages; it raises as `Model.chat` does.
     """
 
     candidate: Player
@@ -53,6 +55,21 @@ class Stage:
     open_sandbox: Callable[[], Awaitable[Session]] | None = None
     deadline: float | None = None
     works: Callable[[], Awaitable[bool]] | None = None
+    prepared: Any = None
+    token_logprobs: Callable[[Sequence[Mapping[str, Any]], str], Awaitable[list[float]]] | None = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What came before the episodes of several entries, and what it took of the candidate."""
+
+    value: Any
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+    generation_s: float = 0.0
 
 
 class ScoredRow(Protocol):
@@ -123,6 +140,16 @@ class Benchmark(Protocol):
 
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
+        raise NotImplementedError
+
+    def preparation(self, entry: Entry) -> str:
+        """Names what happens once before the episodes of an interactive entry and of all others
+        that name the same; "" for nothing. They run on one worker and end together."""
+        return ""
+
+    async def prepare(self, entry: Entry, stage: Stage) -> Preparation:
+        """Do what `preparation` names, with any of the entries that name it. It is done again
+        wherever such entries are evaluated again."""
         raise NotImplementedError
 
     async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...

@@ -109,6 +109,10 @@ class FakeEngine:
     async def logprobs(self) -> Logprobs:
         return _said(self._weights)
 
+    async def token_logprobs(self, messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+        """Longer words are less likely."""
+        return [-len(word) / 4.0 for word in text.split()]
+
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
         return [_said(folder) for folder in folders]
 

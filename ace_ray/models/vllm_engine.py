@@ -95,22 +95,36 @@ class VLLMEngine:
 
     async def logprobs(self) -> Logprobs:
         """What the engine says of `TEXTS`: per text the logprob of each token but the first."""
+        return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
+
+    async def token_logprobs(self, messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+        """The logprob of each token of ``text`` as the answer to ``messages``; [] for no text.
+
+        Raises as `chat` does."""
+        asked = self._chat.encode(self._chat.render(messages))
+        ids = asked + self._chat.encode(text)
+        if len(ids) >= self.max_model_len:
+            raise PromptTooLong(
+                f"the prompt and the text have {len(ids)} tokens, the context holds "
+                f"{self.max_model_len}"
+            )
+        return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
+
+    async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
+        """The logprob of each token but the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
-        said = []
-        for ids in self._probe_ids():
-            final = None
-            try:
-                async for output in self._engine.generate(
-                    {"prompt_token_ids": ids}, params, request_id=f"p{next(self._ids)}"
-                ):
-                    final = output
-            except self._dead as error:
-                raise EngineDead(str(error)) from error
-            if final is None or final.prompt_logprobs is None:
-                raise EngineDead("the engine gave no logprobs")
-            pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
-            said.append([found[token].logprob for token, found in pairs])
-        return said
+        final = None
+        try:
+            async for output in self._engine.generate(
+                {"prompt_token_ids": ids}, params, request_id=f"p{next(self._ids)}"
+            ):
+                final = output
+        except self._dead as error:
+            raise EngineDead(str(error)) from error
+        if final is None or final.prompt_logprobs is None:
+            raise EngineDead("the engine gave no logprobs")
+        pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
+        return [found[token].logprob for token, found in pairs]
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
         """What transformers says of `TEXTS` with the weights in each of ``folders``. Blocks.

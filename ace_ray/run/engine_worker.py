@@ -6,13 +6,14 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import ray
 
-from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
+from ace_ray.benchmarks.protocol import Benchmark, Player, Preparation, Stage
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.records import Entry, Episode
 from ace_ray.run.board import fetch_entries
@@ -32,6 +33,10 @@ DEADLINE_GRACE_S = 300.0
 
 START_AGAIN_S = 5.0
 """Pause before an engine that could not start is started again."""
+
+
+Shared = dict[tuple[str, int, int, int], asyncio.Task[Preparation]]
+"""Preparations of one block: (name, run, sample, repeat) -> the task that does it, or did."""
 
 
 class EngineWorker:
@@ -66,6 +71,7 @@ class EngineWorker:
             report(job, "an engine worker could not start", error)
             raise
         self._held: dict[str, asyncio.Task[Any]] = {}
+        self._preparing: set[asyncio.Task[Preparation]] = set()
         self._gate = Gate(most)
         self._stopping = False
         self._ticked_at = time.monotonic()
@@ -96,9 +102,10 @@ class EngineWorker:
         suspects = await self._board.suspects.remote("engine", [row["row_id"] for row in planned])
         condemned, groups = grouped(planned, suspects)
         earlier = {row_id: suspect.deaths for row_id, suspect in suspects.items()}
+        shared: Shared = {}
         parts = await asyncio.gather(
             *(
-                self._together(rows, (run, group), earlier)
+                self._together(rows, (run, group), earlier, shared)
                 for group, found in groups.items()
                 for run, rows in _by_run(found).items()
             )
@@ -108,7 +115,11 @@ class EngineWorker:
         return pa.Table.from_pylist(done, schema=EPISODES)
 
     async def _together(
-        self, rows: list[dict[str, Any]], group: tuple[int, int], earlier: Mapping[str, int]
+        self,
+        rows: list[dict[str, Any]],
+        group: tuple[int, int],
+        earlier: Mapping[str, int],
+        shared: Shared,
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
         async with self._gate.entered(group, len(rows)):
@@ -123,21 +134,22 @@ class EngineWorker:
             await self._board.enter.remote(self._who, ids)
             for row in rows:
                 attempt = row["attempt"] + earlier.get(row["row_id"], 0)
-                self._held[row["row_id"]] = asyncio.ensure_future(self._row(row, attempt))
+                task = asyncio.ensure_future(self._row(row, attempt, shared))
+                self._held[row["row_id"]] = task
             tasks = [self._held[row_id] for row_id in ids]
             await asyncio.wait(tasks)
             self._board.leave.remote(self._who, ids)
             self._board.spent.remote(run, self._who.name, self._clock.read())
         return [task.result() for task in tasks if not task.cancelled()]
 
-    async def _row(self, row: dict[str, Any], attempt: int) -> dict[str, Any]:
+    async def _row(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
         entry = entry_at(self._entries, row["entry"])
         clock = time.perf_counter()
         record = self._blank(row, attempt)
         benchmark = self._job.benchmarks[entry.benchmark]
         try:
             with self._clock.row():
-                episode = await self._episode(benchmark, entry, row)
+                episode = await self._episode(benchmark, entry, row, shared)
             record |= episode_columns(episode)
         except EngineDead as error:
             # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
@@ -183,7 +195,9 @@ class EngineWorker:
             "error": f"{deaths} engines died while they worked on this row, the last on it alone",
         }
 
-    async def _episode(self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any]) -> Episode:
+    async def _episode(
+        self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
+    ) -> Episode:
         sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
         limit = self._job.config.episode_timeout_s
         stage = Stage(
@@ -192,10 +206,29 @@ class EngineWorker:
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
             works=self._engine.works,
+            token_logprobs=self._engine.token_logprobs,
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
-        return await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
+        first, before = False, Preparation(None)
+        if name := benchmark.preparation(entry) if grace else "":
+            key = (name, row["run"], row["sample"], row["repeat"])
+            first = key not in shared
+            if first:
+                work = asyncio.wait_for(benchmark.prepare(entry, stage), limit + grace)
+                shared[key] = task = asyncio.ensure_future(work)
+                self._preparing.add(task)
+                task.add_done_callback(self._preparing.discard)
+            before = await asyncio.shield(shared[key])
+            deadline = asyncio.get_running_loop().time() + limit
+            stage = replace(stage, prepared=before.value, deadline=deadline)
+        episode = await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
+        if first:
+            episode.prompt_tokens += before.prompt_tokens
+            episode.completion_tokens += before.completion_tokens
+            episode.model_calls += before.model_calls
+            episode.generation_s += before.generation_s
+        return episode
 
     def _busy_since(self) -> float | None:
         """When there was last a sign of work on the rows held; None: there are none.
@@ -218,7 +251,7 @@ class EngineWorker:
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
 
     def _give_up(self) -> None:
-        for task in self._held.values():
+        for task in (*self._held.values(), *self._preparing):
             task.cancel()
 
 

@@ -78,7 +78,7 @@ class Work:
 
 def blocks(work: Work, size: int) -> list[pa.Table]:
     """Rows in order, ``size`` to a block; interactive episodes travel alone, so that none waits for
-    the end of another."""
+    the end of another, or with those that share their preparation."""
     rows = work.rows
     columns = {
         "run": np.full(len(rows), work.run),
@@ -88,11 +88,22 @@ def blocks(work: Work, size: int) -> list[pa.Table]:
     table = pa.table(
         {name: pa.array(column) for name, column in columns.items()},
     ).cast(PLAN)
-    alone = np.flatnonzero(rows.interactive)
     others = table.filter(pa.array(~rows.interactive))
-    return [table.slice(index, 1) for index in alone] + [
+    return [table.take(pa.array(together)) for together in _episodes(rows)] + [
         others.slice(start, size) for start in range(0, others.num_rows, size)
     ]
+
+
+def _episodes(rows: PlannedRows) -> list[list[int]]:
+    """The places of interactive rows, those that share a preparation together."""
+    columns = rows.columns()
+    found: dict[tuple[int, ...], list[int]] = {}
+    for place in np.flatnonzero(rows.interactive).tolist():
+        shared = int(rows.shares[place])
+        # Each sample prepares by itself: its answers are drawn with another seed.
+        key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))
+        found.setdefault(key if shared >= 0 else (-1, place), []).append(place)
+    return list(found.values())
 
 
 def run_graph(

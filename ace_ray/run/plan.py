@@ -39,10 +39,12 @@ class PlannedRow:
     size: int
     """Prompt length in characters: the estimate that puts the longest work first."""
     interactive: bool
+    shares: int
+    """The number of the preparation that the row shares with others; -1 for none."""
 
 
 class PlannedRows(Sequence[PlannedRow]):
-    """Planned rows as columns, longest work first: 53 bytes a row, however many there are."""
+    """Planned rows as columns, longest work first: 57 bytes a row, however many there are."""
 
     def __init__(
         self,
@@ -52,8 +54,9 @@ class PlannedRows(Sequence[PlannedRow]):
         repeat: np.ndarray,
         size: np.ndarray,
         interactive: np.ndarray,
+        shares: np.ndarray,
     ) -> None:
-        self._columns = (ids, entry, sample, repeat, size, interactive)
+        self._columns = (ids, entry, sample, repeat, size, interactive, shares)
 
     @classmethod
     def of(cls, rows: Sequence[PlannedRow]) -> PlannedRows:
@@ -64,6 +67,7 @@ class PlannedRows(Sequence[PlannedRow]):
             np.array([row.repeat for row in rows], dtype=np.int32),
             np.array([row.size for row in rows], dtype=np.int64),
             np.array([row.interactive for row in rows], dtype=bool),
+            np.array([row.shares for row in rows], dtype=np.int32),
         )
 
     @property
@@ -73,6 +77,10 @@ class PlannedRows(Sequence[PlannedRow]):
     @property
     def interactive(self) -> np.ndarray:
         return self._columns[5]
+
+    @property
+    def shares(self) -> np.ndarray:
+        return self._columns[6]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -155,11 +163,15 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     ids = np.empty((len(entries), len(samplings)), dtype="S32")
     draws = [digest(drawn, sample) for sample, drawn in enumerate(samplings)]
     contents: list[str] = []
+    shares, preparations = np.full(len(entries), -1, np.int32), dict[tuple[str, str], int]()
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
         shown = [benchmark.prompt(entry), benchmark.tools(entry)]
         prompt = canonical_json(shown if shown[1] is not None else shown[0])
         sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
+        if together[index] and (preparation := benchmark.preparation(entry)):
+            key = (entry.benchmark, preparation)
+            shares[index] = preparations.setdefault(key, len(preparations))
         protocol = (played if together[index] else shared)[entry.benchmark]
         contents.append(digest(protocol, entry.content_hash(), prompt))
         ids[index] = [row_id(contents[index], drawn) for drawn in draws]
@@ -179,6 +191,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         repeat_of,
         sizes[entry_of],
         together[entry_of],
+        shares[entry_of],
     )
     identity = {
         **candidate,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +40,31 @@ class Watched:
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> Completion:
+        with self._owing():
+            answer: Completion = await self._engine.chat(messages, sampling, tools)
+        return answer
+
+    async def token_logprobs(self, messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+        """`ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
+        with self._owing():
+            said: list[float] = await self._engine.token_logprobs(messages, text)
+        return said
+
+    @contextmanager
+    def _owing(self) -> Iterator[None]:
         self._loop = asyncio.get_running_loop()
         if not self._owed:
             self._heard_at = time.monotonic()
         self._owed += 1
         try:
             with self._clock.call():
-                answer: Completion = await self._engine.chat(messages, sampling, tools)
+                yield
         except RequestFailed:
             self._heard_at = time.monotonic()  # an answer, too
             raise
         finally:
             self._owed -= 1
         self._heard_at = time.monotonic()
-        return answer
 
     async def swap(self, folder: Path) -> None:
         """Other weights; `ace_ray.models.vllm_engine.VLLMEngine.swap`."""

@@ -171,9 +171,9 @@ def test_the_config_of_the_manifest_is_the_same_run() -> None:
 
 
 ROWS = [
-    PlannedRow("a" * 32, 2, 0, 0, 1 << 40, True),
-    PlannedRow("b" * 32, 0, 1, 1, 70, False),
-    PlannedRow("c" * 32, 1, 0, 0, 0, False),
+    PlannedRow("a" * 32, 2, 0, 0, 1 << 40, True, 5),
+    PlannedRow("b" * 32, 0, 1, 1, 70, False, -1),
+    PlannedRow("c" * 32, 1, 0, 0, 0, False, -1),
 ]
 
 
@@ -216,7 +216,7 @@ def test_a_plan_of_many_rows_is_small() -> None:
     plan = planned(Toy([f"text {i}" for i in range(100)]), samples=50)
     assert (len(plan.rows), len(ids(plan))) == (5000, 5000)
     held = sum(column.nbytes for column in plan.rows._columns)
-    assert held == 53 * 5000
+    assert held == 57 * 5000
     # The samples of an entry stay side by side, in order.
     assert [row.sample for row in plan.rows[:50]] == list(range(50))
     assert len({row.entry for row in plan.rows[:50]}) == 1
