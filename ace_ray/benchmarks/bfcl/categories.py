@@ -1,4 +1,4 @@
-"""BFCL's categories, their groups, and what they are written in (upstream ``category_mapping.py``)."""
+"""BFCL's categories, their groups, and their languages (upstream ``category_mapping.py``)."""
 
 from __future__ import annotations
 

@@ -41,16 +41,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
+from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, MULTI_TURN
 from ace_ray.benchmarks.acebench.scoring.aggregates import (
     Accuracy,
     mean_over_languages,
     paper,
     workbook,
 )
-from ace_ray.benchmarks.acebench.scoring.tally import Tally, accuracies, counts, errors
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.records import RULE_SETS, STATUSES, Verdict
+from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks
+from ace_ray.records import RULE_SETS, Verdict
 
 
 @runtime_checkable
@@ -122,7 +122,7 @@ class Summary:
             for category, tally in tallies.items():
                 unscored = tally.declared - tally.scored
                 if unscored > max_unscored * tally.declared:
-                    incomplete.append(_lacks(language, tally))
+                    incomplete.append(lacks(f"{language}/{tally.category}", tally))
                 else:
                     usable[category] = block["categories"][category]
             blocks[language] = block | {"rules": _rules(usable, list(tallies.values()))}
@@ -139,20 +139,9 @@ class Summary:
     def _tally(self, language: str, category: str) -> Tally:
         tally = self._tallies.get((language, category))
         if tally is None:
-            tally = self._tallies[language, category] = Tally(category)
+            tally = Tally(category, multi_turn=category in MULTI_TURN)
+            self._tallies[language, category] = tally
         return tally
-
-
-def _lacks(language: str, tally: Tally) -> str:
-    reasons = ", ".join(
-        f"{tally.status[name]} {name}"
-        for name in STATUSES
-        if name != "scored" and tally.status[name]
-    )
-    unscored = tally.declared - tally.scored
-    return (
-        f"{language}/{tally.category}: {unscored} of {tally.declared} rows not scored ({reasons})"
-    )
 
 
 def _block(languages: Sequence[Mapping[str, Tally]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Counting verdicts of one category: what came, what was judged, what was valid.
 
-The unit of judgement is the row, in the multi-turn categories the dialogue: valid when all its
-turns are. Only counters are kept (per entry, and per dialogue and sample), never rows.
+The unit of judgement is the row, or the dialogue of the rows of a group: valid when all its turns
+are. Only counters are kept (per entry, and per dialogue and sample), never rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import MULTI_TURN
 from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.records import RULE_SETS, STATUSES, Verdict
 from ace_ray.stats import pass_at_k, wilson
@@ -20,15 +19,16 @@ Units = list[tuple[int, int]]
 
 
 class Tally:
-    """Counters of one category in one language."""
+    """Counters of one category in one language; ``multi_turn`` says that its rows are turns of
+    dialogues."""
 
-    def __init__(self, category: str) -> None:
+    def __init__(self, category: str, *, multi_turn: bool = False) -> None:
         self.category = category
-        self.multi_turn = category in MULTI_TURN
+        self.multi_turn = multi_turn
         self.status: Counter[str] = Counter()
         self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in RULE_SETS}
         self.process = {rule: [0.0, 0] for rule in RULE_SETS}
-        """Agent categories: sum and count of the rows' process accuracies."""
+        """Sum and count of the rows' process accuracies, of those that have one."""
         self.prompt_tokens = self.completion_tokens = 0
         self.generation_s = 0.0
         # id -> [declared, scored, valid per rule set ...]
@@ -118,6 +118,17 @@ def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
     declared = sum(status.values())
     scored = status["scored"]
     return {"declared": declared, "scored": scored, "unscored": declared - scored, "status": status}
+
+
+def lacks(name: str, tally: Tally) -> str:
+    """What has no verdict in the category ``name``, in one line."""
+    reasons = ", ".join(
+        f"{tally.status[status]} {status}"
+        for status in STATUSES
+        if status != "scored" and tally.status[status]
+    )
+    unscored = tally.declared - tally.scored
+    return f"{name}: {unscored} of {tally.declared} rows not scored ({reasons})"
 
 
 def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
