@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any, Literal, Protocol
 
 from ace_ray.benchmarks.protocol import ScoredRow
 
 GROUP = "ace_ray.reports"
+BUILT_IN = {
+    "acebench": "ace_ray.benchmarks.acebench.paper.reporting:REPORTING",
+    "bfcl": "ace_ray.benchmarks.bfcl.reporting:REPORTING",
+}
+"""A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +164,8 @@ def own_task(row: ScoredRow) -> str:
 
 def reporting_of(name: str) -> Reporting | None:
     """What the benchmark ``name`` offers, None if nothing."""
-    points = {point.name: point for point in entry_points(group=GROUP)}
-    if name in points:
-        found: Reporting = points[name].load()
-        return found
-    # A checkout shipped with `ray job submit --working-dir` has no installed metadata.
-    if name == "acebench":
-        from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-
-        return REPORTING
-    return None
+    offered = BUILT_IN | {point.name: point.value for point in entry_points(group=GROUP)}
+    if name not in offered:
+        return None
+    found: Reporting = resolve_name(offered[name])
+    return found

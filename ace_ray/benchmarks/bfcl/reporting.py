@@ -1,0 +1,183 @@
+"""BFCL's share in a report, behind the `Reporting` protocol: the leaderboard's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
+from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
+from ace_ray.benchmarks.bfcl.scoring.aggregates import V3, V4, Column
+from ace_ray.benchmarks.bfcl.scoring.summary import summarize
+from ace_ray.benchmarks.conditions import comparable_sets, marked
+from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.reporting import (
+    CategoryResult,
+    Curves,
+    Estimate,
+    Figure,
+    Paper,
+    ReportedRun,
+    Table,
+    Value,
+    own_task,
+)
+from ace_ray.benchmarks.sizes import family_of, size_of
+from ace_ray.records import RULE_SETS
+
+_HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic", "overall")
+_VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
+
+
+class BFCLReporting:
+    """See `ace_ray.benchmarks.reporting.Reporting`."""
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        return summarize(rows, max_unscored=max_unscored)
+
+    def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        """The groups of v4, and both overall scores."""
+        found = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
+        return found | {V3["overall"].title: _column(run, "v3", "overall", rules)}
+
+    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
+        return [
+            CategoryResult(
+                "en",
+                name,
+                "accuracy",
+                stats["declared"],
+                stats["scored"],
+                {rules: _category(run, name, rules) for rules in RULE_SETS},
+            )
+            for name, stats in run.summary["categories"].items()
+        ]
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Those of the leaderboard; format sensitivity is a group of its own and scores nothing."""
+        titles = {
+            "non_live": "Non-live",
+            "live": "Live",
+            "multi_turn": "Multi-turn",
+            "web_search": "Web search",
+            "memory": "Memory",
+        }
+        groups = {title: GROUPS[name] for name, title in titles.items()}
+        return {**groups, "Format sensitivity": (FORMAT_SENSITIVITY,)}
+
+    def task(self, row: ScoredRow) -> str:
+        """Questions of one memory stand together, and so do the forms of one question."""
+        if row.category in MEMORY:  # memory_kv_12-student-3
+            return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
+        if row.category == FORMAT_SENSITIVITY:
+            return asked_id(row.id)
+        return own_task(row)
+
+    def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
+        """The leaderboard's columns, the accuracy of each form, and accuracy against size."""
+        tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
+        notes = []
+        if forms := _forms(runs, rules):
+            tables.append(forms)
+        else:
+            notes.append("no table of format sensitivity: no run has its rows")
+        figures: list[Figure] = []
+        if sizes := _sizes(runs, rules):
+            figures.append(sizes)
+        else:
+            notes.append("no curve over sizes: it needs models of at least two known sizes")
+        return Paper(tables, figures, notes)
+
+
+def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
+    cell = run.summary["rules"][rules][version][name]
+    if cell["value"] is None or (name == "overall" and not run.headline):
+        return None
+    n = sum(run.summary["categories"][c][rules]["n"] for c in _members(version, name))
+    low, high = cell["interval"]
+    return Estimate(cell["value"], (low, high), n)
+
+
+def _members(version: str, name: str) -> set[str]:
+    """The categories that a column comes from."""
+    columns = _VERSIONS[version]
+    if name not in columns:
+        return {name}
+    return set().union(*(_members(version, part) for part in columns[name].parts))
+
+
+def _category(run: ReportedRun, name: str, rules: str) -> Estimate | None:
+    found = run.summary["categories"].get(name)
+    if found is None or found["unscored"] > run.summary["max_unscored"] * found["declared"]:
+        return None
+    stats = found[rules]
+    if stats["accuracy"] is None:
+        return None
+    low, high = stats["interval"]
+    return Estimate(stats["accuracy"], (low, high), stats["n"])
+
+
+def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
+    columns = _VERSIONS[version]
+    labels, legend = marked(runs)
+    return Table(
+        name=f"leaderboard-{version}",
+        title=f"BFCL {version}: the leaderboard's columns (%), {rules} rules",
+        header=["Model", *(column.title for column in columns.values())],
+        lines=[
+            [label, *(_column(run, version, name, rules) for name in columns)]
+            for run, label in zip(runs, labels, strict=True)
+        ],
+        notes=[*legend, "a column of which a category is missing has no value"],
+    )
+
+
+def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
+    shown = [run for run in runs if run.summary["format_sensitivity"]]
+    if not shown:
+        return None
+    labels, legend = marked(shown)
+    found = [run.summary["format_sensitivity"][rules] for run in shown]
+    lines: list[list[Value]] = [
+        [str(form), *(_form(one["forms"].get(str(form))) for one in found)] for form in FORMS
+    ]
+    for name in ("range", "stdev"):
+        points = [None if one[name] is None else f"{one[name]:.1f}" for one in found]
+        lines.append([f"{name} (points)", *points])
+    return Table(
+        name="format-sensitivity",
+        title=f"Format sensitivity: accuracy of each form of prompt (%), {rules} rules",
+        header=["Form", *labels],
+        lines=lines,
+        notes=legend,
+    )
+
+
+def _form(stats: Mapping[str, Any] | None) -> Estimate | None:
+    if stats is None or stats["accuracy"] is None:
+        return None
+    low, high = stats["interval"]
+    return Estimate(stats["accuracy"], (low, high), stats["n"])
+
+
+def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
+    sized = [
+        (run, size, number)
+        for run, number in zip(runs, comparable_sets(runs), strict=True)
+        if (size := size_of(run)) is not None
+    ]
+    if len({size.billions for _, size, _ in sized}) < 2:
+        return None
+    several = len({number for *_, number in sized}) > 1
+    panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
+    for run, size, number in sorted(sized, key=lambda one: one[1].billions):
+        mark = ("*" if run.incomplete else "") + (f" [{number}]" if several else "")
+        for name in ("non_live", "live", "irrelevance_mean", "multi_turn"):
+            if found := _column(run, "v4", name, rules):
+                curves = panels.setdefault(V4[name].title, {})
+                curves.setdefault(family_of(run) + mark, []).append((size.billions, found))
+    title = f"Accuracy against model size ({rules} rules)"
+    return Curves(name="bfcl-sizes", title=title, panels=panels) if panels else None
+
+
+REPORTING = BFCLReporting()

@@ -1,0 +1,1 @@
+"""From verdicts to the summary: groups, overall scores, format sensitivity, contamination."""
