@@ -1,0 +1,1 @@
+"""BFCL's data: the user's copy of ``bfcl-eval``, read without running any of it."""

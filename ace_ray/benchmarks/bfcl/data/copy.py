@@ -1,0 +1,244 @@
+"""Where the user's copy of ``bfcl-eval`` is, and reading its files. Nothing of it is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import zipfile
+import zlib
+from dataclasses import dataclass
+from email.parser import BytesHeaderParser
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from ace_ray.benchmarks.acebench.data.files import (
+    DATA_LIMIT_BYTES,
+    read_bounded,
+    read_inside,
+    strict_json,
+)
+from ace_ray.benchmarks.bfcl.data.layout import data_files
+from ace_ray.config import cache_root
+from ace_ray.errors import UserError
+from ace_ray.records import digest
+
+VERSION = "2026.3.23"
+PACKAGE = "bfcl_eval"
+INSTALL = f"run `pip install --no-deps bfcl-eval=={VERSION}`"
+GET_DATA = f"{INSTALL} and write `data: installed`, or run `ace-ray data import bfcl PATH`"
+OFFICIAL_DATA_SHA256 = "3124a2f9dffa71f8ca933a897702b6f0b87bdc5eafe14262ced1f57e530acacd"
+"""What `data_sha256` gives for that version."""
+MINI = Path(__file__).parents[1] / "mini"
+
+_METADATA_LIMIT_BYTES = 1 << 20
+_WHEEL_LIMIT_BYTES = 256 << 20
+_MEMBER_LIMIT = 20_000
+_BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,  # zip compression unknown here
+    RuntimeError,  # zip with a password
+    ValueError,
+    OSError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the package: a folder or a wheel file. Picklable, and cheap to make.
+
+    ``name`` finds it again from any folder; ``root`` is the package folder or the wheel.
+    ``version`` is upstream's, "mini", or "unknown" for a folder that does not say and whose data
+    are not those of `VERSION`.
+    """
+
+    kind: Literal["mini", "copy"]
+    name: str
+    root: Path
+    version: str
+
+    @classmethod
+    def locate(cls, spec: str) -> Copy:
+        """The copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (the only
+        import), ``imported:<version>``, a folder that is or holds ``bfcl_eval``, or a wheel file.
+
+        Raises `UserError`, in particular for another version than `VERSION`."""
+        if spec == "mini":
+            return cls("mini", "mini", MINI, "mini")
+        if spec == "installed":
+            return _installed()
+        if spec == "imported" or spec.startswith("imported:"):
+            return _imported(spec.partition(":")[2])
+        path = Path(spec).expanduser()
+        if spec and path.is_file():
+            return _wheel(path.resolve())
+        if spec and path.is_dir():
+            return _folder(path.resolve())
+        raise UserError(
+            f"{spec!r} is neither mini, installed, imported, imported:<version>, a folder"
+            " nor a wheel file",
+            where="data",
+            fix=GET_DATA,
+        )
+
+    def read(self, path: str) -> bytes:
+        """The bytes of the file at ``path``, relative to the package. Raises `UserError`."""
+        if self.root.is_file():
+            return _member(self.root, f"{PACKAGE}/{path}", DATA_LIMIT_BYTES)
+        if self.name == "installed":  # installers may link, and this code could be imported anyway
+            return read_bounded(self.root / path)
+        return read_inside(self.root, path)
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file."""
+        if self.root.is_file():
+            with _opened(self.root) as wheel:
+                return f"{PACKAGE}/{path}" in wheel.namelist()
+        return (self.root / path).is_file()
+
+    def where(self, path: str) -> str:
+        """How an error names the file."""
+        return str(self.root / (f"{PACKAGE}/{path}" if self.root.is_file() else path))
+
+
+def data_sha256(copy: Copy) -> str:
+    """SHA-256 (hex) over names and contents of the data files. Raises `UserError`."""
+    return files_sha256({path: copy.read(path) for path in data_files()})
+
+
+def files_sha256(files: dict[str, bytes]) -> str:
+    """SHA-256 (hex) over names and contents."""
+    return digest(sorted((name, hashlib.sha256(raw).hexdigest()) for name, raw in files.items()))
+
+
+def imports_folder(cache: Path | None = None) -> Path:
+    """The folder that holds one folder per imported version."""
+    return (cache or cache_root()) / "data" / "bfcl"
+
+
+def _installed() -> Copy:
+    spec = importlib.util.find_spec(PACKAGE)  # of a top-level name: runs nothing of the package
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders:
+        raise UserError("bfcl-eval is not installed", where="data", fix=INSTALL)
+    root = Path(folders[0])
+    try:
+        version = metadata.version("bfcl-eval")
+    except metadata.PackageNotFoundError:
+        version = _version_beside(root) or _version_of_contents("installed", root)
+    _check_version(version, str(root))
+    return Copy("copy", "installed", root, version)
+
+
+def _folder(path: Path) -> Copy:
+    root = next(
+        (root for root in (path, path / PACKAGE) if (root / "data" / "possible_answer").is_dir()),
+        None,
+    )
+    if root is None:
+        raise UserError(
+            f"has no {PACKAGE}/data in it",
+            where=str(path),
+            fix=f"give the folder that holds {PACKAGE}, or {GET_DATA}",
+        )
+    version = _version_beside(root) or _version_of_contents(str(root), root)
+    _check_version(version, str(root))
+    return Copy("copy", str(root), root, version)
+
+
+def _wheel(path: Path) -> Copy:
+    with _opened(path) as wheel:
+        names = wheel.namelist()
+    found = [n for n in names if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
+    if len(found) != 1 or not any(name.startswith(f"{PACKAGE}/data/") for name in names):
+        raise UserError("is no wheel of bfcl-eval", where=str(path), fix=GET_DATA)
+    version = _metadata_version(_member(path, found[0], _METADATA_LIMIT_BYTES))
+    _check_version(version or "none", str(path))
+    return Copy("copy", str(path), path, version)
+
+
+def _imported(version: str) -> Copy:
+    home = imports_folder()
+    have = sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
+    if not have:
+        raise UserError(f"nothing is imported in {home}", where="data", fix=GET_DATA)
+    if not version and len(have) == 1:
+        version = have[0]
+    if version not in have:
+        what = f"version {version} is not imported" if version else "several versions are imported"
+        choices = " or ".join(f"imported:{one}" for one in have)
+        raise UserError(what, where="data", fix=f"write {choices}")
+    root = home / version
+    return Copy("copy", f"imported:{version}", root, _manifest_version(root))
+
+
+def _manifest_version(root: Path) -> str:
+    try:
+        manifest: dict[str, Any] = strict_json(read_inside(root, "manifest.json").decode())
+        return str(manifest["upstream_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            "has no readable manifest.json",
+            where=str(root),
+            fix="remove the folder and import again",
+        ) from error
+
+
+def _version_beside(root: Path) -> str:
+    """What the metadata of an installation or an unpacked wheel says; "" where there is none."""
+    for folder in sorted(root.parent.glob(f"{PACKAGE}-*.dist-info")):
+        if (folder / "METADATA").is_file():
+            return _metadata_version(read_bounded(folder / "METADATA", _METADATA_LIMIT_BYTES))
+    return ""
+
+
+def _version_of_contents(name: str, root: Path) -> str:
+    same = data_sha256(Copy("copy", name, root, "")) == OFFICIAL_DATA_SHA256
+    return VERSION if same else "unknown"
+
+
+def _metadata_version(raw: bytes) -> str:
+    return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()
+
+
+def _check_version(version: str, where: str) -> None:
+    if version not in (VERSION, "unknown"):
+        raise UserError(
+            f"is version {version} of bfcl-eval, and only {VERSION} is known here",
+            where=where,
+            fix=INSTALL,
+        )
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    if path.stat().st_size > _WHEEL_LIMIT_BYTES:
+        raise UserError("is too large for a wheel of bfcl-eval", where=str(path), fix=GET_DATA)
+    try:
+        wheel = zipfile.ZipFile(path)
+    except _BROKEN_ZIP as error:
+        raise UserError(
+            f"is damaged or no wheel ({error})", where=str(path), fix="download it again"
+        ) from error
+    if len(wheel.namelist()) > _MEMBER_LIMIT:
+        wheel.close()
+        raise UserError(f"holds more than {_MEMBER_LIMIT:,} files", where=str(path))
+    return wheel
+
+
+def _member(path: Path, name: str, limit_bytes: int) -> bytes:
+    where = str(path / name)
+    with _opened(path) as wheel:
+        if name not in wheel.namelist():
+            raise UserError("no such file in the wheel", where=where, fix="download it again")
+        try:
+            with wheel.open(name) as file:
+                raw = file.read(limit_bytes + 1)
+        except _BROKEN_ZIP as error:
+            raise UserError(
+                f"is damaged ({error})", where=where, fix="download the wheel again"
+            ) from error
+    if len(raw) > limit_bytes:
+        raise UserError(f"has more than {limit_bytes:,} bytes", where=where)
+    return raw
