@@ -29,8 +29,9 @@ $(READY): requirements/torch.txt requirements/cpu.txt pyproject.toml
 quickstart: $(READY)
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml
 
+# Whole runs one after another on one core, all other tests on the other (tests/conftest.py).
 test: $(READY) lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 # Runs that are killed, starved and refused, and clusters of two nodes: 20 minutes on 2 cores.
 faults: $(READY)
