@@ -1,0 +1,227 @@
+"""Upstream's prompt texts, read from the sources of the user's copy, which are parsed and not run.
+
+Most are constants of ``constants/default_prompts.py``; the hints stand in functions of ``utils.py``
+and ``model_handler/utils.py`` (as f-strings, which become templates).
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.data.copy import GET_DATA, Copy
+from ace_ray.benchmarks.bfcl.data.layout import (
+    HINT_SOURCE,
+    NATIVE_SOURCE,
+    PROMPT_SOURCE,
+    SCENARIOS,
+)
+from ace_ray.benchmarks.bfcl.forms import FORMS
+from ace_ray.benchmarks.bfcl.texts import (
+    LAYOUT_FIELDS,
+    MEMORY_FIELDS,
+    STYLE_FIELDS,
+    Hints,
+    Texts,
+    fields,
+)
+from ace_ray.errors import UserError
+
+_LIMIT_BYTES = 2 << 20
+# what hostile source makes ast raise, besides plain syntax errors
+_PARSE_ERRORS = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
+_FIX = f"use an unmodified copy: {GET_DATA}"
+
+
+def read_texts(copy: Copy) -> Texts:
+    """All texts of a copy. Raises `UserError` naming the text that is missing or malformed."""
+    found = _Source(copy, PROMPT_SOURCE)
+    values = found.constants()
+    returned: list[str] = sorted({form.returned for form in FORMS})
+    layouts = found.texts(values, "PROMPT_TEMPLATE_MAPPING", sorted({f.layout for f in FORMS}))
+    styles = found.mapping(values, "PROMPT_STYLE_TEMPLATES", sorted({f.style for f in FORMS}))
+    for name, layout in layouts.items():
+        found.check(f"PROMPT_TEMPLATE_MAPPING[{name!r}]", layout, LAYOUT_FIELDS)
+    for name in styles:
+        styles[name] = found.texts(styles, name, list(STYLE_FIELDS))
+        for part, wanted in STYLE_FIELDS.items():
+            if wanted:  # the others are shown as they are, braces and all
+                found.check(f"{name}[{part!r}]", styles[name][part], wanted)
+    more = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION"
+    core, whole = (f"MEMORY_BACKEND_INSTRUCTION_{kind}" for kind in ("CORE_ARCHIVAL", "UNIFIED"))
+    return Texts(
+        styles=styles,
+        layouts=layouts,
+        outputs=found.texts(values, "OUTPUT_FORMAT_MAPPING", returned),
+        types=found.texts(values, "PARAM_TYPE_MAPPING", returned),
+        more_functions=found.text(values, f"{more}_FC"),
+        more_functions_prompt=found.template(values, f"{more}_PROMPTING", frozenset({"functions"})),
+        agentic=found.text(values, "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT"),
+        settings=found.texts(values, "MEMORY_AGENT_SETTINGS", list(SCENARIOS)),
+        core_memory=found.template(values, core, MEMORY_FIELDS),
+        whole_memory=found.template(values, whole, MEMORY_FIELDS),
+        hints=_hints(copy),
+    )
+
+
+def _hints(copy: Copy) -> Hints:
+    source = _Source(copy, HINT_SOURCE)
+    branches = _branches(source.function("_get_language_specific_hint"))
+    said = {name: _said(body, ast.Return) for name, body in branches.items()}
+    added = {
+        name: _said(body, ast.AugAssign)
+        for name, body in _branches(
+            source.function("_func_doc_language_specific_pre_processing")
+        ).items()
+    }
+    native = _Source(copy, NATIVE_SOURCE)
+    cast = native.function("_cast_to_openai_type")
+    floats = _said(cast.body, ast.AugAssign)
+    counts = [len(said.get(name, ())) for name in ("java", "javascript", "python")]
+    counts += [len(added.get(name, ())) for name in ("java", "javascript")]
+    if counts != [1, 1, 1, 3, 4]:
+        raise source.error("the hints at languages are not where they were")
+    if len(floats) != 1:
+        raise native.error("the note on floats is not where it was")
+    return Hints(
+        language={name: said[name][0] for name in ("python", "java", "javascript")},
+        any={name: added[name][0] for name in ("java", "javascript")},
+        typed={name: source.one_field(added[name][1], "type") for name in ("java", "javascript")},
+        items={name: source.one_field(added[name][2], "type") for name in ("java", "javascript")},
+        properties=source.one_field(added["javascript"][3], "schema"),
+        float_type=floats[0],
+    )
+
+
+def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
+    """What is done for each language: the first chain of ``if is_java(..)`` and so on."""
+    found: dict[Language, list[ast.stmt]] = {}
+    names: Mapping[str, Language] = {"is_java": "java", "is_js": "javascript"}
+    for node in ast.walk(function):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Call):
+            called = node.test.func
+            if isinstance(called, ast.Name) and called.id in names:
+                found.setdefault(names[called.id], node.body)
+                is_last = not (len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If))
+                if node.orelse and is_last:
+                    found.setdefault("python", node.orelse)
+    return found
+
+
+def _said(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
+    """The texts that statements of a kind return or add, in the order of the source, an f-string's
+    expressions as ``{}``."""
+    found = [
+        (node.lineno, _template(node.value))
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, kind) and isinstance(node.value, ast.Constant | ast.JoinedStr)
+    ]
+    return [text for _, text in sorted(found)]
+
+
+def _template(value: ast.Constant | ast.JoinedStr) -> str:
+    if isinstance(value, ast.Constant):
+        return str(value.value)
+    parts = [
+        str(part.value).replace("{", "{{").replace("}", "}}")
+        if isinstance(part, ast.Constant)
+        else "{}"
+        for part in value.values
+    ]
+    return "".join(parts)
+
+
+class _Source:
+    """One source file, and the errors about it."""
+
+    def __init__(self, copy: Copy, path: str) -> None:
+        self._where = copy.where(path)
+        raw = copy.read(path)
+        if len(raw) > _LIMIT_BYTES:
+            raise self.error(f"has more than {_LIMIT_BYTES:,} bytes")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # its odd escapes are not our user's business
+                self._tree = ast.parse(raw.decode("utf-8"))
+        except _PARSE_ERRORS as error:
+            raise self.error(f"is no Python source ({type(error).__name__})") from error
+
+    def error(self, what: str) -> UserError:
+        return UserError(what, where=self._where, fix=_FIX)
+
+    def function(self, name: str) -> ast.FunctionDef:
+        for node in self._tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return node
+        raise self.error(f"has no function {name}")
+
+    def constants(self) -> dict[str, Any]:
+        """The values of the module's assignments that are literals, sums of texts, or names."""
+        values: dict[str, Any] = {}
+        for node in self._tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                try:
+                    values[node.targets[0].id] = _value(node.value, values)
+                except _PARSE_ERRORS:
+                    continue
+        return values
+
+    def mapping(self, values: Mapping[str, Any], name: str, keys: list[str]) -> dict[str, Any]:
+        found = values.get(name)
+        if not isinstance(found, dict):
+            raise self.error(f"{name} is no literal mapping")
+        if missing := [key for key in keys if key not in found]:
+            raise self.error(f"{name} has no {missing[0]!r}")
+        return {key: found[key] for key in keys}
+
+    def texts(self, values: Mapping[str, Any], name: str, keys: list[str]) -> dict[str, str]:
+        found = self.mapping(values, name, keys)
+        return {key: self.text(found, key) for key in keys}
+
+    def text(self, values: Mapping[str, Any], name: str) -> str:
+        found = values.get(name)
+        if not isinstance(found, str):
+            raise self.error(f"{name} is no literal text")
+        return found
+
+    def template(self, values: Mapping[str, Any], name: str, wanted: frozenset[str]) -> str:
+        text = self.text(values, name)
+        self.check(name, text, wanted)
+        return text
+
+    def check(self, name: str, template: str, wanted: frozenset[str]) -> None:
+        try:
+            found = fields(template)
+        except ValueError as error:
+            raise self.error(f"{name} is no template of plain fields ({error})") from None
+        if found != wanted:
+            raise self.error(f"{name} must have the fields {', '.join(sorted(wanted))}")
+
+    def one_field(self, template: str, name: str) -> str:
+        """A template with its only field named."""
+        if template.count("{}") != 1:
+            raise self.error("the hints at types are not as they were")
+        return template.replace("{}", f"{{{name}}}")
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            raise ValueError(node.id)
+        return names[node.id]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _value(node.left, names), _value(node.right, names)
+        if not isinstance(left, str) or not isinstance(right, str):
+            raise ValueError("only texts are added")
+        return left + right
+    if isinstance(node, ast.Dict):
+        return {
+            _value(key, names): _value(value, names)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if key is not None
+        }
+    return ast.literal_eval(node)

@@ -1,0 +1,123 @@
+"""What a model is shown, in prompt mode and around the tools of native mode.
+
+The protocol is upstream's (``model_handler/utils.py``, ``utils.py``, ``base_handler.py``); the
+texts are either read from the user's copy or our own (`texts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
+from ace_ray.benchmarks.bfcl.docs import Function, documented, hinted
+from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
+from ace_ray.benchmarks.bfcl.native import openai_tools
+from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
+from ace_ray.records import digest
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """One set of prompts. Only those with upstream's texts compare with the leaderboard."""
+
+    source: Literal["official", "own"]
+    texts: Texts
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of all texts; changes whenever a prompt could."""
+        return digest(asdict(self.texts))
+
+    def system(
+        self,
+        functions: Sequence[Function],
+        form: Form = DEFAULT,
+        language: Language = "python",
+        hints: int = 1,
+    ) -> str:
+        """The system prompt of prompt mode. ``hints``: how often the functions get the hints at
+        their language; upstream gives them twice in format sensitivity, and never to functions
+        that were held out."""
+        for _ in range(hints):
+            functions = hinted(functions, language, self.texts.hints)
+        style = self.texts.styles[form.style]
+        call_format = style["tool_call_with_tag" if form.tagged else "tool_call_no_tag"]
+        return fill(
+            self.texts.layouts[form.layout],
+            persona=style["persona"],
+            task=style["task"],
+            tool_call_format=fill(
+                call_format,
+                output_format=self.texts.outputs[form.returned],
+                param_types=self.texts.types[form.returned],
+            ),
+            multiturn_behavior=style["multiturn_behavior"],
+            available_tools=fill(
+                style["available_tools"],
+                format=form.documented,
+                functions=documented(functions, form.documented),
+            ),
+        )
+
+    def messages(
+        self,
+        question: Sequence[Message],
+        functions: Sequence[Function],
+        form: Form = DEFAULT,
+        language: Language = "python",
+        hints: int = 1,
+    ) -> list[dict[str, Any]]:
+        """The messages that open an episode of prompt mode."""
+        return with_system(self.system(functions, form, language, hints), question)
+
+    def tools(
+        self, functions: Sequence[Function], language: Language = "python", hints: int = 1
+    ) -> list[dict[str, Any]]:
+        """The functions as tools of native mode."""
+        return openai_tools(functions, language, self.texts.hints, hinted=bool(hints))
+
+    def more_functions(self, functions: Sequence[Function] | None) -> str:
+        """What the user says in the turn that brings functions held out before; native mode has
+        them among its tools, so there is None to write down."""
+        if functions is None:
+            return self.texts.more_functions
+        return fill(self.texts.more_functions_prompt, functions=str(list(functions)))
+
+    @property
+    def agentic(self) -> str:
+        """The system message before a question of memory or web search: the form of its answer."""
+        return self.texts.agentic
+
+    def memory(self, scenario: str, backend: str, content: str) -> str:
+        """The system prompt about a memory. ``backend``: "kv", "vector" or "rec_sum"."""
+        whole = backend == "rec_sum"
+        return fill(
+            self.texts.whole_memory if whole else self.texts.core_memory,
+            scenario_setting=self.texts.settings[scenario],
+            memory_content=content,
+        )
+
+
+def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages with ``text`` as system message, before the text of one that opens them."""
+    if messages and messages[0]["role"] == "system":
+        first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
+        return [first, *map(dict, messages[1:])]
+    return [{"role": "system", "content": text}, *map(dict, messages)]
+
+
+def own() -> Prompts:
+    """Prompts with our own texts."""
+    return Prompts("own", OWN)
+
+
+def official(copy: Copy) -> Prompts:
+    """Prompts with the texts of the user's copy. Raises `UserError` naming what is missing."""
+    return Prompts("official", read_texts(copy))
