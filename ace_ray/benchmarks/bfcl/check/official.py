@@ -1,0 +1,179 @@
+"""The rules of upstream's checker for decoded calls (``ast_eval/ast_checker.py``).
+
+Each function returns a fault or None, and raises where upstream does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.check.java import JAVA_TYPES, java_value
+from ace_ray.benchmarks.bfcl.check.javascript import JAVASCRIPT_TYPES, javascript_value
+from ace_ray.benchmarks.bfcl.check.values import (
+    Fault,
+    dict_fault,
+    dicts_fault,
+    list_fault,
+    other_fault,
+    short,
+    string_fault,
+    type_fault,
+)
+from ace_ray.benchmarks.bfcl.decode import Read
+
+PYTHON_TYPES: Mapping[str, type] = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": bool,
+    "array": list,
+    "tuple": list,
+    "dict": dict,
+    "any": str,
+}
+_WITH_ITEMS = {
+    "python": ("array", "tuple"),
+    "java": ("Array", "ArrayList", "array"),
+    "javascript": ("Array", "ArrayList", "array"),
+}
+NO_MATCH = "parallel_function_checker_no_order:cannot_find_match"
+
+
+class Rules:
+    """How the calls of an entry are judged.
+
+    ``category`` decides by what its name contains; ``native``: functions are named with underscores
+    in place of dots, as they were offered.
+    """
+
+    def __init__(
+        self,
+        category: str,
+        functions: Sequence[Mapping[str, Any]],
+        gold: Sequence[Mapping[str, Any]],
+        language: Language,
+        *,
+        native: bool,
+    ) -> None:
+        self.parallel = "parallel" in category
+        self.multiple = "multiple" in category and not self.parallel
+        self.functions = functions
+        self.gold = gold
+        self.language = language
+        self.native = native
+
+    def fault(self, calls: Sequence[Read]) -> Fault | None:
+        """What is wrong with all calls of an answer."""
+        if self.parallel:
+            return self.count_fault(calls) or self._greedy_fault(calls)
+        if self.multiple:
+            return self.count_fault(calls) or self.call_fault(calls[0], 0)
+        return self.count_fault(calls) or self._call_fault(self.functions[0], calls[0], 0)
+
+    def count_fault(self, calls: Sequence[Read]) -> Fault | None:
+        checker, wanted = "simple_function_checker", 1
+        if self.parallel:
+            checker, wanted = "parallel_function_checker_no_order", len(self.gold)
+        elif self.multiple:
+            checker, wanted = "multiple_function_checker", len(self.gold)
+        if len(calls) == wanted:
+            return None
+        return f"{checker}:wrong_count", f"{len(calls)} calls in place of {wanted}"
+
+    def call_fault(self, call: Read, place: int) -> Fault | None:
+        """What is wrong with one call as the expected call in ``place``."""
+        name = next(iter(self.gold[place]))
+        return self._call_fault(described(self.functions, name), call, place)
+
+    def named(self, function: Mapping[str, Any]) -> str:
+        """What a function was called when it was offered."""
+        name: str = function["name"]
+        return name.replace(".", "_") if self.native else name
+
+    def _greedy_fault(self, calls: Sequence[Read]) -> Fault | None:
+        left = list(range(len(calls)))
+        for place in range(len(self.gold)):
+            fitting = next((n for n in left if self.call_fault(calls[n], place) is None), None)
+            if fitting is None:
+                return no_match(self.gold[place])
+            left.remove(fitting)
+        return None
+
+    def _call_fault(self, function: Any, call: Read, place: int) -> Fault | None:
+        acceptable = next(iter(self.gold[place].values()))
+        params = function["parameters"]["properties"]
+        required = function["parameters"]["required"]
+        if call.name != self.named(function):
+            wrong = "simple_function_checker:wrong_func_name"
+            return wrong, f"the function called is not {short(self.named(function))}"
+        for param in required:
+            if param not in call.args:
+                missing = "simple_function_checker:missing_required"
+                return missing, f"the required {short(param)} is missing"
+        for param, value in call.args.items():
+            if param not in params or param not in acceptable:
+                unexpected = "simple_function_checker:unexpected_param"
+                return unexpected, f"the parameter {short(param)} is not expected"
+            fault = self._param_fault(param, value, params[param], acceptable[param])
+            if fault is not None:
+                return fault
+        for param, options in acceptable.items():
+            if param not in call.args and "" not in options:
+                missing = "simple_function_checker:missing_optional"
+                return missing, f"the parameter {short(param)} is missing"
+        return None
+
+    def _param_fault(
+        self, param: str, value: Any, details: Mapping[str, Any], options: Sequence[Any]
+    ) -> Fault | None:
+        described_type = details["type"]
+        types = _TYPES[self.language]
+        wanted, nested = types[described_type], None
+        if self.language != "python" and type(value) is not str:
+            error_type = "type_error:java" if self.language == "java" else "type_error:js"
+            repr(value)
+            return error_type, f"{short(param)} is no text of {self.language}"
+        nested_type = None
+        if described_type in _WITH_ITEMS[self.language]:
+            nested_type = details["items"]["type"]
+            nested = types[nested_type]
+        if self.language == "java":
+            value = java_value(value, described_type, nested_type)
+        elif self.language == "javascript":
+            value = javascript_value(value, described_type, nested_type)
+        elif described_type == "float" and type(value) is int:
+            value = float(value)
+        if described_type == "tuple" and type(value) is tuple:
+            value = list(value)
+        fault, variable = type_fault(param, value, options, wanted, nested)
+        if fault is not None:
+            return fault
+        if variable:
+            return other_fault(param, value, options)
+        if wanted is dict:
+            return dict_fault(param, value, options)
+        if wanted is list and nested is dict:
+            return dicts_fault(param, value, options)
+        if wanted is str:
+            return string_fault(param, value, options)
+        if wanted is list:
+            return list_fault(param, value, options)
+        return other_fault(param, value, options)
+
+
+_TYPES: Mapping[str, Mapping[str, type]] = {
+    "python": PYTHON_TYPES,
+    "java": JAVA_TYPES,
+    "javascript": JAVASCRIPT_TYPES,
+}
+
+
+def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
+    """The document of a function, None where there is none."""
+    return next((function for function in functions if function["name"] == name), None)
+
+
+def no_match(expected: Mapping[str, Any]) -> Fault:
+    return NO_MATCH, f"no call left fits an expected call of {short(next(iter(expected)))}"

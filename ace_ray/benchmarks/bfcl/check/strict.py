@@ -1,0 +1,81 @@
+"""What ``strict`` does about two defects of upstream's checker.
+
+- Positional arguments are given to the parameters in the order of the function's document, where
+  upstream drops them. One too many, or one whose parameter is also named, is an unexpected
+  parameter.
+- Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
+  where upstream gives each expected call the first that fits, which another may have needed.
+
+The third is in `relevance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.check.official import Rules, no_match
+from ace_ray.benchmarks.bfcl.check.values import Fault, short
+from ace_ray.benchmarks.bfcl.decode import Read
+
+RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)
+"""What upstream's checker may raise: of recursion and of what is not implemented, too."""
+
+
+def bound(rules: Rules, call: Read) -> Read | Fault:
+    """A call with its positional arguments named.
+
+    Raises `NotCalls` or `Refused` where one of them has no value."""
+    values = [make() for make in call.positional]
+    function = next((f for f in rules.functions if rules.named(f) == call.name), None)
+    if function is None or not values:
+        return call
+    names = list(function["parameters"]["properties"])
+    args: dict[Any, Any] = dict(call.args)
+    if call.bare:
+        args.pop(None, None)
+    unexpected = "simple_function_checker:unexpected_param"
+    if len(values) > len(names):
+        return unexpected, f"{len(values)} positional arguments for {len(names)} parameters"
+    for name, value in zip(names, values, strict=False):
+        if name in args:
+            return unexpected, f"the parameter {short(name)} is given twice"
+        args[name] = value
+    return Read(call.name, args)
+
+
+def parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
+    """What is wrong with the calls of a parallel category under the best assignment.
+
+    A pair on which the checker raises does not fit; raises what it raised when no assignment fits.
+    """
+    if fault := rules.count_fault(calls):
+        return fault
+    raised: Exception | None = None
+    fitting: list[list[int]] = []
+    for place in range(len(rules.gold)):
+        fitting.append([])
+        for number, call in enumerate(calls):
+            try:
+                if rules.call_fault(call, place) is None:
+                    fitting[place].append(number)
+            except RAISES as error:
+                raised = error
+    taken: dict[int, int] = {}
+    for place in range(len(fitting)):
+        if not _assign(place, fitting, taken, set()):
+            if raised is not None:
+                raise raised
+            return no_match(rules.gold[place])
+    return None
+
+
+def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
+    """Give the expected call in ``place`` a call, moving others where needed."""
+    for number in fitting[place]:
+        if number not in tried:
+            tried.add(number)
+            if number not in taken or _assign(taken[number], fitting, taken, tried):
+                taken[number] = place
+                return True
+    return False

@@ -1,0 +1,118 @@
+"""What a model answered, as calls: in a prompt's form and language, or as native tool calls.
+
+The rules are upstream's (``model_handler/utils.py``, ``parser/*``, ``api_inference/
+openai_completion.py``). Nothing of an answer is executed, and all work is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.decode.execution import execution_texts, native_texts
+from ace_ray.benchmarks.bfcl.decode.java_calls import read_java
+from ace_ray.benchmarks.bfcl.decode.javascript_calls import read_javascript
+from ace_ray.benchmarks.bfcl.decode.json_calls import json_value, read_json
+from ace_ray.benchmarks.bfcl.decode.python_calls import read_python
+from ace_ray.benchmarks.bfcl.decode.reading import Read
+from ace_ray.benchmarks.bfcl.decode.xml_calls import read_xml
+from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
+from ace_ray.calls import MAX_CHARS, NotCalls, Refused
+from ace_ray.records import ToolCall
+
+__all__ = ["Read", "decode", "decode_native", "executable", "execution_texts", "read", "read_any"]
+
+_TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
+
+
+def decode(
+    text: str, form: Form = DEFAULT, language: Language = "python"
+) -> list[dict[Any, dict[Any, Any]]]:
+    """The calls of a text: ``[{name: {parameter: value}}, ...]``.
+
+    Raises `NotCalls` where upstream decodes none or nothing of that shape, and `Refused` where it
+    would run code."""
+    return _shaped(read(text, form, language))
+
+
+def decode_native(calls: Sequence[ToolCall]) -> list[dict[Any, dict[Any, Any]]]:
+    """The same of calls that a tool parser read. Raises `NotCalls` for arguments that are no JSON
+    object."""
+    return _shaped(_read_native(calls))
+
+
+def executable(answer: Answer) -> list[str] | None:
+    """The calls of one step of an episode as texts ``name(key=value, ...)``.
+
+    None where upstream takes the answer for none: it does not decode, or holds no call."""
+    try:
+        if answer.calls:
+            return native_texts(answer.calls) or None
+        if answer.calls is not None:
+            return None
+        return execution_texts(decode(answer.text)) or None
+    except (NotCalls, Refused, RecursionError):
+        return None
+
+
+def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | None:
+    """`read` of an answer in either mode; a native answer without calls and without a text is an
+    empty list, one with a text is none."""
+    if answer.calls:
+        return _read_native(answer.calls)
+    if answer.calls is None:
+        return read(answer.text, form, language)
+    if answer.text:
+        raise NotCalls("a text in place of calls")
+    return []
+
+
+def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
+    """The calls of a text with all that its decoder knows of them; None where upstream's finishes
+    without a list.
+
+    Raises `NotCalls` where upstream's raises, and `Refused` where it would run code."""
+    if len(text) > MAX_CHARS:
+        raise NotCalls(f"longer than {MAX_CHARS} characters")
+    text = text.strip("`\n ")
+    text = f"{'' if text.startswith('[') else '['}{text}{'' if text.endswith(']') else ']'}"
+    if form.tagged:
+        text = _tagged(text)
+    if form.returned == "json":
+        return read_json(text)
+    if form.returned != "python":
+        return read_xml(text, verbose=form.returned == "verbose_xml")
+    if language == "java":
+        return read_java(text[1:-1])
+    if language == "javascript":
+        return read_javascript(text[1:-1])
+    return read_python(text.strip().strip("'"))
+
+
+def _tagged(text: str) -> str:
+    begin = text.find(_TAG)
+    end = text.find(_TAG_END, begin + len(_TAG))
+    if begin < 0 or end < 0:
+        raise NotCalls("no <TOOLCALL> tags")
+    return text[begin + len(_TAG) : end].strip()
+
+
+def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
+    try:
+        return [Read(call.name, json_value(call.arguments)) for call in calls]
+    except json.JSONDecodeError:
+        raise NotCalls("arguments that are no JSON") from None
+
+
+def _shaped(calls: list[Read] | None) -> list[dict[Any, dict[Any, Any]]]:
+    if calls is None:
+        raise NotCalls("no call")
+    for call in calls:
+        if call.bare > 1:
+            raise NotCalls("several arguments without a name")
+        if not isinstance(call.args, Mapping):
+            raise NotCalls("arguments that are no object")
+    return [{call.name: call.args} for call in calls]

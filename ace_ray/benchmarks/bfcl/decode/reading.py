@@ -1,0 +1,22 @@
+"""What decoders give: calls as upstream reads them, and what it drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Read(NamedTuple):
+    """One call of an answer.
+
+    ``name`` and ``args`` are what upstream's decoder gives, of JSON any values at all. A keyword
+    None stands for ``**`` in Python, in Java and JavaScript for a value without a name.
+    ``positional`` makes the values that have no name, in their order; each raises `NotCalls` or
+    `Refused` where there is none. ``bare`` counts those that upstream does not drop: it fails on
+    more than one.
+    """
+
+    name: Any
+    args: Any
+    positional: tuple[Callable[[], Any], ...] = ()
+    bare: int = 0
