@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
-from ace_ray.benchmarks.acebench.data.files import read_inside, strict_json
 from ace_ray.benchmarks.acebench.data.loader import files_of, imports_folder, load
 from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
 from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
+from ace_ray.benchmarks.files import read_inside, strict_json
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 

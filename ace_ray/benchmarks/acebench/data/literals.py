@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench.data.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
 from ace_ray.errors import UserError
 
 # what hostile source makes ast raise, besides plain syntax errors

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, dialogue
-from ace_ray.benchmarks.acebench.data.files import json_lines, read_bounded
 from ace_ray.benchmarks.acebench.data.shapes import check_question, gold_of
+from ace_ray.benchmarks.files import json_lines, read_bounded
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
-from ace_ray.benchmarks.acebench.data.files import read_bounded, strict_json
 from ace_ray.benchmarks.acebench.scenarios.app import App
 from ace_ray.benchmarks.acebench.scenarios.apps import APPS
+from ace_ray.benchmarks.files import read_bounded, strict_json
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 

@@ -12,13 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from ace_ray.benchmarks.acebench.data.files import (
+from ace_ray.benchmarks.bfcl.data.layout import data_files
+from ace_ray.benchmarks.files import (
     DATA_LIMIT_BYTES,
     read_bounded,
     read_inside,
     strict_json,
 )
-from ace_ray.benchmarks.bfcl.data.layout import data_files
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.records import digest

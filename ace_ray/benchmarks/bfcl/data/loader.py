@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench.data.files import json_lines, strict_json
 from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
     FORMAT_SENSITIVITY,
@@ -25,6 +24,7 @@ from ace_ray.benchmarks.bfcl.categories import (
 from ace_ray.benchmarks.bfcl.data import layout, shapes
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.forms import FORMS
+from ace_ray.benchmarks.files import json_lines, strict_json
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest
 
