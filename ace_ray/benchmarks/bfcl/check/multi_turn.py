@@ -1,0 +1,163 @@
+"""Verdicts on multi-turn conversations (upstream ``multi_turn_checker.py`` and ``eval_runner.py``).
+
+The calls of the model and of the answer key are replayed side by side on fresh instances. After a
+turn whose key has calls, all public attributes of all instances must be equal, and every result of
+the key's calls must be among the model's results so far, order ignored.
+
+``official`` is upstream's verdict, with what its instances share in one process (see
+`tools.toolbox.Shared`); of several entries that one process of upstream's evaluates nothing is
+handed on. ``strict`` differs in three things: a call in a turn whose key is empty makes the entry
+invalid (upstream has the check and never calls it); a conversation that the step limit cut in its
+last turn counts as cut, as it does in any other; the two sides share nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.check.multi_turn_states import difference
+from ace_ray.benchmarks.bfcl.tools import Toolbox, ToolSources, open_tools, opening_of
+from ace_ray.benchmarks.bfcl.tools.opening import Docs, Opening
+from ace_ray.benchmarks.bfcl.tools.toolbox import shared_changed
+from ace_ray.records import Entry, Verdict
+
+INFERENCE = "multi_turn:inference_error"
+TERMINATED = "multi_turn:force_terminated"
+NO_CALLS = "multi_turn:empty_turn_model_response"
+STATE = "multi_turn:instance_state_mismatch"
+RESPONSE = "multi_turn:execution_response_mismatch"
+IRRELEVANCE = "multi_turn:irrelevance_error:decoder_success"
+
+Steps = Sequence[Sequence[str]]
+"""The call texts of each step of a turn that has calls."""
+Executable = Callable[[Answer], list[str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What upstream checks in one turn. Where the key is empty nothing is compared."""
+
+    asked: bool
+    called: bool
+    state: str = ""
+    """The attribute that differs, "" if none does."""
+    missing: int = 0
+    """Results of the key that the model has not got."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.asked or (self.called and not self.state and not self.missing)
+
+    @property
+    def needless(self) -> bool:
+        return self.called and not self.asked
+
+
+def check_multi_turn(
+    entry: Entry,
+    turns: Sequence[Sequence[Answer]],
+    ended: str,
+    sources: ToolSources,
+    docs: Docs,
+    *,
+    executable: Executable | None = None,
+) -> dict[str, Verdict]:
+    """The verdicts of both rule sets on a conversation; never raises on any answer.
+
+    Args:
+        entry: a multi-turn entry; ``entry.gold`` holds the call texts of each turn.
+        turns: the answers of each turn that was begun, one a step.
+        ended: why the conversation ended early: "steps", "context", "deadline", or "".
+        executable: the call texts of an answer, None for none; by default `decode.executable`.
+
+    Metrics, shares of all turns: ``turns_passed``, ``turns_state`` (equal states after it),
+    ``turns_response`` (all results of the key); and ``turn_<n>``, 1 or 0, from 1.
+
+    Raises:
+        UserError: the user's copy lacks a class or a method that the entry needs.
+    """
+    if executable is None:
+        from ace_ray.benchmarks.bfcl.decode import executable as decoded
+
+        executable = decoded
+    steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
+    gold: Sequence[Sequence[str]] = entry.gold
+    opening = opening_of(entry, docs)
+    shared: dict[int, Any] = {}
+    official = replay(sources, opening, steps, gold, shared)
+    strict = replay(sources, opening, steps, gold) if shared_changed(shared) else official
+    cut = _cut(ended, len(steps), len(gold))
+    cut_last = (TERMINATED, "the step limit cut the last turn") if ended == "steps" else ("", "")
+    return {
+        "official": _verdict(official, cut, len(gold)),
+        "strict": _verdict(strict, cut if cut[0] else cut_last, len(gold), irrelevance=True),
+    }
+
+
+def replay(
+    sources: ToolSources,
+    opening: Opening,
+    steps: Sequence[Steps],
+    gold: Sequence[Sequence[str]],
+    shared: dict[int, Any] | None = None,
+) -> list[Turn]:
+    """What each turn that both sides have comes to; with ``shared`` the sides share that."""
+    ours = open_tools(sources, opening, shared)
+    theirs = open_tools(sources, opening, shared)
+    return list(_turns(ours, theirs, steps, gold))
+
+
+def _turns(
+    ours: Toolbox, theirs: Toolbox, steps: Sequence[Steps], gold: Sequence[Sequence[str]]
+) -> Iterator[Turn]:
+    results: Counter[str] = Counter()
+    for turn, wanted in zip(steps, gold, strict=False):
+        for calls in turn:
+            results.update(ours.step(calls))
+        expected = Counter(theirs.step(wanted))
+        if not wanted:
+            yield Turn(asked=False, called=bool(turn))
+            continue
+        state = difference(ours.instances, theirs.instances)
+        yield Turn(True, bool(turn), state, (expected - results).total())
+
+
+def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
+    """(error type, error) of a conversation that did not reach its end; "" for one that did."""
+    if ended in ("context", "deadline"):
+        return INFERENCE, f"the conversation ended in turn {turns} of {wanted}: {ended}"
+    if turns != wanted:
+        return TERMINATED, f"the conversation ended in turn {turns} of {wanted}: {ended or 'cut'}"
+    return "", ""
+
+
+def _verdict(
+    turns: Sequence[Turn], cut: tuple[str, str], wanted: int, *, irrelevance: bool = False
+) -> Verdict:
+    passed = [turn.passed and not (irrelevance and turn.needless) for turn in turns]
+    kind, error = cut
+    if not kind and not all(passed):
+        failed = passed.index(False)
+        kind, error = _failure(turns[failed], failed + 1)
+    whole = max(1, wanted)
+    metrics = {
+        "turns_passed": sum(passed) / whole,
+        "turns_state": sum(not turn.state for turn in turns) / whole,
+        "turns_response": sum(not turn.missing for turn in turns) / whole,
+        **{f"turn_{n}": float(n <= len(passed) and passed[n - 1]) for n in range(1, wanted + 1)},
+    }
+    return Verdict(not kind, kind, error, metrics)
+
+
+def _failure(turn: Turn, number: int) -> tuple[str, str]:
+    if turn.needless:
+        return IRRELEVANCE, f"turn {number} has calls where none can help"
+    if not turn.called:
+        return NO_CALLS, f"turn {number} has no calls"
+    if turn.state:
+        return STATE, f"after turn {number}, {turn.state} differs"
+    return RESPONSE, f"turn {number} lacks {turn.missing} of the key's results"

@@ -1,0 +1,122 @@
+"""One call text to its value: parsed, never evaluated as Python.
+
+Upstream sends the text through ``eval``. Here it is one call of a tool with literal arguments, or
+with calls of the same tools among them; whatever else Python would do with the text is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ace_ray.calls import NotCalls, dotted_name, expression
+
+BLOCKED = frozenset(["kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"])
+"""Names that upstream refuses to call (``multi_turn_utils.py``)."""
+_BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s+(?=\()")
+_SYNTAX_ERROR = re.compile(r"(?:Syntax|Indentation|Tab)Error: ")
+
+Tools = Mapping[str, Callable[..., Any]]
+
+
+class CallRefused(Exception):
+    """The text is no call of a tool with literal arguments; the message is what a model is told."""
+
+
+def as_upstream_reads(text: str) -> str:
+    """The text that upstream evaluates, but for the names of its instances.
+
+    It puts them before the names of tools by a regular expression that looks into string literals
+    too, and that drops spaces between any word and an opening bracket there: ``echo(content='a
+    (b)')`` writes ``a(b)``. The dropped spaces reach files and messages, so they are dropped here;
+    the instance names, which no gold value holds, are not put into the strings.
+    """
+    return _BEFORE_BRACKET.sub(r"\1", text)
+
+
+def evaluate(text: str, tools: Tools, watch: Callable[[Any], None]) -> Any:
+    """What the call in ``text`` returns; ``watch`` is given each result that is an argument.
+
+    Raises `CallRefused`; `NameError`, in Python's words, for what is no tool; and whatever the tool
+    raises, which may be any `Exception`.
+    """
+    text = as_upstream_reads(text)
+    _check_blocked(text)
+    try:
+        tree = expression(text.lstrip(" \t"))
+    except NotCalls as error:
+        said = _SYNTAX_ERROR.sub("", str(error)).replace("<unknown>", "<string>")
+        raise CallRefused(said) from None
+    if not isinstance(tree, ast.Call):
+        raise CallRefused("not a call of a function")
+    return _call(tree, tools, watch)
+
+
+def _check_blocked(text: str) -> None:
+    name = text.split("(", 1)[0]
+    if "." in name:
+        name = name.split(".")[1]
+    if name in BLOCKED:
+        raise CallRefused(f"Function call {name} is not allowed.")
+
+
+def _call(node: ast.Call, tools: Tools, watch: Callable[[Any], None]) -> Any:
+    name = dotted_name(node.func)
+    if name is None:
+        raise CallRefused("not a call of a function by its name")
+    if name not in tools:
+        raise NameError(f"name '{name.partition('.')[0]}' is not defined")
+    args = [_value(item, tools, watch) for item in node.args]
+    named: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise CallRefused("** among the arguments")
+        if keyword.arg in named:
+            raise CallRefused(f"keyword argument repeated: {keyword.arg} (<string>, line 1)")
+        named[keyword.arg] = _value(keyword.value, tools, watch)
+    return tools[name](*args, **named)
+
+
+def _value(node: ast.expr, tools: Tools, watch: Callable[[Any], None]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Call):
+        result = _call(node, tools, watch)
+        watch(result)
+        return result
+    if isinstance(node, ast.List):
+        return [_value(item, tools, watch) for item in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple([_value(item, tools, watch) for item in node.elts])
+    if isinstance(node, ast.Dict):
+        return _dict(node, tools, watch)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+        number = node.operand.value if isinstance(node.operand, ast.Constant) else None
+        if isinstance(number, (int, float, complex)):
+            return -number if isinstance(node.op, ast.USub) else +number
+    if isinstance(node, ast.Name):
+        raise NameError(f"name '{node.id}' is not defined")
+    raise CallRefused(f"{type(node).__name__} among the arguments")
+
+
+def _dict(node: ast.Dict, tools: Tools, watch: Callable[[Any], None]) -> dict[Any, Any]:
+    pairs: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            raise CallRefused("** in an argument")
+        pairs[_value(key, tools, watch)] = _value(
+            value, tools, watch
+        )  # may raise TypeError, as Python does
+    return pairs
+
+
+def strings_in(text: str) -> list[str]:
+    """Every string literal among the arguments of the call in ``text``; [] where it is none."""
+    try:
+        tree = expression(as_upstream_reads(text).lstrip(" \t"))
+    except NotCalls:
+        return []
+    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [value for value in found if isinstance(value, str)]

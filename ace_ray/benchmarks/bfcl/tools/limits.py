@@ -1,0 +1,100 @@
+"""Bounds on calls whose cost their arguments do not bound.
+
+Found by reading upstream's classes: powers and roundings of integers, precisions, replacements
+that multiply a text, listings of directory trees whose copies share what they hold. All other
+methods take time and memory in proportion to their arguments and the state, which the episode's
+budgets bound (`toolbox`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from decimal import localcontext
+from functools import wraps
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.tools.size import TooLarge, check_tree
+
+MAX_PRECISION = 1_000
+"""Digits of `MathAPI`; the data asks for up to 10."""
+MAX_PLACES = 10_000
+MAX_MEMORY_CHARS = 200_000
+"""Of the recursive summary, whose replacements upstream does not bound; its limit is 10,000."""
+
+_Method = Callable[..., Any]
+_Arguments = Mapping[str, Any]
+
+
+def _precision(_: Any, arguments: _Arguments) -> None:
+    try:
+        digits = abs(int(arguments["precision"]))
+    except (TypeError, ValueError, OverflowError):
+        return  # the method says what is wrong with it
+    if digits > MAX_PRECISION:
+        raise TooLarge(f"precision beyond {MAX_PRECISION} digits")
+
+
+def _power(_: Any, arguments: _Arguments) -> None:
+    base, exponent = arguments["base"], arguments["exponent"]
+    if isinstance(base, int) and isinstance(exponent, int):
+        # A result that cannot be printed: upstream says the same, after having computed it.
+        limit = sys.get_int_max_str_digits() or 4_300
+        if (base.bit_length() - 1) * exponent > 4 * limit:
+            raise TooLarge(
+                f"Exceeds the limit ({limit} digits) for integer string conversion;"
+                " use sys.set_int_max_str_digits() to increase the limit"
+            )
+
+
+def _places(_: Any, arguments: _Arguments) -> None:
+    places = arguments.get("decimal_places", 0)
+    if isinstance(places, int) and abs(places) > MAX_PLACES:
+        raise TooLarge(f"more than {MAX_PLACES} decimal places")
+
+
+def _replacement(memory: Any, arguments: _Arguments) -> None:
+    old, new = str(arguments["old_text"]), str(arguments["new_text"])
+    size = len(memory.memory) + memory.memory.count(old) * max(0, len(new) - len(old))
+    if size > MAX_MEMORY_CHARS:
+        raise TooLarge(f"the memory would hold more than {MAX_MEMORY_CHARS} characters")
+
+
+def _listing(files: Any, arguments: _Arguments) -> None:
+    path = arguments.get("path", "")
+    # From the root, so that no path has to be resolved here.
+    check_tree(files.root, path if isinstance(path, str) else "")
+    check_tree(files._current_dir, path if isinstance(path, str) else "")
+
+
+_GUARDS: Mapping[tuple[str, str], Callable[[Any, _Arguments], None]] = {
+    ("MathAPI", "logarithm"): _precision,
+    ("MathAPI", "square_root"): _precision,
+    ("MathAPI", "power"): _power,
+    ("MathAPI", "round_number"): _places,
+    ("MemoryAPI_rec_sum", "memory_replace"): _replacement,
+    ("GorillaFileSystem", "find"): _listing,
+    ("GorillaFileSystem", "du"): _listing,
+}
+
+
+def guarded(class_name: str, name: str, method: _Method, owner: Any) -> _Method:
+    """``method``, or one that raises `TooLarge` first where its arguments ask for too much.
+
+    Precisions that it sets for the thread end with the call."""
+    guard = _GUARDS.get((class_name, name))
+    if guard is None:
+        return method
+
+    @wraps(method)
+    def checked(*args: Any, **named: Any) -> Any:
+        try:
+            arguments = inspect.signature(method).bind(*args, **named).arguments
+        except TypeError:
+            return method(*args, **named)  # raises it in Python's words
+        guard(owner, arguments)
+        with localcontext():
+            return method(*args, **named)
+
+    return checked

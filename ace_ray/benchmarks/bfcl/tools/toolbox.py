@@ -1,0 +1,225 @@
+"""The tools of one attempt, as a `Scenario`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
+from ace_ray.benchmarks.bfcl.tools.limits import guarded
+from ace_ray.benchmarks.bfcl.tools.opening import Opening
+from ace_ray.benchmarks.bfcl.tools.size import TooLarge, as_json, check_size
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
+from ace_ray.benchmarks.bfcl.tools.vectors import known
+from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.tools import unknown_tool
+
+MAX_CALL_CHARS = 100_000
+MAX_STEP_CALLS = 500
+MAX_CALLS = 5_000
+MAX_TEXT_CHARS = 2_000_000
+MAX_RESULT_CHARS = 20_000_000
+"""Bounds on one call, one step, and all calls of an episode with their results. A model's 21 steps
+of 4,096 tokens a turn stay far below."""
+
+_STATELESS = frozenset(["MathAPI"])
+_SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
+# Where upstream hands out objects of its modules in long_context entries.
+_SNAPSHOT = ("core_memory", "archival_memory", "memory")
+
+Shared = dict[int, Any]
+"""What instances share that upstream creates in one process: defaults of arguments that calls
+change, and records of the long contexts. A memo of `copy.deepcopy`."""
+
+
+class Toolbox:
+    """Fresh instances of an entry's classes. `call` knows
+
+    - ``execute`` {"text": one call}: what a model is shown of its result;
+    - ``step`` {"texts": [one call, ...]}: the same of each, in order;
+    - ``dump``: what a prompt shows of a memory (text);
+    - ``snapshot``: a memory as JSON values, ``restore`` {"snapshot": ...}: the same, put back;
+    - ``texts`` {"texts": [one call, ...]}: those whose embeddings the calls may need, and
+      ``vectors`` {"vectors": {text: [float, ...]}}: these, given (vector memory only).
+
+    Results are upstream's (``multi_turn_utils.execute_multi_turn_func_call``): a dict as JSON, a
+    string as it is, ``str()`` of anything else, and ``Error during execution: ...``.
+    """
+
+    def __init__(self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]]):
+        self.instances = instances
+        self._tools = tools
+        self._nested = False  # whether results have become arguments, see `size`
+        self._calls, self._text, self._results = MAX_CALLS, MAX_TEXT_CHARS, MAX_RESULT_CHARS
+        self._vectors: dict[str, Sequence[float]] = {}
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        if name == "execute":
+            return Observation(self.execute(str(arguments.get("text", ""))))
+        if name == "step":
+            return Observation(self.step([str(text) for text in arguments.get("texts", ())]))
+        if name == "dump":
+            return Observation(str(self._memory()._dump_core_memory_to_context()))
+        if name == "snapshot":
+            return Observation(self._snapshot())
+        if name == "restore":
+            self._restore(arguments.get("snapshot") or {})
+            return Observation(None)
+        if name == "texts":
+            texts = [str(text) for text in arguments.get("texts", ())]
+            return Observation(self._unknown_texts(texts))
+        if name == "vectors":
+            self._vectors.update(arguments.get("vectors", {}))
+            return Observation(None)
+        return unknown_tool(name)
+
+    def state(self) -> Any:
+        """``{class: {public attribute: value}}``, see `size.as_json`."""
+        return {
+            name: {
+                key: as_json(value)
+                for key, value in vars(instance).items()
+                if not key.startswith("_")
+            }
+            for name, instance in self.instances.items()
+        }
+
+    def step(self, texts: Sequence[str]) -> list[str]:
+        """The results of the calls of one step."""
+        results = [self.execute(text) for text in texts[:MAX_STEP_CALLS]]
+        refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
+        return results + [refused] * (len(texts) - len(results))
+
+    def execute(self, text: str) -> str:
+        """The result of one call, as a model is shown it. Never raises."""
+        self._calls -= 1
+        self._text -= len(text)
+        try:
+            if len(text) > MAX_CALL_CHARS:
+                raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
+            if self._calls < 0 or self._text < 0 or self._results < 0:
+                raise TooLarge("the calls of this conversation have used up their budget")
+            with known(self._vectors):
+                shown = self._shown(evaluate(text, self._tools, self._watch))
+        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
+            shown = _error(error)
+        self._results -= len(shown)
+        return shown
+
+    def _shown(self, result: Any) -> str:
+        if type(result) is str:
+            return result
+        if self._nested:
+            check_size(result)
+        if type(result) is dict:
+            try:
+                return json.dumps(result)
+            except Exception:  # noqa: BLE001  # upstream catches everything here
+                return str(result)
+        return str(result)
+
+    def _watch(self, result: Any) -> None:
+        self._nested = True
+        check_size(result)
+
+    def _memory(self) -> Any:
+        return next(iter(self.instances.values()))
+
+    def _snapshot(self) -> Any:
+        found = {}
+        for key in _SNAPSHOT:
+            if key in vars(self._memory()):
+                value = getattr(self._memory(), key)
+                found[key] = as_json(value.export() if hasattr(value, "export") else value)
+        return found
+
+    def _restore(self, snapshot: Mapping[str, Any]) -> None:
+        memory = self._memory()
+        with known(self._vectors):
+            for key in _SNAPSHOT:
+                if key in snapshot and key in vars(memory):
+                    value = getattr(memory, key)
+                    if hasattr(value, "load_from_snapshot"):
+                        value.load_from_snapshot(snapshot[key])
+                    else:
+                        setattr(memory, key, copy.deepcopy(snapshot[key]))
+
+    def _unknown_texts(self, texts: Sequence[str]) -> list[str]:
+        found = dict.fromkeys(one for text in texts[:MAX_STEP_CALLS] for one in strings_in(text))
+        return [text for text in found if text not in self._vectors]
+
+
+def open_tools(sources: ToolSources, opening: Opening, shared: Shared | None = None) -> Toolbox:
+    """Fresh instances of the opening's classes, loaded with its configuration.
+
+    Toolboxes that are given the same ``shared`` share what upstream's instances in one process do;
+    by default nothing is.
+
+    Raises:
+        UserError: a class is missing, does not load, or lacks a method that the docs name.
+    """
+    memo: Shared = {} if shared is None else shared
+    instances: dict[str, Any] = {}
+    tools: dict[str, Callable[..., Any]] = {}
+    for class_name, names in opening.names.items():
+        instance = load_class(sources, class_name)()
+        # Memories are loaded from files upstream, and by `restore` here.
+        if class_name not in _STATELESS and not class_name.startswith("MemoryAPI_"):
+            config = copy.deepcopy(opening.initial_config.get(class_name, {}))
+            instance._load_scenario(config, long_context=opening.long_context)
+        if opening.long_context:
+            for key in _SHARED.get(class_name, ()):
+                given = opening.initial_config.get(class_name, {}).get(key, {})
+                records = getattr(instance, key)
+                added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in given}
+                setattr(instance, key, records | added)
+        for name in names:
+            method = _with_defaults(getattr(instance, name), memo)
+            tools[name] = guarded(class_name, name, method, instance)
+        instances[class_name] = instance
+    return Toolbox(instances, tools)
+
+
+def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
+    """``method`` with defaults of its own where they can be changed: upstream's are lists that one
+    conversation would hand on to the next."""
+    changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
+    if not changeable:
+        return method
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def called(*args: Any, **named: Any) -> Any:
+        try:
+            given = signature.bind(*args, **named).arguments
+        except TypeError:
+            return method(*args, **named)  # raises it in Python's words
+        missing = {k: v for k, v in changeable.items() if k not in given}
+        return method(*args, **named, **{k: copy.deepcopy(v, memo) for k, v in missing.items()})
+
+    return called
+
+
+@cache
+def _changeable(function: Callable[..., Any]) -> Mapping[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if isinstance(p.default, (list, dict, set))}
+
+
+def _error(error: Exception) -> str:
+    if isinstance(error, (CallRefused, TooLarge)):
+        return f"Error during execution: {error}"
+    try:
+        return f"Error during execution: {str(error)[:MAX_CALL_CHARS]}"
+    except Exception:  # noqa: BLE001  # a text that cannot be made of it
+        return f"Error during execution: {type(error).__name__}"
+
+
+def shared_changed(shared: Shared) -> bool:
+    """Whether calls have changed what toolboxes shared."""
+    kept = {id(item): item for item in shared.get(id(shared), ())}
+    return any(kept[key] != made for key, made in shared.items() if key in kept)
