@@ -87,6 +87,8 @@ class Copy:
         """The bytes of the file at ``path``, relative to the package. Raises `UserError`."""
         if self.root.is_file():
             return _member(self.root, f"{PACKAGE}/{path}", DATA_LIMIT_BYTES)
+        if not (self.root / path).exists():
+            raise UserError("no such file", where=self.where(path), fix=GET_DATA)
         if self.name == "installed":  # installers may link, and this code could be imported anyway
             return read_bounded(self.root / path)
         return read_inside(self.root, path)
