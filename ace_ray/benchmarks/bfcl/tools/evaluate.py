@@ -68,7 +68,12 @@ def _call(node: ast.Call, tools: Tools, watch: Callable[[Any], None]) -> Any:
         raise CallRefused("not a call of a function by its name")
     if name not in tools:
         raise NameError(f"name '{name.partition('.')[0]}' is not defined")
-    args = [_value(item, tools, watch) for item in node.args]
+    args: list[Any] = []
+    for item in node.args:
+        if isinstance(item, ast.Starred):
+            args.extend(_value(item.value, tools, watch))
+        else:
+            args.append(_value(item, tools, watch))
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:

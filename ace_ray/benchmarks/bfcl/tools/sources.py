@@ -1,8 +1,8 @@
 """The classes behind the tools: the source texts of the user's own copy, loaded as private
 modules.
 
-The package itself is never imported and ``sys.modules`` never changed: the texts are compiled once a
-process, import each other through an importer of their own, see `standins` for what needs other
+The package itself is never imported and ``sys.modules`` never changed: the texts are compiled once
+a process, import each other through an importer of their own, see `standins` for what needs other
 packages, and have no builtin that opens files or runs text.
 """
 
@@ -40,7 +40,12 @@ MODULES: Mapping[str, str] = {
 SHARED_MODULES = ("long_context", "memory_api_metaclass")
 
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
-_ALLOWED = frozenset("abc copy datetime decimal json math numpy pathlib random re typing".split())
+_ALLOWED = frozenset(
+    (
+        *("abc", "copy", "datetime", "decimal", "json", "math"),
+        *("numpy", "pathlib", "random", "re", "typing"),
+    )
+)
 # Nothing of these is needed; without them the classes cannot reach files or run text.
 _WITHHELD = ("breakpoint", "compile", "eval", "exec", "input", "open")
 _FIX = "give a complete copy of bfcl-eval"
@@ -125,7 +130,8 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
             return _imported(sources, wanted, names or (), level)
 
         allowed = {key: item for key, item in vars(builtins).items() if key not in _WITHHELD}
-        module.__dict__["__builtins__"] = allowed | {"__import__": importer}
+        scope = allowed | {"__import__": importer}
+        module.__dict__["__builtins__"] = scope
         try:
             code = compile(sources.texts[name], place, "exec", dont_inherit=True)
             exec(code, module.__dict__)  # noqa: S102  # the user's package, no text of a model
@@ -134,6 +140,8 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
         except Exception as error:
             what = f"does not load ({type(error).__name__}: {str(error)[:200]})"
             raise UserError(what, where=place, fix=_FIX) from error
+        # From here on it is datetime that imports, in the name of its caller.
+        scope["__import__"] = builtins.__import__
         _LOADED[key] = module
         return module
 
