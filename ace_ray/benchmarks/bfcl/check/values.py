@@ -50,7 +50,7 @@ def type_fault(
     return ("type_error:simple", sentence), False
 
 
-def _items_fit(param: Any, value: Sequence[Any], option: Any, nested: type) -> bool:
+def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
     if type(option) is not list:
         return True
     return all(type_fault(param, item, option, nested, None)[0] is None for item in value)

@@ -21,8 +21,9 @@ _FRAMES_PER_OPERATION = 3
 _FRAMES_PER_VALUE = 2
 # Names that upstream's module has or may have: its imports, and its functions by how they begin.
 _KNOWN = frozenset([
-    *dir(builtins), "ast", "builtins", "copy", "deepcopy", "hashlib", "json", "operator", "os",
-    "re", "reduce", "value",
+    *dir(builtins), "Callable", "FileLock", "List", "Lock", "ModelStyle", "Optional", "Path",
+    "RESET", "ReturnFormat", "Type", "Union", "ast", "builtins", "copy", "deepcopy", "hashlib",
+    "json", "operator", "os", "re", "reduce", "value",
 ])  # fmt: skip
 _KNOWN_BEGINNINGS = (
     "_", "add_", "ast_", "clean_", "combine_", "contain_", "convert_", "decoded_", "default_",
@@ -48,8 +49,8 @@ def operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
 
 
 def _means_nothing(name: str) -> bool:
-    # Constants of upstream's are in capitals, classes begin with one.
-    return name.islower() and name not in _KNOWN and not name.startswith(_KNOWN_BEGINNINGS)
+    constant = name.isupper() and "_" in name  # as upstream writes its constants
+    return not (constant or name in _KNOWN or name.startswith(_KNOWN_BEGINNINGS))
 
 
 def _first_names(node: ast.expr) -> Iterator[str | None]:

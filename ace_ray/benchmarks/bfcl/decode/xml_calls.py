@@ -47,7 +47,7 @@ class _Bounded(ET.TreeBuilder):
 
     depth = 0
 
-    def start(self, tag: str, attrs: Mapping[str, str], /) -> ET.Element:  # type: ignore[override]
+    def start(self, tag: str, attrs: Mapping[str, str], /) -> ET.Element:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise NotCalls(f"elements nested more than {MAX_DEPTH} deep")
