@@ -1,0 +1,36 @@
+"""A real copy of bfcl-eval where there is one, and made-up ones."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+from synthetic_bfcl import write_copy
+
+from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy
+
+
+@pytest.fixture(scope="session")
+def bfcl_folder() -> Path:
+    """The folder ``bfcl_eval`` of a real copy: ``BFCL_DATA``, or the installed one."""
+    named = os.environ.get("BFCL_DATA")
+    if named:
+        return Copy.locate(named).root
+    spec = importlib.util.find_spec("bfcl_eval")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(f"no bfcl-eval=={VERSION} is installed, and BFCL_DATA names no copy of it")
+    return Path(spec.submodule_search_locations[0])
+
+
+@pytest.fixture(scope="session")
+def bfcl_copy(bfcl_folder: Path) -> Copy:
+    """The same as a `Copy`."""
+    return Copy.locate(str(bfcl_folder))
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Path:
+    """A folder that holds a made-up ``bfcl_eval`` with its metadata."""
+    return write_copy(tmp_path / "unpacked")

@@ -1,0 +1,130 @@
+"""A made-up package ``bfcl_eval``: the rows of the mini set in upstream's layout, with sources
+whose texts are nobody's prompts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+from ace_ray.benchmarks.bfcl.data import layout
+from ace_ray.benchmarks.bfcl.data.copy import MINI, VERSION
+
+PROMPTS = """
+OUTPUT_FORMAT_MAPPING = {
+    "python": "[f(a=1...)]", "json": '[{"f"...}]', "verbose_xml": "<v/>", "concise_xml": "<c/>",
+}
+PARAM_TYPE_MAPPING = {"python": "", "json": "", "verbose_xml": "xml types", "concise_xml": "types"}
+PROMPT_STYLE_TEMPLATES = {
+    style: None for style in ("classic", "experimental")
+}
+PROMPT_STYLE_TEMPLATES = {
+    "classic": {
+        "persona": "P.", "task": "T {braces}.",
+        "tool_call_no_tag": "no tag: {output_format} {param_types}.",
+        "tool_call_with_tag": "tag: {output_format} {param_types}.",
+        "multiturn_behavior": "M.", "available_tools": "{format}:\\n{functions}\\n",
+    },
+    "experimental": {
+        "persona": "p.", "task": "t.",
+        "tool_call_no_tag": "n: {output_format} {param_types}.",
+        "tool_call_with_tag": "w: {output_format} {param_types}.",
+        "multiturn_behavior": "m.", "available_tools": "e {format}:\\n{functions}\\n",
+    },
+}
+_PLAIN = "{persona}{task}|{tool_call_format}|{multiturn_behavior}|{available_tools}"
+_MARKED = "# {persona}{task}|{tool_call_format}|{multiturn_behavior}|{available_tools}"
+PROMPT_TEMPLATE_MAPPING = {"plaintext": _PLAIN, "markdown": _MARKED}
+DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC = "More."
+DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_PROMPTING = (
+    "{functions}\\n" + DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC
+)
+ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT = "Answer {'answer': x}."
+MEMORY_AGENT_SETTINGS = {
+    "student": "s", "customer": "c", "finance": "f", "healthcare": "h", "notetaker": "n",
+}
+MEMORY_BACKEND_INSTRUCTION_CORE_ARCHIVAL = "{scenario_setting} core {memory_content}"
+MEMORY_BACKEND_INSTRUCTION_UNIFIED = "{scenario_setting} whole {memory_content}"
+"""
+HINTS = """
+def _get_language_specific_hint(test_category):
+    if is_java(test_category):
+        return " java!"
+    elif is_js(test_category):
+        return " js!"
+    else:
+        return " python!"
+
+
+def _func_doc_language_specific_pre_processing(function, test_category):
+    for item in function:
+        item["description"] += hint(test_category)
+        if is_java(test_category):
+            value["description"] += " any java"
+            value["description"] += f" java {value['type']}"
+            value["description"] += f" of {value['items']['type']}"
+        elif is_js(test_category):
+            value["description"] += " any js"
+            value["description"] += f" js {value['type']}"
+            value["description"] += f" of {value['items']['type']}"
+            value["description"] += f" like {json.dumps(value['properties'])}"
+"""
+NATIVE = """
+def _cast_to_openai_type(properties, mapping):
+    for key in properties:
+        properties[key]["description"] += " float!"
+"""
+
+
+def write_copy(folder: Path, version: str | None = VERSION) -> Path:
+    """Write ``bfcl_eval`` into ``folder``, and its metadata if a version is given."""
+    root = folder / "bfcl_eval"
+    shutil.copytree(MINI / "data", root / "data")
+    docs = root / "data" / "multi_turn_func_doc"
+    (docs / "bakery.json").rename(docs / layout.DOC_FILES["TicketAPI"])
+    spare = (docs / layout.DOC_FILES["WebSearchAPI"]).read_bytes()
+    for name in layout.DOC_FILES.values():
+        if not (docs / name).exists():
+            (docs / name).write_bytes(spare)
+    for path in (root / "data").glob("BFCL_v4_multi_turn_*.json"):
+        path.write_text(path.read_text().replace("Bakery", "TicketAPI"))
+    for scenario in layout.SCENARIOS:
+        path = root / layout.prerequisite_file(scenario)
+        if not path.exists():
+            path.write_text(json.dumps({"id": f"memory_prereq_0-{scenario}-0", "question": [[]]}))
+    sources = {
+        layout.PROMPT_SOURCE: PROMPTS,
+        layout.HINT_SOURCE: HINTS,
+        layout.NATIVE_SOURCE: NATIVE,
+        **dict.fromkeys(layout.TOOL_SOURCES, "class Tool:\n    pass\n"),
+    }
+    for name, text in sources.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    # whoever imports the package finds out
+    (root / "__init__.py").write_text("raise AssertionError('bfcl_eval was imported')\n")
+    if version is not None:
+        info = folder / f"bfcl_eval-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: bfcl-eval\nVersion: {version}\n\nVersion: 0\n"
+        )
+    return folder
+
+
+def write_wheel(folder: Path, path: Path) -> Path:
+    """Zip what `write_copy` wrote."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                wheel.write(file, file.relative_to(folder).as_posix())
+    return path
+
+
+def edit_line(path: Path, number: int, change) -> None:
+    """Change the JSON object in a line, counted from 1; a change to None takes the line away."""
+    lines = path.read_text().splitlines()
+    changed = change(json.loads(lines[number - 1]))
+    lines[number - 1 : number] = [] if changed is None else [json.dumps(changed)]
+    path.write_text("\n".join(lines) + "\n")
