@@ -1,0 +1,1 @@
+"""Episodes of several model calls: multi-turn conversations, memory, web search."""

@@ -1,0 +1,143 @@
+"""Memory entries: conversations that fill a memory, then questions that start from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.episodes.conversation import (
+    Conversation,
+    Cut,
+    Docs,
+    EpisodePrompts,
+    Results,
+    split_functions,
+)
+from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder, Sandbox
+from ace_ray.benchmarks.bfcl.prompts import with_system
+from ace_ray.benchmarks.protocol import Preparation, Stage
+from ace_ray.errors import PromptTooLong
+from ace_ray.records import Entry, Episode
+
+
+async def prepare(
+    entry: Entry,
+    stage: Stage,
+    prompts: EpisodePrompts,
+    docs: Mapping[str, Docs],
+    conversations: Sequence[Mapping[str, Any]],
+    *,
+    native: bool = False,
+    results: Results = "tool",
+    embed: Embedder | None = None,
+) -> Preparation:
+    """Play the conversations of a memory entry's scenario in order, each from the memory that the
+    one before left.
+
+    Args:
+        entry: any entry of the scenario and backend.
+        conversations: ``{"id", "question": [[message, ...] per turn]}``.
+
+    Returns:
+        ``value`` {"snapshot": the final memory, "conversations": [{"id", "ended", "messages",
+        "turns", "results"}, ...]}. What a conversation wrote that the context or the deadline cut
+        is forgotten, as upstream forgets it; one that the step limit cut keeps it.
+
+    Raises:
+        RowError: the candidate gave no answer, or the sandbox is gone.
+    """
+    played: list[dict[str, Any]] = []
+    value: dict[str, Any] = {"snapshot": {}, "conversations": played}
+    usage = Episode()
+    for conversation in conversations:
+        async with Sandbox.open(stage, embed) as sandbox:
+            await sandbox.restore(value["snapshot"])
+            talk = _talk(entry, stage, prompts, docs, sandbox, native, results)
+            talk.answered_before = usage.model_calls > 0
+            turns = [list(map(dict, turn)) for turn in conversation["question"]]
+            turns[0] = await _opened(entry, prompts, docs, sandbox, turns[0], native)
+            try:
+                ended = await _play(talk, turns)
+            except PromptTooLong:  # this one is forgotten too; the others may fit
+                ended = "context"
+            if ended in ("", "steps"):
+                value["snapshot"] = await sandbox.snapshot()
+        messages = talk.episode.messages
+        played.append({"id": conversation["id"], "messages": messages, **talk.state(ended)})
+        usage.prompt_tokens += talk.episode.prompt_tokens
+        usage.completion_tokens += talk.episode.completion_tokens
+        usage.model_calls += talk.episode.model_calls
+        usage.generation_s += talk.episode.generation_s
+        if ended == "deadline":
+            break
+    return Preparation(
+        value,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.model_calls,
+        usage.generation_s,
+    )
+
+
+async def play(
+    entry: Entry,
+    stage: Stage,
+    prompts: EpisodePrompts,
+    docs: Mapping[str, Docs],
+    *,
+    native: bool = False,
+    results: Results = "tool",
+    embed: Embedder | None = None,
+) -> Episode:
+    """The episode of one question, from the memory of ``stage.prepared`` (a `Preparation.value`).
+
+    ``state`` as of multi-turn entries, and ``memory``: the snapshot that it started from.
+    """
+    snapshot = dict((stage.prepared or {}).get("snapshot", {}))
+    async with Sandbox.open(stage, embed) as sandbox:
+        await sandbox.restore(snapshot)
+        talk = _talk(entry, stage, prompts, docs, sandbox, native, results)
+        question = with_system(prompts.agentic, entry.data["question"][0])
+        messages = await _opened(entry, prompts, docs, sandbox, question, native)
+        ended = await _play(talk, [messages])
+    talk.episode.state = {**talk.state(ended), "memory": snapshot}
+    return talk.episode
+
+
+def _talk(
+    entry: Entry,
+    stage: Stage,
+    prompts: EpisodePrompts,
+    docs: Mapping[str, Docs],
+    sandbox: Sandbox,
+    native: bool,
+    results: Results,
+) -> Conversation:
+    functions, _ = split_functions(entry.data, docs)
+    tools = prompts.tools(functions) if native else None
+    return Conversation(stage, sandbox.step, tools, results)
+
+
+async def _opened(
+    entry: Entry,
+    prompts: EpisodePrompts,
+    docs: Mapping[str, Docs],
+    sandbox: Sandbox,
+    messages: Sequence[Mapping[str, Any]],
+    native: bool,
+) -> list[dict[str, Any]]:
+    """The first turn's messages, with the memory and in prompt mode the functions before them."""
+    backend = entry.category.removeprefix("memory_")
+    text = prompts.memory(entry.data["scenario"], backend, await sandbox.dump())
+    messages = with_system(text, messages)
+    return messages if native else prompts.messages(messages, split_functions(entry.data, docs)[0])
+
+
+async def _play(talk: Conversation, turns: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Why it ended; "" where it came to its end."""
+    try:
+        for messages in turns:
+            await talk.turn(messages)
+    except Cut as cut:
+        return str(cut)
+    return ""

@@ -1,0 +1,172 @@
+"""Web search entries: a question, and two tools behind configured services.
+
+The tools answer in the shapes of upstream's ``web_search.py``; what they find depends on the day
+and on the services, so these entries are never comparable with the leaderboard's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.episodes.conversation import (
+    Conversation,
+    Cut,
+    Docs,
+    EpisodePrompts,
+    Results,
+    split_functions,
+)
+from ace_ray.benchmarks.bfcl.episodes.services import (
+    Reply,
+    Service,
+    ServiceFailed,
+    Transport,
+    WebSearchConfig,
+)
+from ace_ray.benchmarks.bfcl.prompts import with_system
+from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
+from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS, MAX_STEP_CALLS
+from ace_ray.benchmarks.protocol import Stage
+from ace_ray.records import Entry, Episode
+
+MAX_RESULTS = 50
+_FIELD_CHARS = 10_000
+_MODES = ("raw", "markdown", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A call of a tool that has been read and not yet been made."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def _search(keywords: str, max_results: int | None = 10, region: str | None = "wt-wt") -> None: ...
+def _fetch(url: str, mode: str = "raw") -> None: ...
+
+
+_SIGNATURES = {
+    "search_engine_query": inspect.signature(_search),
+    "fetch_url_content": inspect.signature(_fetch),
+}
+
+
+class WebTools:
+    """The two tools. Raises `ServiceFailed` where a service is down: no answer of a model is wrong
+    because of that."""
+
+    def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
+        self._search = Service(config.search, transport)
+        self._fetch = Service(config.fetch, transport)
+        self._max_chars, self._snippets = config.max_page_chars, snippets
+
+    async def step(self, calls: list[str]) -> list[str]:
+        """The results of the calls of one step, as a model is shown them."""
+        results = [await self._execute(text) for text in calls[:MAX_STEP_CALLS]]
+        refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
+        return results + [refused] * (len(calls) - len(results))
+
+    async def _execute(self, text: str) -> str:
+        try:
+            if len(text) > MAX_CALL_CHARS:
+                raise ValueError(f"a call of more than {MAX_CALL_CHARS} characters")
+            wanted = evaluate(text, _TOOLS, _no_nesting)
+            if wanted.name == "search_engine_query":
+                found = await self._searched(**wanted.arguments)
+            else:
+                found = await self._fetched(**wanted.arguments)
+        except ServiceFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a call is its result
+            return f"Error during execution: {error}"
+        return json.dumps(found) if isinstance(found, dict) else str(found)
+
+    async def _searched(
+        self, keywords: Any, max_results: Any = 10, region: Any = "wt-wt"
+    ) -> list[dict[str, str]] | dict[str, str]:
+        wanted = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
+        asked = {"q": str(keywords), "max_results": str(max(0, wanted)), "region": str(region)}
+        reply = await self._search.get(asked)
+        if reply.status != 200:  # the service's fault, or our configuration's
+            raise ServiceFailed(f"the search answers HTTP {reply.status}")
+        fields = ("title", "href", "body") if self._snippets else ("title", "href")
+        return [
+            {field: str(result.get(field, ""))[:_FIELD_CHARS] for field in fields}
+            for result in _results(reply)[: max(0, wanted)]
+        ]
+
+    async def _fetched(self, url: Any, mode: Any = "raw") -> dict[str, str]:
+        if not str(url).startswith(("http://", "https://")):
+            raise ValueError(f"Invalid URL: {url}")
+        if mode not in _MODES:
+            return _not_fetched(url, f"Unsupported mode: {mode}")
+        reply = await self._fetch.get({"url": str(url), "mode": str(mode)})
+        if reply.status in (401, 403) and not reply.body:
+            raise ServiceFailed(f"the fetch service answers HTTP {reply.status}")
+        text = reply.body.decode("utf-8", "replace")[: self._max_chars]
+        if reply.status != 200:
+            return _not_fetched(url, f"HTTP {reply.status}")
+        return {"content": text}
+
+
+def _not_fetched(url: Any, cause: str) -> dict[str, str]:
+    return {"error": f"An error occurred while fetching {url}: {cause}"}
+
+
+def _results(reply: Reply) -> list[Mapping[str, Any]]:
+    try:
+        found = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ServiceFailed("the search answers with something else than a list of objects")
+    return found
+
+
+def _wanting(name: str) -> Callable[..., _Wanted]:
+    def wanted(*args: Any, **named: Any) -> _Wanted:
+        try:
+            return _Wanted(name, _SIGNATURES[name].bind(*args, **named).arguments)
+        except TypeError as error:
+            raise TypeError(f"WebSearchAPI.{name}() {error}") from None
+
+    return wanted
+
+
+_TOOLS = {name: _wanting(name) for name in _SIGNATURES}
+
+
+def _no_nesting(_: Any) -> None:
+    raise ValueError("a call among the arguments")
+
+
+async def play(
+    entry: Entry,
+    stage: Stage,
+    prompts: EpisodePrompts,
+    docs: Mapping[str, Docs],
+    config: WebSearchConfig,
+    transport: Transport,
+    *,
+    native: bool = False,
+    results: Results = "tool",
+) -> Episode:
+    """The episode of a web search entry; ``state`` as of multi-turn entries.
+
+    Raises `RowError`, among it `ServiceFailed`."""
+    functions, _ = split_functions(entry.data, docs)
+    tools = WebTools(config, transport, snippets=bool(entry.data["show_snippet"]))
+    messages = with_system(prompts.agentic, entry.data["question"][0])
+    talk = Conversation(stage, tools.step, prompts.tools(functions) if native else None, results)
+    ended = ""
+    try:
+        await talk.turn(messages if native else prompts.messages(messages, functions))
+    except Cut as cut:
+        ended = str(cut)
+    talk.episode.state = talk.state(ended)
+    return talk.episode
