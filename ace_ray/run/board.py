@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import ray
 
+from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.run.metrics import Metrics
 from ace_ray.run.suspects import Suspect, Suspects
 
@@ -141,7 +142,7 @@ class Board:
 
     def __init__(
         self,
-        entries: list[Any],
+        shared: list[Any],
         suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None,
         *,
         proven: bool = False,
@@ -150,7 +151,7 @@ class Board:
         self._tally = Tally()
         self._metrics = metrics() if metrics else None
         self._proven = proven
-        self._entries = entries
+        self._shared = shared
         self._books = {kind: Suspects((suspects or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _Process] = {}
         self._drain_at: float | None = None
@@ -159,13 +160,13 @@ class Board:
         self._run: int | None = None
         self._unswappable = ""
 
-    def entries(self) -> list[Any]:
-        """A list of one ObjectRef, that of the run's entry table (`rows.ENTRIES`).
+    def shared(self) -> list[Any]:
+        """ObjectRefs: of the run's entry table (`rows.ENTRIES`), and of its benchmarks.
 
-        Workers ask for it here, since a ref among an actor's constructor arguments would tie the
-        actor's restarts to it.
+        Workers ask for them here, since refs among an actor's constructor arguments, or arguments
+        so large that Ray makes them refs, would tie the actor's restarts to them.
         """
-        return self._entries
+        return self._shared
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         self._tally.add(rows)
@@ -304,20 +305,29 @@ class Board:
 
 def start_board(
     entries: pa.Table,
+    benchmarks: Mapping[str, Benchmark],
     suspects: Mapping[Kind, Mapping[str, Suspect]] | None = None,
     *,
     proven: bool = False,
     metrics: Callable[[], Metrics] | None = None,
 ) -> Any:
-    """The board's actor handle. ``entries`` goes to the object store: one copy per node.
+    """The board's actor handle. Entries and benchmarks go to the object store: one copy per node.
     ``proven``: engines of this run have started before, so one that does not may still.
     ``metrics`` is called in the actor."""
     # No logical CPU: it must never compete with the pools for a small cluster.
     actor = ray.remote(Board).options(num_cpus=0)
-    return actor.remote([ray.put(entries)], suspects, proven=proven, metrics=metrics)
+    shared = [ray.put(entries), ray.put(dict(benchmarks))]
+    return actor.remote(shared, suspects, proven=proven, metrics=metrics)
 
 
 def fetch_entries(board: Any) -> pa.Table:
     """The entry table, shared by all processes of this node."""
-    (ref,) = ray.get(board.entries.remote())
+    ref, _ = ray.get(board.shared.remote())
     return ray.get(ref)
+
+
+def fetch_benchmarks(board: Any) -> dict[str, Benchmark]:
+    """The run's benchmarks by name."""
+    _, ref = ray.get(board.shared.remote())
+    found: dict[str, Benchmark] = ray.get(ref)
+    return found

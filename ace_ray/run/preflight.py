@@ -110,6 +110,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
+        _check_rehearsals(plan, chat)
         _check_roles(plan, chat)
 
         def count(messages: Messages, tools: Messages | None) -> int:
@@ -137,6 +138,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     fewest = FewestTokens(header)
     if _native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
+    _check_rehearsals(plan, chat)
     _check_roles(plan, chat)
 
     def count(messages: Messages, tools: Messages | None) -> int:
@@ -162,6 +164,25 @@ def _native(plan: Plan) -> bool:
 
 def _interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
+
+
+def _check_rehearsals(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template refuses a kind of message that episodes send."""
+    entries = {(e.benchmark, e.category): e for e in plan.entries}
+    for entry in entries.values():
+        benchmark = plan.benchmarks[entry.benchmark]
+        if not benchmark.interactive(entry):
+            continue
+        messages = benchmark.rehearsal(entry)
+        try:
+            chat.render(messages, benchmark.tools(entry))
+        except PromptRefused as error:
+            said = ", ".join(dict.fromkeys(message["role"] for message in messages))
+            raise UserError(
+                f"{entry.category} sends messages of {said}: {error}",
+                where=plan.model.source,
+                fix=benchmark.refused_fix,
+            ) from error
 
 
 def _check_roles(plan: Plan, candidate: Chat) -> None:
@@ -214,7 +235,7 @@ def _find_one_that_fits(
             raise UserError(
                 str(error),
                 where=plan.model.source,
-                fix="use a model whose template takes system and user messages",
+                fix=benchmark.refused_fix,
             ) from error
         shortest = min(shortest or tokens, tokens)
         if context is None or tokens < context:

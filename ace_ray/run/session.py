@@ -180,6 +180,7 @@ class Session:
                 self._runs[index].declare(facts)
             board = start_board(
                 entry_table(plan.entries),
+                plan.benchmarks,
                 self._tallies[-1].suspects if self._tallies else None,
                 proven=proven,
                 metrics=partial(Metrics, self._measured(owed)),
@@ -212,7 +213,7 @@ class Session:
                     parts=parts,
                     served=served,
                     sandboxes=start_actors(
-                        Scenarios(board, plan.benchmarks),
+                        Scenarios(board),
                         self._resources.sandboxes,
                         cpus=cluster.SANDBOX_CPUS,
                     ),

@@ -51,7 +51,7 @@ def test_a_board_begins_empty() -> None:
 
 def test_it_hands_out_what_it_was_given() -> None:
     entries = ["a reference"]
-    assert Board(entries).entries() == entries
+    assert Board(entries).shared() == entries
 
 
 def test_a_tally_travels() -> None:
