@@ -1,0 +1,138 @@
+"""An import lands whole or not at all, versioned by what it holds."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from synthetic_bfcl import edit_line, write_wheel
+
+from ace_ray.benchmarks.bfcl.data import importer, layout
+from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy, imports_folder
+from ace_ray.benchmarks.bfcl.data.loader import data_hash, load
+from ace_ray.benchmarks.bfcl.prompts import official
+from ace_ray.errors import UserError
+
+
+def left() -> list[str]:
+    home = imports_folder()
+    return sorted(os.listdir(home)) if home.exists() else []
+
+
+def test_import_lands_whole(made_up: Path) -> None:
+    said: list[object] = []
+    folder = importer.import_copy(made_up, say=said.append)
+    assert left() == [folder.name]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
+    assert manifest["upstream_version"] == VERSION
+    assert manifest["official_data"] is False
+    assert manifest["rows"]["simple_python"] == 4
+    assert manifest["files"].keys() == set(layout.all_files())
+    assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
+    assert str(said[1]).startswith("its data are not those of the published package")
+    assert not list(folder.rglob("__init__.py"))
+    importer.verify(folder)
+
+    copy, before = Copy.locate("imported"), Copy.locate(str(made_up))
+    assert copy.name == f"imported:{folder.name}"
+    assert copy == Copy.locate(copy.name)
+    assert copy.version == VERSION
+    assert data_hash(load(copy)) == data_hash(load(before))
+    assert official(copy) == official(before)
+
+
+def test_the_same_content_is_imported_once(made_up: Path, tmp_path: Path) -> None:
+    folder = importer.import_copy(made_up)
+    stamp = (folder / "manifest.json").stat().st_mtime_ns
+    for again in (write_wheel(made_up, tmp_path / "x.whl"), made_up / "bfcl_eval", folder):
+        said: list[str] = []
+        assert importer.import_copy(again, say=said.append) == folder
+        assert said[0].startswith("already imported, nothing to do: 174 rows")
+    assert (folder / "manifest.json").stat().st_mtime_ns == stamp
+
+
+def test_other_contents_are_another_version(made_up: Path) -> None:
+    first = importer.import_copy(made_up)
+    path = made_up / "bfcl_eval" / layout.TOOL_SOURCES[0]
+    path.write_text("class Other: ...\n")
+    second = importer.import_copy(made_up)
+    assert left() == sorted([first.name, second.name])
+    with pytest.raises(UserError, match=rf"several versions .* write imported:.*{second.name}"):
+        Copy.locate("imported")
+    with pytest.raises(UserError, match="version 123 is not imported"):
+        Copy.locate("imported:123")
+    assert Copy.locate(f"imported:{first.name}").root == first
+
+
+def test_the_installed_package_can_be_imported(
+    made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(made_up))
+    folder = importer.import_copy(None)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["source"] == {"path": str(made_up / "bfcl_eval")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        layout.question_file("parallel"),
+        layout.PROMPT_SOURCE,
+        layout.TOOL_SOURCES[-1],
+        layout.prerequisite_file("finance"),
+        layout.doc_file("math_api.json"),
+    ],
+)
+def test_an_incomplete_copy_leaves_nothing_behind(made_up: Path, name: str) -> None:
+    (made_up / "bfcl_eval" / name).unlink()
+    with pytest.raises(UserError, match=f"{name}: no such file"):
+        importer.import_copy(made_up)
+    assert left() == []
+
+
+def test_a_broken_copy_leaves_nothing_behind(made_up: Path) -> None:
+    answers = layout.answer_file("multiple")
+    assert answers is not None
+    edit_line(made_up / "bfcl_eval" / answers, 1, lambda row: None)
+    with pytest.raises(UserError, match="every id needs one question and one answer"):
+        importer.import_copy(made_up)
+    assert left() == []
+
+
+def test_a_write_that_fails_leaves_nothing_behind(
+    made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Path, raw: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(UserError, match=r"No space left .* ACE_RAY_CACHE"):
+        importer.import_copy(made_up)
+    assert left() == []
+
+
+def test_a_changed_import_is_not_handed_out(made_up: Path) -> None:
+    folder = importer.import_copy(made_up)
+    (folder / layout.FORMAT_IDS).write_text("{}")
+    with pytest.raises(UserError, match=r"format_sensitivity.json was changed .*; remove the"):
+        importer.import_copy(made_up)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match="has no readable manifest"):
+        importer.import_copy(made_up)
+    with pytest.raises(UserError, match="has no readable manifest"):
+        Copy.locate("imported")
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file or folder"):
+        importer.import_copy(tmp_path / "nothing")
+
+
+def test_the_published_package_is_known(bfcl_folder: Path) -> None:
+    folder = importer.import_copy(bfcl_folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["official_data"] is True
+    assert sum(manifest["rows"].values()) == 10_306
