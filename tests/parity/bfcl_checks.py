@@ -68,8 +68,8 @@ def spoken(package: Path) -> list[Row]:
     """The entries that are answered in words."""
     found = []
     for name in ("memory", "web_search"):
-        for entry in _jsonl(package / f"data/possible_answer/BFCL_v4_{name}.json"):
-            found.append(Row("agentic", entry["id"], [], entry["ground_truth"]))
+        answers = _jsonl(package / f"data/possible_answer/BFCL_v4_{name}.json")
+        found += [Row("agentic", entry["id"], [], entry["ground_truth"]) for entry in answers]
     return found
 
 

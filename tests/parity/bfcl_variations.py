@@ -32,14 +32,16 @@ _SOURCES = [
     "sqrt(2) + 1", "math.pi * 2", "2 * np.pi", "len([1]) + 1", "value + 1", "os + 1", "2 ** 3",
     "1 << 2", "[i for i in [1]]", "g()", "g(1)", "g(x=1)", "a.g(x=1, y=g(z=2))", "g(1, x=2)",
     "x[0]", "x[1:2]", "'abc'[0]", "x['a']", "x[g(1)]", "{'a': x}", "{**x}", "{[]: 1}", "{x: 1}",
-    "(1,)", "()", "(1, 2)", "((1, 2), [3])", "[]", "[[]]", "{}", "''", "' '", "'-'", "0", "1", "1.0",
+    "(1,)", "()", "(1, 2)", "((1, 2), [3])", "[]", "[[]]", "{}", "''", "' '", "'-'", "0", "1",
+    "1.0",
     "0x10", "1_000", "1e3", "1e400", "00", "007", "1.", ".5", "'\\n'", "'\\x00'", "'\\ud800'",
     "'é'", "'ß'", "'İ'", "'Σ'", "'a\\tb'", "r'\\d'", "u'x'", "'''x'''", "*x", "(yield)", "await x",
     "x := 1", "0x" + "f" * 4000, "9" * 400, "[{'a': 1}]", "[{}, {}]", "'it\\'s'", '"it\'s"',
     "{'a': {'b': 1}}", "{'a': {}}", "{'a': {'b': {'c': 1}}, 'd': {}}", "[{'x': {'y': 1}}]",
 ]  # fmt: skip
 _JAVA = [
-    "true", "false", "null", "5", "-5", "5L", "5l", "3.5", "3.5f", "3F", "1e3", "1e-3f", '"x"', "'c'",
+    "true", "false", "null", "5", "-5", "5L", "5l", "3.5", "3.5f", "3F", "1e3", "1e-3f", '"x"',
+    "'c'",
     '""', "new int[]{1, 2}", "new int[] { 1 ,2 }", 'new String[]{"a", "b"}', "new String[]{}",
     "new int[5]", "new int[][]{{1}, {2}}", "new ArrayList<>()", "new ArrayList<Integer>()",
     'new ArrayList<>(Arrays.asList("a", "b"))', "new ArrayList<String>(Arrays.asList(1, 2, 3))",
@@ -54,10 +56,12 @@ _JAVA = [
 _JAVASCRIPT = [
     "true", "false", "null", "undefined", "5", "-5", "5n", "3.5", "1e3", "'x'", '"x"', "`x`",
     "`a${b}c`", "''", "[1, 2]", "[]", "[[1, 2], [3]]", "[[]]", "[ [1] , [2] ]", "['a', \"b\"]",
-    "new Array(1, 2)", "new Array([1], [2])", "new Array()", "{}", "{a: 1}", "{'a': 'b', c: [1, 2]}",
+    "new Array(1, 2)", "new Array([1], [2])", "new Array()", "{}", "{a: 1}",
+    "{'a': 'b', c: [1, 2]}",
     "{a: {b: 1}}", "{a: 1, b: true, 'c d': 'x, y: z'}", "{\n a: 1\n}", "{a: [1, 2], b: [[1], [2]]}",
     "x => x + 1", "function(a) { return a; }", "async () => 1", "a.b.c", "a?.b", "a ?? b", "...x",
-    "f(x = 5)", "new Foo(1)", "/re/g", "a ? b : c", "-x", "!x", "(x)", "x = 5", "y += 5", "typeof x",
+    "f(x = 5)", "new Foo(1)", "/re/g", "a ? b : c", "-x", "!x", "(x)", "x = 5", "y += 5",
+    "typeof x",
     "/* c */ 5", "5 // c\n", "'é'", "{[a]: 1}", "{a}", "{a() {}}", "<a/>", "[1, 2, ]", "[, 1]",
     "[true, 'x', 1.5, x]", "'a\"b'", "\"a'b\"", "[\n1,\n2]", "await x", "class {}", "this",
 ]  # fmt: skip
@@ -267,7 +271,8 @@ def _jsonable(value: Any) -> Any:
 
 
 _XML_KINDS: dict[type, Sequence[str]] = {
-    str: ["string"], bool: ["boolean"], int: ["integer"], float: ["float"], list: ["array", "tuple"],
+    str: ["string"], bool: ["boolean"], int: ["integer"], float: ["float"], list: ["array",
+    "tuple"],
     dict: ["object", "dict"], tuple: ["tuple"], type(None): ["null"],
 }  # fmt: skip
 
@@ -343,7 +348,8 @@ def _js(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_js, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(str(key))}: {_js(inner)}' for key, inner in value.items())}}}"
+        pairs = [f"{json.dumps(str(key))}: {_js(inner)}" for key, inner in value.items()]
+        return f"{{{', '.join(pairs)}}}"
     return _script(value)
 
 
@@ -357,24 +363,31 @@ def _script(value: Any) -> str:
     return _bounded_repr(value)
 
 
+_CHARS = "()[]{}<>,=:;'\"\\`.-+*#&|?!@%^~ \n\t\0é0aL\ud800"
+
+
 def changed_text(text: str, rng: Rng) -> str:
     """An answer's text with one thing done to the text."""
     spot = rng.randint(0, len(text))
     end = rng.randint(spot, min(len(text), spot + 12))
-    token = rng.choice(
-        list("()[]{}<>,=:;'\"\\`.-+*#&|?!@%^~ \n\t\0é0aL\ud800") + ["//", "/*", "]]", "\\u", "'''"]
-    )
+    token = rng.choice([*_CHARS, "//", "/*", "]]", "\\u", "'''"])
     return rng.choice([
-        lambda: f"```\n{text}\n```", lambda: f"```python\n{text}\n```", lambda: f"```json\n{text}```",
+        lambda: f"```\n{text}\n```", lambda: f"```python\n{text}\n```",
+        lambda: f"```json\n{text}```",
         lambda: f"`{text}`", lambda: f"Sure! {text}", lambda: f"{text} I hope this helps.",
         lambda: text.strip("[]"), lambda: f"[{text}]", lambda: f"'{text}'", lambda: f'"{text}"',
-        lambda: f"({text.strip('[]')},)", lambda: f"{{{text.strip('[]')}}}", lambda: text.replace("), ", ");\n"),
-        lambda: text.replace("), ", ")\n"), lambda: text.replace(" ", ""), lambda: text.replace("'", '"'),
+        lambda: f"({text.strip('[]')},)", lambda: f"{{{text.strip('[]')}}}",
+        lambda: text.replace("), ", ");\n"),
+        lambda: text.replace("), ", ")\n"), lambda: text.replace(" ", ""),
+        lambda: text.replace("'", '"'),
         lambda: text.replace("=", ":"), lambda: text.replace("=", " = "), lambda: text[:spot],
-        lambda: text[spot:], lambda: text[:spot] + text[end:], lambda: text[:spot] + token + text[spot:],
-        lambda: text[:spot] + token + text[end:], lambda: text[:spot] + text[spot:end] * 2 + text[end:],
+        lambda: text[spot:], lambda: text[:spot] + text[end:],
+        lambda: text[:spot] + token + text[spot:],
+        lambda: text[:spot] + token + text[end:],
+        lambda: text[:spot] + text[spot:end] * 2 + text[end:],
         lambda: text.replace(", ", ",\n  "), lambda: f"\n\n{text} \n", lambda: text + text,
-        lambda: f"<TOOLCALL>{text}</TOOLCALL>", lambda: f"<TOOLCALL>{text}", lambda: f"{text}  # done",
+        lambda: f"<TOOLCALL>{text}</TOOLCALL>", lambda: f"<TOOLCALL>{text}",
+        lambda: f"{text}  # done",
         lambda: f"[{text}, {text}]", lambda: text.replace("True", "true").replace("None", "null"),
         lambda: rng.choice(_WHOLE), lambda: text.replace("(", "( ", 1), lambda: f"result = {text}",
         lambda: f"<tool_call>\n{text}\n</tool_call>", lambda: text[:spot] + text[spot:].upper(),
@@ -384,7 +397,9 @@ def changed_text(text: str, rng: Rng) -> str:
 _WHOLE = [
     "", " ", "[]", "{}", "[{}]", "()", "None", "x", "f()", "[f()]", "f(x)", "[f]", "f(a=1)(b=2)",
     "f(a=1).g(b=2)", "f(a=1)[0]", "hello(world)", "I cannot do that.", "[[f(a=1)]]", "'f(a=1)'",
-    "Error during inference: too long", "f(a=1), g(b=2)", "f(a=1)\ng(b=2)", "f(a=1); g(b=2)", "[", "]",
+    "Error during inference: too long", "f(a=1), g(b=2)", "f(a=1)\ng(b=2)", "f(a=1); g(b=2)",
+    "[", "]",
     "`", "''", "[,]", "(f(a=1) for x in y)", "f(a=1) if x else g()", "lambda: f()", "a.b.c(d=1)",
-    "[0].f(a=1)", "'x'.join(a=1)", "f(a=1) + g()", "(f)(a=1)", "f(*a, **b)", "x.f(a=1)", "\0", "\ud800",
+    "[0].f(a=1)", "'x'.join(a=1)", "f(a=1) + g()", "(f)(a=1)", "f(*a, **b)", "x.f(a=1)", "\0",
+    "\ud800",
 ]  # fmt: skip

@@ -64,7 +64,9 @@ def _quoted(text: str) -> bool:
 def _array(text: str, items: str | None) -> Any:
     end = _nested_end(text)
     if end is not None:
-        return [_row(inside) for inside in between_all(text[:end], _OPEN, "]")]
+        # What is found first begins with the bracket of the whole.
+        first, *further = between_all(text[:end], _OPEN, "]")
+        return [_row(first.strip().removeprefix("[")), *map(_row, further)]
     inside = _inside(text)
     if inside is None:
         return text
@@ -91,9 +93,7 @@ def _inside(text: str) -> str | None:
 
 
 def _row(inside: str) -> list[Any]:
-    # Of the first row what was found begins with the bracket of the whole.
-    inside = inside.strip().removeprefix("[")
-    return [_untyped(part.strip()) for part in inside.split(",")]
+    return [_untyped(part) for part in inside.strip().split(",")]
 
 
 def _nested_end(text: str) -> int | None:
