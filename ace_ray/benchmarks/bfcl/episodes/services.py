@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from pydantic import Field
 
 from ace_ray.config import Section
 from ace_ray.errors import RowError, UserError
+from ace_ray.models.http import Reply
 from ace_ray.models.pacing import backoff_s, retry_after_s
 
 MAX_RETRY_AFTER_S = 120.0
@@ -45,13 +45,6 @@ class WebSearchConfig(Section):
     search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
     fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
     max_page_chars: int = Field(100_000, ge=1, description="what a model is shown of a page")
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Transport(Protocol):

@@ -21,7 +21,6 @@ from ace_ray.benchmarks.bfcl.episodes.conversation import (
     split_functions,
 )
 from ace_ray.benchmarks.bfcl.episodes.services import (
-    Reply,
     Service,
     ServiceFailed,
     Transport,
@@ -31,6 +30,7 @@ from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS, MAX_STEP_CALLS
 from ace_ray.benchmarks.protocol import Stage
+from ace_ray.models.http import Reply
 from ace_ray.records import Entry, Episode
 
 MAX_RESULTS = 50

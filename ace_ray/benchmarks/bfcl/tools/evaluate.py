@@ -19,6 +19,7 @@ _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s+(?=\()")
 _SYNTAX_ERROR = re.compile(r"(?:Syntax|Indentation|Tab)Error: ")
 
 Tools = Mapping[str, Callable[..., Any]]
+Taken = Callable[[Any], Any]
 
 
 class CallRefused(Exception):
@@ -36,8 +37,8 @@ def as_upstream_reads(text: str) -> str:
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 
-def evaluate(text: str, tools: Tools, watch: Callable[[Any], None]) -> Any:
-    """What the call in ``text`` returns; ``watch`` is given each result that is an argument.
+def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
+    """What the call in ``text`` returns; ``taken`` makes an argument of a result.
 
     Raises `CallRefused`; `NameError`, in Python's words, for what is no tool; and whatever the tool
     raises, which may be any `Exception`.
@@ -51,7 +52,7 @@ def evaluate(text: str, tools: Tools, watch: Callable[[Any], None]) -> Any:
         raise CallRefused(said) from None
     if not isinstance(tree, ast.Call):
         raise CallRefused("not a call of a function")
-    return _call(tree, tools, watch)
+    return _call(tree, tools, taken)
 
 
 def _check_blocked(text: str) -> None:
@@ -62,7 +63,7 @@ def _check_blocked(text: str) -> None:
         raise CallRefused(f"Function call {name} is not allowed.")
 
 
-def _call(node: ast.Call, tools: Tools, watch: Callable[[Any], None]) -> Any:
+def _call(node: ast.Call, tools: Tools, taken: Taken) -> Any:
     name = dotted_name(node.func)
     if name is None:
         raise CallRefused("not a call of a function by its name")
@@ -71,32 +72,30 @@ def _call(node: ast.Call, tools: Tools, watch: Callable[[Any], None]) -> Any:
     args: list[Any] = []
     for item in node.args:
         if isinstance(item, ast.Starred):
-            args.extend(_value(item.value, tools, watch))
+            args.extend(_value(item.value, tools, taken))
         else:
-            args.append(_value(item, tools, watch))
+            args.append(_value(item, tools, taken))
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
             raise CallRefused("** among the arguments")
         if keyword.arg in named:
             raise CallRefused(f"keyword argument repeated: {keyword.arg} (<string>, line 1)")
-        named[keyword.arg] = _value(keyword.value, tools, watch)
+        named[keyword.arg] = _value(keyword.value, tools, taken)
     return tools[name](*args, **named)
 
 
-def _value(node: ast.expr, tools: Tools, watch: Callable[[Any], None]) -> Any:
+def _value(node: ast.expr, tools: Tools, taken: Taken) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Call):
-        result = _call(node, tools, watch)
-        watch(result)
-        return result
+        return taken(_call(node, tools, taken))
     if isinstance(node, ast.List):
-        return [_value(item, tools, watch) for item in node.elts]
+        return [_value(item, tools, taken) for item in node.elts]
     if isinstance(node, ast.Tuple):
-        return tuple([_value(item, tools, watch) for item in node.elts])
+        return tuple([_value(item, tools, taken) for item in node.elts])
     if isinstance(node, ast.Dict):
-        return _dict(node, tools, watch)
+        return _dict(node, tools, taken)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         number = node.operand.value if isinstance(node.operand, ast.Constant) else None
         if isinstance(number, (int, float, complex)):
@@ -106,14 +105,13 @@ def _value(node: ast.expr, tools: Tools, watch: Callable[[Any], None]) -> Any:
     raise CallRefused(f"{type(node).__name__} among the arguments")
 
 
-def _dict(node: ast.Dict, tools: Tools, watch: Callable[[Any], None]) -> dict[Any, Any]:
+def _dict(node: ast.Dict, tools: Tools, taken: Taken) -> dict[Any, Any]:
     pairs: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             raise CallRefused("** in an argument")
-        pairs[_value(key, tools, watch)] = _value(
-            value, tools, watch
-        )  # may raise TypeError, as Python does
+        # An unhashable key raises TypeError, as Python does.
+        pairs[_value(key, tools, taken)] = _value(value, tools, taken)
     return pairs
 
 

@@ -1,7 +1,7 @@
 """How large a value of a tool class is, and what is stored of it; bounded, whatever it holds.
 
-A call's result may become the argument of another, by reference. A few dozen calls can therefore
-make values that are finite in memory and endless in print.
+The classes share lists and directories among several places, so that values which are small in
+memory can be endless in print.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MAX_VALUES = 50_000
+MAX_VALUES = 20_000
 MAX_CHARS = 2_000_000
 """Of one result or one recorded state: values and characters of strings, counted as printed."""
 MAX_PATHS = 20_000
@@ -25,8 +25,8 @@ class TooLarge(Exception):
     """A value beyond these bounds; the message is what a model is told."""
 
 
-def check_size(value: Any) -> None:
-    """Raise `TooLarge` for a value whose text would be beyond the bounds."""
+def check_size(value: Any) -> int:
+    """The values and characters of ``value``, as printed. Raises `TooLarge` beyond the bounds."""
     values, chars = MAX_VALUES, MAX_CHARS
     pending = [value]
     while pending:
@@ -42,6 +42,7 @@ def check_size(value: Any) -> None:
             pending.extend(item)
         if values < len(pending) or chars < 0:
             raise TooLarge("the result is too large")
+    return MAX_VALUES - values + MAX_CHARS - chars
 
 
 def check_tree(directory: Any, prefix: str = "") -> None:

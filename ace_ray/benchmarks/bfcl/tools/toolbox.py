@@ -26,6 +26,7 @@ MAX_RESULT_CHARS = 20_000_000
 """Bounds on one call, one step, and all calls of an episode with their results. A model's 21 steps
 of 4,096 tokens a turn stay far below."""
 
+_SPENT = "the calls of this conversation have used up their budget"
 _STATELESS = frozenset(["MathAPI"])
 _SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
 # Where upstream hands out objects of its modules in long_context entries.
@@ -53,7 +54,6 @@ class Toolbox:
     def __init__(self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]]):
         self.instances = instances
         self._tools = tools
-        self._nested = False  # whether results have become arguments, see `size`
         self._calls, self._text, self._results = MAX_CALLS, MAX_TEXT_CHARS, MAX_RESULT_CHARS
         self._vectors: dict[str, Sequence[float]] = {}
 
@@ -102,9 +102,9 @@ class Toolbox:
             if len(text) > MAX_CALL_CHARS:
                 raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
             if self._calls < 0 or self._text < 0 or self._results < 0:
-                raise TooLarge("the calls of this conversation have used up their budget")
+                raise TooLarge(_SPENT)
             with known(self._vectors):
-                shown = self._shown(evaluate(text, self._tools, self._watch))
+                shown = self._shown(evaluate(text, self._tools, self._taken))
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             shown = _error(error)
         self._results -= len(shown)
@@ -113,8 +113,7 @@ class Toolbox:
     def _shown(self, result: Any) -> str:
         if type(result) is str:
             return result
-        if self._nested:
-            check_size(result)
+        check_size(result)
         if type(result) is dict:
             try:
                 return json.dumps(result)
@@ -122,9 +121,13 @@ class Toolbox:
                 return str(result)
         return str(result)
 
-    def _watch(self, result: Any) -> None:
-        self._nested = True
-        check_size(result)
+    def _taken(self, result: Any) -> Any:
+        """A result as an argument: a copy, where upstream passes the object itself. What holds
+        itself many times over could be printed nowhere else than in a result."""
+        self._text -= check_size(result)
+        if self._text < 0:
+            raise TooLarge(_SPENT)
+        return copy.deepcopy(result)
 
     def _memory(self) -> Any:
         return next(iter(self.instances.values()))

@@ -1,0 +1,287 @@
+"""Upstream's classes out of a real copy: loaded privately, bounded, never handing anything on."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
+from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools, tool_sources
+from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class
+from ace_ray.errors import UserError
+
+Open = Callable[..., Toolbox]
+
+
+@pytest.fixture(scope="module")
+def sources(bfcl_copy: Copy) -> ToolSources:
+    return tool_sources(bfcl_copy)
+
+
+@pytest.fixture(scope="module")
+def open_class(bfcl_copy: Copy, sources: ToolSources) -> Open:
+    docs = function_docs(bfcl_copy)
+
+    def opened(name: str, config: Any = None, *, long: bool = False, shared: Any = None) -> Toolbox:
+        names = tuple(doc["name"] for doc in docs[name])
+        return open_tools(sources, Opening({name: names}, {name: config or {}}, long), shared)
+
+    return opened
+
+
+def within(seconds: float, function: Callable[[], Any]) -> Any:
+    """What ``function`` returns; fails when it hangs."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "it hangs"
+    return found[0]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_class_loads_and_has_its_documented_methods(name: str, open_class: Open) -> None:
+    before = set(sys.modules)
+    tools = open_class(name)
+    assert not {m for m in set(sys.modules) - before if m.startswith(("bfcl", "faiss", "rank_"))}
+    assert json.dumps(tools.state())
+
+
+def test_sources_travel_and_load_once(sources: ToolSources) -> None:
+    again = pickle.loads(pickle.dumps(sources))
+    assert again == sources
+    assert load_class(again, "TicketAPI") is load_class(sources, "TicketAPI")
+
+
+def test_classes_cannot_open_files_or_run_text(sources: ToolSources) -> None:
+    scope = load_class(sources, "MemoryAPI_kv").core_memory_add.__globals__["__builtins__"]
+    assert not {"open", "eval", "exec", "compile", "input"} & set(scope)
+
+
+def test_a_damaged_copy_is_the_users_mistake(sources: ToolSources) -> None:
+    def with_text(text: str) -> ToolSources:
+        return ToolSources({**sources.texts, "ticket_api": text}, "copy", text)
+
+    with pytest.raises(UserError, match=r"ticket_api.py: does not load \(SyntaxError"):
+        load_class(with_text("class TicketAPI(:"), "TicketAPI")
+    with pytest.raises(UserError, match="no stand-in for requests"):
+        load_class(with_text("import requests"), "TicketAPI")
+    with pytest.raises(UserError, match="has no class TicketAPI"):
+        load_class(with_text("x = 1"), "TicketAPI")
+
+
+def test_dates_work_in_private_modules(open_class: Open) -> None:
+    """datetime imports its parser in the name of its caller."""
+    travel = open_class("TravelAPI")
+    found = travel.execute("verify_traveler_information('a', 'b', '1990-01-01', 'US1')")
+    assert "Cannot book" in found
+    trading = open_class("TradingBot", {"authenticated": True})
+    assert '"new_balance": 10001.0' in trading.execute("fund_account(amount=1)")
+    assert "2024-09" in trading.execute("get_transaction_history(start_date='2024-01-01')")
+
+
+def test_precision_stays_in_the_sandbox(open_class: Open) -> None:
+    import decimal
+
+    mpmath = pytest.importorskip("mpmath")
+    tools = open_class("MathAPI")
+    digits = mpmath.mp.dps, decimal.getcontext().prec
+    assert tools.execute("logarithm(value=10, base=3, precision=30)").count("2.0959032742") == 1
+    assert len(tools.execute("square_root(number=2, precision=40)")) > 50
+    assert (mpmath.mp.dps, decimal.getcontext().prec) == digits
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "power(base=10, exponent=1000000000000)",
+        "power(base=7, exponent=" + "9" * 4_000 + ")",
+        "power(base=-7, exponent=-" + "9" * 4_000 + ")",
+        "logarithm(value=10, base=3, precision=100000000)",
+        "logarithm(value='1e" + "9" * 400 + "', base=3, precision=10)",
+        "logarithm(value=10, base=3, precision='100000000')",
+        "logarithm(value=10, base=3, precision=1e300)",
+        "square_root(number=2, precision=100000000)",
+        "round_number(number=15, decimal_places=-1000000000)",
+        "round_number(15, 1000000000)",
+        "multiply(a=" + "9" * 4_300 + ", b=" + "9" * 4_300 + ")",
+        "add(a='x', b='y')",
+        "mean(numbers=[[1], [2]])",
+        "standard_deviation([" + "9" * 4_300 + "])",
+    ],
+)
+def test_hostile_mathematics(open_class: Open, text: str) -> None:
+    assert len(within(20, lambda: open_class("MathAPI").execute(text))) < 20_000
+
+
+def test_an_integer_that_cannot_be_printed_reads_as_upstream(open_class: Open) -> None:
+    with pytest.raises(ValueError) as raised:
+        str(10**5_000)
+    tools = open_class("MathAPI")
+    for exponent in (5_000, 10**9):
+        found = tools.execute(f"power(base=10, exponent={exponent})")
+        assert found == f"Error during execution: {raised.value}"
+    assert tools.execute("power(base=2, exponent=100)") == json.dumps({"result": 2**100})
+
+
+class TestFiles:
+    def test_copies_that_double_the_tree(self, open_class: Open) -> None:
+        tools = open_class("GorillaFileSystem")
+        tools.execute("mkdir('a')")
+        for _ in range(40):
+            tools.step(["cp('a', 'b')", "mv('b', 'a')", "cp('a', 'c')", "mv('c', 'a')"])
+            tools.step(["mkdir('d')", "mv('a', 'd')", "cp('d', 'a')", "rm('d')"])
+        for text in ("find('.', 'zzz')", "du(human_readable=True)", "find()"):
+            assert "Error" in within(20, lambda text=text: tools.execute(text))
+        within(20, lambda: json.dumps(tools.state()))
+
+    def test_a_directory_in_itself(self, open_class: Open) -> None:
+        tools = open_class("GorillaFileSystem")
+        tools.step(["mkdir('a')", "cp('a', 'a')"])
+        said = "Error during execution: maximum recursion depth exceeded"
+        assert tools.execute("find()") == said
+        assert tools.execute("du()") == said
+        assert tools.execute("ls()") == '{"current_directory_content": ["a"]}'
+        assert json.dumps(tools.state())
+
+    def test_long_names_and_paths(self, open_class: Open) -> None:
+        tools = open_class("GorillaFileSystem")
+        for _ in range(30):
+            tools.step([f"mkdir({'n' * 50_000!r})", f"cd({'n' * 50_000!r})"])
+        tools.execute("cd('/')")
+        assert len(within(20, lambda: tools.execute("find()"))) < 10_000
+        path = "./" * 40_000
+        assert len(within(20, lambda: tools.execute(f"find(path={path!r})"))) < 10_000_000
+
+    def test_deep_directories(self, open_class: Open) -> None:
+        tools = open_class("GorillaFileSystem")
+        for _ in range(1_500):
+            tools.step(["mkdir('a')", "cd('a')"])
+        tools.execute("cd('/')")
+        assert "maximum recursion depth" in tools.execute("find()")
+        assert json.dumps(tools.state())
+
+
+def test_tickets_that_hold_each_other(open_class: Open) -> None:
+    tools = open_class("TicketAPI", {"current_user": "x"})
+    for _ in range(60):
+        within(20, lambda: tools.execute("create_ticket(title=get_user_tickets())"))
+    tools.execute("edit_ticket(1, {'title': get_user_tickets()})")
+    assert len(within(20, lambda: tools.execute("get_user_tickets()"))) < 5_000_000
+    within(20, lambda: json.dumps(tools.state()))
+
+
+def test_a_summary_does_not_explode(open_class: Open) -> None:
+    tools = open_class("MemoryAPI_rec_sum")
+    tools.execute(f"memory_append({'a' * 9_000!r})")
+    for _ in range(3):
+        said = within(20, lambda: tools.execute(f"memory_replace('', {'b' * 9_000!r})"))
+        assert "Error" in said
+    assert tools.call("snapshot", {}).value == {"memory": "a" * 9_000}
+
+
+def test_defaults_are_not_handed_on(open_class: Open) -> None:
+    def tweets(tools: Toolbox) -> str:
+        tools.step(["post_tweet('first')", "mention(0, ['@a'])"])
+        return tools.execute("post_tweet('second')")
+
+    config = {"authenticated": True}
+    one, other = open_class("TwitterAPI", config), open_class("TwitterAPI", config)
+    # Within one attempt the list is one, as upstream's.
+    assert '"mentions": ["@a"]' in tweets(one)
+    assert '"mentions": []' in other.execute("post_tweet('third')")
+    shared: dict[int, Any] = {}
+    pair = [open_class("TwitterAPI", config, shared=shared) for _ in range(2)]
+    tweets(pair[0])
+    assert '"mentions": ["@a"]' in pair[1].execute("post_tweet('third')")
+
+
+def test_records_of_the_long_context_are_not_handed_on(open_class: Open) -> None:
+    def card(tools: Toolbox) -> dict[str, Any]:
+        found: dict[str, Any] = next(iter(tools.instances["TravelAPI"].credit_card_list.values()))
+        return found
+
+    one, other = (open_class("TravelAPI", long=True) for _ in range(2))
+    card(one)["balance"] = -1
+    assert card(other)["balance"] != -1
+    assert card(open_class("TravelAPI", long=True))["balance"] != -1
+
+
+def test_key_search_is_upstreams(open_class: Open) -> None:
+    tools = open_class("MemoryAPI_kv")
+    said = tools.execute("core_memory_key_search(query='dog')")
+    assert said == "Error during execution: division by zero"
+    for key in ("dog_name", "favourite_food", "birthday"):
+        tools.execute(f"core_memory_add({key!r}, 'x')")
+    found = json.loads(tools.execute("core_memory_key_search('dog name', k=2)"))
+    assert [key for _, key in found["ranked_results"]] == ["dog_name", "favourite_food"]
+
+
+def test_vector_memory(open_class: Open) -> None:
+    tools = open_class("MemoryAPI_vector")
+    calls = [
+        "core_memory_add(text='cats')",
+        "core_memory_add('dogs')",
+        "core_memory_retrieve('pet')",
+    ]
+    assert "no embedding" in tools.execute("core_memory_add(text='other')")
+    assert tools.call("texts", {"texts": calls}).value == ["cats", "dogs", "pet"]
+    vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
+    tools.call("vectors", {"vectors": vectors})
+    assert tools.call("texts", {"texts": calls}).value == []
+    added, _, found = tools.step(calls)
+    assert set(json.loads(added)) == {"id"}
+    ranked = [(one["text"], one["similarity_score"]) for one in json.loads(found)["result"]]
+    assert [text for text, _ in ranked] == ["dogs", "cats"]
+    assert ranked[0][1] == pytest.approx(1.4 / 2**0.5)
+    snapshot = json.loads(json.dumps(tools.call("snapshot", {}).value))
+    other = open_class("MemoryAPI_vector")
+    other.call("vectors", {"vectors": vectors})
+    other.call("restore", {"snapshot": snapshot})
+    assert other.execute("core_memory_retrieve('pet')") == found
+    tools.step(["core_memory_remove(1)", "core_memory_update(2, 'cats')", "core_memory_clear()"])
+    assert tools.execute("core_memory_retrieve('pet')") == '{"result": []}'
+
+
+def test_no_file_is_written(open_class: Open, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in MODULES:
+        open_class(name).call("dump", {}) if name.startswith("MemoryAPI") else open_class(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_results_as_arguments_are_copies(open_class: Open, sources: ToolSources) -> None:
+    """Or tickets that point at each other would make a name that takes forever to print."""
+    names = {
+        "TicketAPI": ("create_ticket", "edit_ticket", "get_ticket", "ticket_login"),
+        "TravelAPI": ("authenticate_travel", "verify_traveler_information"),
+    }
+    tools = open_tools(sources, Opening(names))
+    tools.execute("ticket_login('a', 'b')")
+    tools.step(["create_ticket('t')"] * 60)
+    given = "client_id='a', client_secret='b', refresh_token='c', grant_type='d'"
+    tools.execute(
+        f"authenticate_travel({given}, user_first_name=get_ticket(1), user_last_name='e')"
+    )
+    for number in range(1, 60):
+        ticket = f"get_ticket({number + 1})"
+        tools.execute(f"edit_ticket({number}, {{'title': [{ticket}, {ticket}]}})")
+    text = "verify_traveler_information('a', 'b', '1990-01-01', 'US1')"
+    assert len(within(20, lambda: tools.execute(text))) < 1_000
+
+
+def test_many_that_share_one_list(open_class: Open) -> None:
+    tools = open_class("TwitterAPI", {"authenticated": True})
+    tools.execute("post_tweet('x')")
+    tools.execute(f"mention(0, [{'y' * 90_000!r}])")
+    assert len(tools.execute("get_user_tweets('john')")) > 90_000
+    tools.step(["post_tweet('x')"] * 30)
+    assert "too large" in tools.execute("get_user_tweets('john')")
