@@ -1,0 +1,1 @@
+"""StableToolBench: queries that virtual APIs can answer, and judges of the answers."""

@@ -1,0 +1,28 @@
+"""Judges of answers: SoPR and FAC by a model, SoWR between two runs, and how far they agree with
+people."""
+
+from __future__ import annotations
+
+from ace_ray.benchmarks.stabletoolbench.judge.agreement import agreement
+from ace_ray.benchmarks.stabletoolbench.judge.asking import SAMPLING, JudgeError
+from ace_ray.benchmarks.stabletoolbench.judge.fac import judge_fac
+from ace_ray.benchmarks.stabletoolbench.judge.labels import Label, read_labels
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, official, own
+from ace_ray.benchmarks.stabletoolbench.judge.sopr import judge_sopr, majority, unanswered
+from ace_ray.benchmarks.stabletoolbench.judge.sowr import judge_sowr
+
+__all__ = [
+    "SAMPLING",
+    "JudgeError",
+    "Label",
+    "Prompts",
+    "agreement",
+    "judge_fac",
+    "judge_sopr",
+    "judge_sowr",
+    "majority",
+    "official",
+    "own",
+    "read_labels",
+    "unanswered",
+]

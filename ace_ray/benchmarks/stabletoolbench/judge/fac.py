@@ -1,0 +1,44 @@
+"""FAC, final answer completeness: one question on the final answer alone (``fac_eval.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.stabletoolbench.judge.asking import ask
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
+from ace_ray.benchmarks.stabletoolbench.judge.reading import read_fac
+from ace_ray.benchmarks.stabletoolbench.judge.sopr import UNANSWERED, unanswered
+
+
+async def judge_fac(
+    player: Player,
+    query: str,
+    answer_tree: Mapping[str, Any],
+    final_answer_raw: str,
+    prompts: Prompts | None = None,
+) -> dict[str, Any]:
+    """``{"status": "Solved" | "Unsolved", "reason", "attempts", "prompt_tokens",
+    "completion_tokens"}``.
+
+    An answer that is `unanswered` is Unsolved without a question; upstream asks no question only
+    where there is no final answer. Arguments as of `judge_sopr`; upstream draws with
+    `asking.FAC_SAMPLING`.
+
+    Raises:
+        JudgeError: no reply has either word; upstream would score it as Unsolved.
+    """
+    if why := unanswered(answer_tree, final_answer_raw):
+        return {
+            "status": "Unsolved",
+            "reason": UNANSWERED[why],
+            "attempts": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+        }
+    asked = prompts or own()
+    status, reply = await ask(
+        player, lambda limit: asked.of_fac(query, final_answer_raw, limit), read_fac, "fac"
+    )
+    return {"status": status, **reply.as_json()}

@@ -1,0 +1,1 @@
+"""From judgements and calls to verdicts, from verdicts to the summary."""
