@@ -1,0 +1,193 @@
+"""The official texts, read from a checkout of StableToolBench as constants; nothing is executed.
+
+What is taken from where: the two prompt modules' constants, the sentences that
+``rapidapi_multithread.py`` puts together, the repeated observation of ``DFS.py`` and the ReAct form
+of ``toolbench/utils.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.stabletoolbench.agent.texts import Texts, texts_from
+from ace_ray.errors import UserError
+
+_INFERENCE = "toolbench/inference"
+REACT_PROMPTS = f"{_INFERENCE}/Prompts/ReAct_prompts.py"
+TREE_PROMPTS = f"{_INFERENCE}/Prompts/Tree_search_prompts.py"
+ENVIRONMENT = f"{_INFERENCE}/Downstream_tasks/rapidapi_multithread.py"
+SEARCH = f"{_INFERENCE}/Algorithms/DFS.py"
+UTILS = "toolbench/utils.py"
+SOURCES = (REACT_PROMPTS, TREE_PROMPTS, ENVIRONMENT, SEARCH, UTILS)
+"""The files that the texts are in, relative to a checkout."""
+
+_FIX = "name an unmodified checkout of StableToolBench"
+
+
+def read_texts(root: Path) -> Texts:
+    """The texts of the checkout at ``root``, or of an import of one. Raises `UserError`."""
+    prompts, tree = _parse(root, REACT_PROMPTS), _parse(root, TREE_PROMPTS)
+    environment, utils = _parse(root, ENVIRONMENT), _parse(root, UTILS)
+    finish = _finish(environment, root)
+    observations = _observations(environment, root)
+    react = [
+        text
+        for text in _texts(_function(utils, "process_system_message", root / UTILS))
+        if " " in text
+    ]
+    if len(react) < 4:
+        raise _missing("the ReAct form", root / UTILS)
+    values = {
+        "system": _constant(prompts, "FORMAT_INSTRUCTIONS_SYSTEM_FUNCTION", root / REACT_PROMPTS),
+        "user": _constant(prompts, "FORMAT_INSTRUCTIONS_USER_FUNCTION", root / REACT_PROMPTS),
+        "diversity": _constant(tree, "DIVERSITY_PROMPT", root / TREE_PROMPTS),
+        "task": _assigned_to(environment, "self.task_description", root),
+        "function": _template(environment, "This is the subfunction", "{tool}", root),
+        "function_says": _template(
+            environment, "The description of this function", "{description}", root
+        ),
+        "finish": finish["description"],
+        "finish_answer": finish["final_answer"],
+        "last_observation": _template(
+            _parse(root, SEARCH), "again, your former", "{observation}", root
+        ),
+        "react_after": react[1],
+        "react": react[2],
+        "react_tools": react[3],
+        # These two are the server's and the wrapper's replies, whose form is JSON.
+        "bad_input": json.dumps({"error": "Tool input parse error...\n", "response": ""}),
+        "not_object": json.dumps(
+            {"error": "request invalid, data error. status_code=500", "response": ""}
+        ),
+        **observations,
+    }
+    return texts_from(values, str(root))
+
+
+def _parse(root: Path, relative: str) -> ast.Module:
+    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(raw.decode("utf-8"))
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise UserError(
+            f"is not Python source that can be read ({type(error).__name__})",
+            where=str(root / relative),
+            fix=_FIX,
+        ) from error
+
+
+def _constant(tree: ast.Module, name: str, where: Path) -> str:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            named = any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
+            if named and isinstance(node.value.value, str):
+                return node.value.value
+    raise _missing(name, where)
+
+
+def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+    raise _missing(name, where)
+
+
+def _texts(tree: ast.AST) -> list[str]:
+    """String constants in the order of the source."""
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    found.sort(key=lambda node: (node.lineno, node.col_offset))
+    return [str(node.value) for node in found]
+
+
+def _fill(formatted: ast.JoinedStr, placeholder: str) -> str:
+    return "".join(
+        str(part.value) if isinstance(part, ast.Constant) else placeholder
+        for part in formatted.values
+    )
+
+
+def _assigned_to(tree: ast.Module, target: str, root: Path) -> str:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == target:
+            if isinstance(node.value, ast.JoinedStr):
+                return _fill(node.value, "")
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                return node.value.value
+    raise _missing(target, root / ENVIRONMENT)
+
+
+def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:
+    """The f-string that begins with ``opening``, its expression replaced."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and (text := _fill(node, placeholder)).startswith(
+            opening
+        ):
+            return text
+    raise _missing(f"the text that begins with {opening!r}", root)
+
+
+def _finish(tree: ast.Module, root: Path) -> dict[str, str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
+            continue
+        if ast.unparse(node.targets[0]) != "finish_func":
+            continue
+        try:
+            function = ast.literal_eval(node.value)["function"]
+            answer = function["parameters"]["properties"]["final_answer"]
+            return {
+                "description": function["description"],
+                "final_answer": answer["description"],
+            }
+        except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
+            break
+    raise _missing("the function Finish", root / ENVIRONMENT)
+
+
+def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
+    """What ``_step`` returns for Finish and for functions that do not exist."""
+    by_code: dict[int, list[ast.expr]] = {}
+    for text, code in _returns(_function(tree, "_step", root / ENVIRONMENT)):
+        by_code.setdefault(code, []).append(text)
+    names = {2: ("no_return_type", "no_final_answer", "bad_return_type")}
+    names |= {3: ("answered",), 4: ("gave_up",)}
+    found = {}
+    for code, keys in names.items():
+        said = [
+            node.value
+            for node in by_code.get(code, [])
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        if len(said) != len(keys):
+            raise _missing("the observations of Finish", root / ENVIRONMENT)
+        found |= dict(zip(keys, said, strict=True))
+    for node in by_code.get(1, []):
+        for part in ast.walk(node):
+            if isinstance(part, ast.JoinedStr):
+                found["no_function"] = json.dumps({"error": _fill(part, "{name}"), "response": ""})
+    return found
+
+
+def _returns(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
+    """(text, code) of each ``return text, code``, in the order of the source."""
+    nodes = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
+            text, code = node.value.elts
+            if isinstance(code, ast.Constant) and isinstance(code.value, int):
+                yield text, code.value
+
+
+def _missing(what: str, where: Path) -> UserError:
+    return UserError(f"{what} is not in it", where=str(where), fix=_FIX)

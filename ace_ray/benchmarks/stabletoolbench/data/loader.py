@@ -1,0 +1,231 @@
+"""The published queries as entries: six groups of them, filtered by id, each shape checked.
+
+Layout, as published: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries,
+``solvable_queries/test_query_ids/<group>.json`` the ids that count, as a list or as the keys of an
+object; without that file all do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ace_ray.benchmarks.files import read_bounded, strict_json
+from ace_ray.benchmarks.stabletoolbench.data.shapes import (
+    Doc,
+    docs_of,
+    query_id,
+    relevant_of,
+    text_of,
+)
+from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
+from ace_ray.config import cache_root
+from ace_ray.errors import UserError
+from ace_ray.records import Entry, digest
+
+MINI = Path(__file__).parents[1] / "mini"
+QUERIES = "solvable_queries"
+GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
+
+WithoutApis = Literal["refuse", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Entries by group and place in its file, and what a user should be told about them."""
+
+    entries: list[Entry]
+    warnings: list[str]
+
+
+def load(
+    folder: Path,
+    *,
+    groups: Sequence[str] = GROUPS,
+    tools: ToolFolder | None = None,
+    without_apis: WithoutApis = "refuse",
+) -> Loaded:
+    """The queries in ``folder``, which is or holds ``solvable_queries``.
+
+    ``tools`` adds what a tool directory says of the APIs. A query without APIs can be answered by
+    nobody: it is an error, or left out with a warning where ``without_apis`` is "skip". Raises
+    `UserError` naming the file and the query at fault.
+    """
+    for name in groups:
+        if name not in GROUPS:
+            raise UserError(f"unknown group {name!r}", fix=f"write one of {', '.join(GROUPS)}")
+    warnings: list[str] = []
+    entries = [
+        entry
+        for group in groups
+        for entry in _load_group(queries_folder(folder), group, tools, without_apis, warnings)
+    ]
+    if tools is not None:
+        warnings += tools.lacking
+    return Loaded(entries, warnings)
+
+
+def data_hash(entries: Iterable[Entry]) -> str:
+    """SHA-256 (hex) over the contents of the entries, whatever their order."""
+    return digest(sorted(entry.content_hash() for entry in entries))
+
+
+def files_of(group: str) -> tuple[str, str]:
+    """The group's queries and its ids, relative to ``solvable_queries``."""
+    return f"test_instruction/{group}.json", f"test_query_ids/{group}.json"
+
+
+def queries_folder(folder: Path) -> Path:
+    """``folder`` or the ``solvable_queries`` in it. Raises `UserError` when it is neither."""
+    for found in (folder, folder / QUERIES):
+        if (found / "test_instruction").is_dir():
+            return found
+    if folder.is_file():
+        raise UserError("is a file", where=str(folder), fix="unpack it and name the folder")
+    raise UserError(
+        f"has no {QUERIES}/test_instruction in it" if folder.is_dir() else "no such folder",
+        where=str(folder),
+        fix="give a checkout of StableToolBench, or its solvable_queries",
+    )
+
+
+def imports_folder(cache: Path | None = None) -> Path:
+    """The folder that holds one folder per imported version."""
+    return (cache or cache_root()) / "data" / BENCHMARK
+
+
+def locate(name: str) -> Path:
+    """The folder a config's ``data:`` names: ``mini``, ``imported`` (the only import),
+    ``imported:<version>``, or the path of a folder that is or holds ``solvable_queries``."""
+    if name == "mini":
+        return MINI
+    if name == "imported" or name.startswith("imported:"):
+        return _imported(name.partition(":")[2])
+    folder = Path(name).expanduser()
+    if not name or not folder.is_dir():
+        raise UserError(
+            f"{name!r} is neither mini, imported, imported:<version> nor a folder",
+            where="data",
+            fix=GET_DATA,
+        )
+    queries_folder(folder)
+    return folder
+
+
+def _imported(version: str) -> Path:
+    folder = imports_folder()
+    have = sorted(path.parent.name for path in folder.glob("[!.]*/manifest.json"))
+    if not have:
+        raise UserError(f"nothing is imported in {folder}", where="data", fix=GET_DATA)
+    if version in have:
+        return folder / version
+    if not version and len(have) == 1:
+        return folder / have[0]
+    what = f"version {version} is not imported" if version else "several versions are imported"
+    choices = " or ".join(f"imported:{one}" for one in have)
+    raise UserError(what, where="data", fix=f"write {choices}")
+
+
+def _load_group(
+    folder: Path,
+    group: str,
+    tools: ToolFolder | None,
+    without_apis: WithoutApis,
+    warnings: list[str],
+) -> list[Entry]:
+    query_file, ids_file = (folder / name for name in files_of(group))
+    if not query_file.is_file():
+        raise UserError(f"the group {group} is missing: no such file", where=str(query_file))
+    rows = _queries(query_file)
+    wanted = _ids(ids_file) if ids_file.is_file() else list(rows)
+    unknown = [one for one in wanted if one not in rows]
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise UserError(
+            f"names queries that do not exist: {', '.join(unknown[:5])}{more}",
+            where=str(ids_file),
+            fix=f"take them out, or add the queries to {query_file}",
+        )
+    chosen = set(wanted)
+    entries = []
+    for row_id, row in rows.items():
+        if row_id not in chosen:
+            continue
+        where = f"{query_file}, query {row_id}"
+        docs = docs_of(where, row)
+        if not docs and without_apis == "refuse":
+            raise UserError(
+                "the query has no APIs, so it cannot be evaluated",
+                where=where,
+                fix="take it out, or skip such queries",
+            )
+        if not docs:
+            warnings.append(f"{where}: it has no APIs and is left out")
+            continue
+        entries.append(_entry(where, group, row_id, row, docs, tools, warnings))
+    return entries
+
+
+def _entry(
+    where: str,
+    group: str,
+    row_id: str,
+    row: dict[str, Any],
+    docs: list[Doc],
+    tools: ToolFolder | None,
+    warnings: list[str],
+) -> Entry:
+    relevant = relevant_of(where, row)
+    offered = {(doc["tool"], doc["api"]) for doc in docs}
+    for tool, api in relevant:
+        if (tool, api) not in offered:
+            warnings.append(f"{where}: the relevant API {tool} / {api} is not in its api_list")
+    if tools is not None:
+        docs = [tools.enrich(doc) for doc in docs]
+    data = {"query": text_of(where, row, "query"), "apis": docs}
+    return Entry(BENCHMARK, group, "en", row_id, data, {"relevant": relevant}, row_id)
+
+
+def _queries(path: Path) -> dict[str, dict[str, Any]]:
+    value = _json(path)
+    if not isinstance(value, list):
+        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix="it must be a list")
+    rows: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(value, start=1):
+        where = f"{path}, query {number} of the list"
+        if not isinstance(row, dict):
+            raise UserError(f"is {row!r:.40}, not an object", where=where)
+        row_id = query_id(where, row)
+        if row_id in rows:
+            raise UserError(f"the query_id {row_id} appears twice", where=str(path))
+        rows[row_id] = row
+    return rows
+
+
+def _ids(path: Path) -> list[str]:
+    value = _json(path)
+    if isinstance(value, dict):
+        value = list(value)
+    if not isinstance(value, list) or any(
+        isinstance(one, bool) or not isinstance(one, (int, str)) for one in value
+    ):
+        raise UserError(
+            "holds no ids of queries",
+            where=str(path),
+            fix="it must be a list of ids, or an object with ids as its keys",
+        )
+    return [str(one) for one in value]
+
+
+def _json(path: Path) -> Any:
+    try:
+        return strict_json(read_bounded(path).decode("utf-8"))
+    except ValueError as error:
+        raise UserError(
+            f"is not valid JSON ({error})",
+            where=str(path),
+            fix="it may have been cut off: get the file again",
+        ) from error

@@ -1,0 +1,29 @@
+"""The six groups of queries, and what their names say.
+
+``G1`` queries need one tool, ``G2`` several tools of one category, ``G3`` several tools of one
+collection. What follows is what ToolBench's training set has not seen: ``instruction`` the queries,
+``tool`` the tools, ``category`` whole categories.
+"""
+
+from __future__ import annotations
+
+BENCHMARK = "stabletoolbench"
+GROUPS = (
+    "G1_instruction",
+    "G1_category",
+    "G1_tool",
+    "G2_instruction",
+    "G2_category",
+    "G3_instruction",
+)
+"""In the order in which upstream's tables list the levels."""
+
+OFFICIAL_COUNTS = {
+    "G1_instruction": 163,
+    "G1_category": 153,
+    "G1_tool": 158,
+    "G2_instruction": 106,
+    "G2_category": 124,
+    "G3_instruction": 61,
+}
+"""Solvable queries at the commit that the importer knows."""

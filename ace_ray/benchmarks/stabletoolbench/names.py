@@ -1,0 +1,51 @@
+"""How published names of tools, APIs, parameters and categories become names that models call.
+
+The rules of ``toolbench/utils.py`` and ``server/utils.py``, kept to the letter, slips included:
+caches and answers of upstream are keyed by their results.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_NAME = 64
+FINISH = "Finish"
+HALLUCINATED = "invalid_hallucination_function_name"
+"""What the history shows in place of the name of a function that does not exist."""
+
+# The circumflex is kept by a slip in upstream's pattern.
+_OTHER = re.compile("[^\u4e00-\u9fa5a-zA-Z0-9_^]")
+_RESERVED = frozenset(("from", "class", "return", "false", "true", "id", "and"))
+
+
+def standardize(name: str) -> str:
+    """``4chan Feed`` -> ``get_4chan_feed``, ``/api/Tracking/`` -> ``api_tracking``.
+
+    Everything but CJK, ASCII letters, digits and ``_`` (and ``^``) is an underscore; runs of them
+    are one, and none is left at the ends. May be empty.
+    """
+    name = re.sub("_+", "_", _OTHER.sub("_", name)).lower().strip("_")
+    return f"get_{name}" if name[:1].isdigit() else name
+
+
+def change_name(name: str) -> str:
+    """Names that programs cannot use get ``is_`` in front: ``id`` -> ``is_id``."""
+    return f"is_{name}" if name in _RESERVED else name
+
+
+def standardize_category(category: str) -> str:
+    """``News, Media`` -> ``News_Media``; ``___`` stays ``__``, as upstream replaces once."""
+    for char in " ,/":
+        category = category.replace(char, "_")
+    return category.replace("__", "_")
+
+
+def api_name(name: str) -> str:
+    """The standard name of an API, or of a parameter."""
+    return change_name(standardize(name))
+
+
+def function_name(api: str, tool: str) -> str:
+    """The function of the published ``api`` of the published ``tool``: the last 64 characters of
+    ``<api>_for_<tool>``."""
+    return f"{api_name(api)}_for_{standardize(tool)}"[-MAX_NAME:]
