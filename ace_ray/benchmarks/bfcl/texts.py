@@ -188,9 +188,9 @@ OWN = Texts(
     more_functions_prompt="{functions}\nHere are further functions. Please try again with them.",
     agentic=(
         "End with an answer of this form: {'answer': the answer in a few words, 'context': one or"
-        " two sentences on where it comes from}. Write 'I do not know' for both when you cannot"
-        " find it out. When the question makes no sense, the answer is 'I cannot answer this"
-        " question' and the context says why."
+        " two sentences on where it comes from}. When you cannot find it out, write 'unknown' for"
+        " both. When the question makes no sense, the answer is 'unanswerable' and the context says"
+        " why."
     ),
     settings={
         "student": "You help a student with study and everyday life.",
