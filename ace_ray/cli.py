@@ -310,21 +310,35 @@ def data() -> None:
     """Benchmark data: import, pull, check."""
 
 
-_benchmark = click.argument("benchmark", type=click.Choice(["acebench"]))
+_benchmark = click.argument("benchmark", type=click.Choice(["acebench", "bfcl"]))
+_acebench = click.argument("benchmark", type=click.Choice(["acebench"]))
 
 
 @data.command("import")
 @_benchmark
-@click.argument("path", type=click.Path(path_type=Path))
-def data_import(benchmark: str, path: Path) -> None:
-    """Import data from a checkout of the official repository into the cache."""
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--from-installed", is_flag=True, help="bfcl: the installed package bfcl-eval.")
+def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
+    """Import data into the cache: acebench from a checkout of the official repository, bfcl from
+    a wheel or a folder of the package bfcl-eval, or from the installed one."""
+    if (path is None) != from_installed or (from_installed and benchmark != "bfcl"):
+        either = " or --from-installed" if benchmark == "bfcl" else ""
+        raise UserError(
+            "it is not clear from where", where=f"data import {benchmark}", fix=f"give PATH{either}"
+        )
+    if benchmark == "bfcl":
+        from ace_ray.benchmarks.bfcl.data.importer import import_copy
+
+        import_copy(path, say=click.echo)
+        return
     from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
+    assert path is not None  # the only way, here
     import_checkout(path, say=click.echo)
 
 
 @data.command("pull")
-@_benchmark
+@_acebench
 @click.option("--url", help="Another address of the same archive (a mirror).")
 @click.option("--sha256", help="Expected SHA-256 of the archive.")
 def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
@@ -339,6 +353,10 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
     """Put every gold answer, and a mangled copy, through both rule sets; replay ideal paths."""
+    if benchmark == "bfcl":
+        from ace_ray.benchmarks.bfcl.goldcheck import check_all
+
+        sys.exit(0 if check_all(folder, say=click.echo) else 1)
     from ace_ray.benchmarks.acebench.data.loader import locate
     from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
 

@@ -117,6 +117,14 @@ class Benchmark(Protocol):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         """The messages that open the entry's episode; used for planning and preflight."""
 
+    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+        """A short chat with a message of every kind that the entry's episode may send, used for
+        preflight."""
+        return self.prompt(entry)
+
+    refused_fix: str = "use a model whose template takes system and user messages"
+    """What to do about a chat template that refuses them."""
+
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         """The tools that go with them through the model's own template, in OpenAI's form; None
         when the messages say it all."""

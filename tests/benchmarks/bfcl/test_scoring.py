@@ -185,7 +185,7 @@ def known(category: str, probability: float, count: int) -> list[Row]:
     verdicts = dict.fromkeys(RULE_SETS, Verdict(True))
     logprobs = [math.log(probability)] * 4
     return [
-        Row(category, f"{category}_{i}", with_metrics(verdicts, ended=None, gold=logprobs))
+        Row(category, f"{category}_{i}", with_metrics(verdicts, ended=None, gold_logprobs=logprobs))
         for i in range(count)
     ]
 

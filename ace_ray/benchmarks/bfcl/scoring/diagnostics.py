@@ -28,18 +28,21 @@ _ENDED = "ended:"
 
 
 def with_metrics(
-    verdicts: Mapping[str, Verdict], *, ended: str | None, gold: Any = None
+    verdicts: Mapping[str, Verdict],
+    *,
+    ended: str | None,
+    gold_logprobs: Sequence[float] | None = None,
 ) -> dict[str, Verdict]:
     """``verdicts`` with what the episode is known for.
 
-    ``ended`` is one of `ENDINGS`, None for a single call; ``gold`` the logprobs of the gold calls'
-    tokens, if they were asked for.
+    ``ended`` is one of `ENDINGS`, None for a single call; ``gold_logprobs`` those of the gold
+    calls' tokens, if they were asked for.
     """
     more: dict[str, float] = {}
     if ended in ENDINGS:
         more[f"{_ENDED}{ended}"] = 1
-    if isinstance(gold, Sequence) and gold:
-        more[GOLD] = math.exp(sum(gold) / len(gold))
+    if gold_logprobs:
+        more[GOLD] = math.exp(sum(gold_logprobs) / len(gold_logprobs))
     return {
         rules: replace(verdict, metrics={**verdict.metrics, **more}) if more else verdict
         for rules, verdict in verdicts.items()
@@ -86,8 +89,10 @@ class Diagnostics:
 
 
 def asked_for_gold(category: str) -> bool:
-    """Whether a category has gold calls that enter the contamination score."""
-    return category in (*NON_LIVE, *LIVE) and "relevance" not in category
+    """Whether a category has gold calls that enter the contamination score: the Python ones."""
+    return category in (*NON_LIVE, *LIVE) and not category.endswith(
+        ("relevance", "_java", "_javascript")
+    )
 
 
 def _mean(logs: Sequence[float]) -> tuple[float, float]:

@@ -1,0 +1,337 @@
+"""BFCL behind the `Benchmark` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
+from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.check.single import check_single
+from ace_ray.benchmarks.bfcl.data.copy import OFFICIAL_DATA_SHA256, Copy, data_sha256
+from ace_ray.benchmarks.bfcl.data.loader import data_hash, function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.docs import offered
+from ace_ray.benchmarks.bfcl.episodes import memory, multi_turn, web_search
+from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder
+from ace_ray.benchmarks.bfcl.episodes.services import Embeddings, Service, check_service
+from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
+from ace_ray.benchmarks.bfcl.gold import gold_text
+from ace_ray.benchmarks.bfcl.options import Options, absent, chosen
+from ace_ray.benchmarks.bfcl.prompts import official, own, with_system
+from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_metrics
+from ace_ray.benchmarks.bfcl.scoring.summary import summarize
+from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
+from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
+from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
+from ace_ray.config import validated
+from ace_ray.errors import UserError
+from ace_ray.models.http import Http
+from ace_ray.records import Entry, Episode, Verdict, digest
+from ace_ray.sandbox.protocol import Scenario
+
+_WHERE = "benchmarks.bfcl"
+_INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
+
+
+class BFCL(Benchmark):
+    """22 scored categories and the forms of format sensitivity."""
+
+    name = "bfcl"
+    refused_fix = (
+        f"use a model whose template takes them, or write {_WHERE}.system: user for system "
+        f"messages and {_WHERE}.results: user for those of tools"
+    )
+
+    def __init__(self, options: Options) -> None:
+        self._native = options.mode == "native"
+        _check(options)
+        self._categories = chosen(options)
+        self._copy = Copy.locate(options.data)
+        self._options = options.model_copy(
+            update={"data": self._copy.name, "prompts": _wording(options, self._copy)}
+        )
+        # Read here and not where they are used: workers have no copy of the data.
+        by_upstream = self._options.prompts == "official"
+        self._prompts = official(self._copy) if by_upstream else own()
+        self._docs = function_docs(self._copy)
+        self._sources = tool_sources(self._copy)
+        asks_memory = bool(set(self._categories) & set(groups.MEMORY))
+        self._conversations = prerequisites(self._copy) if asks_memory else {}
+        self._http = Http()
+        self._embeddings: Embeddings | None = None
+        self._entries: list[Entry] = []
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> BFCL:
+        return cls(validated(Options, options, where=_WHERE))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Entries travel once, through the board.
+        return self.__dict__ | {"_entries": [], "_embeddings": None}
+
+    def entries(self) -> Sequence[Entry]:
+        if not self._entries:
+            self._entries = load(self._copy, self._categories)
+        return self._entries
+
+    def identity(self) -> Mapping[str, Any]:
+        options = self._options
+        shown: dict[str, Any] = {"mode": options.mode, "system": options.system}
+        if options.contamination:
+            shown["contamination"] = True
+        found: dict[str, Any] = {
+            "version": self._copy.version,
+            "data_sha256": data_hash(self.entries()),
+            "prompts": self._prompts.source,
+            "prompts_sha256": self._prompts.sha256,
+            "protocol": shown,
+        }
+        if set(self._categories) & _INTERACTIVE:
+            found["episodes"] = {
+                "results": options.results,
+                "docs_sha256": digest(self._docs),
+                "tools_sha256": self._sources.sha256,
+                "conversations_sha256": digest(self._conversations),
+                "prompts_sha256": self._prompts.sha256,
+                "embedding": options.embedding and options.embedding.model,
+                "web_search": options.web_search and options.web_search.search.url,
+            }
+        return found
+
+    def resolved(self) -> dict[str, Any]:
+        data = self._options.data
+        if data not in ("mini", "installed") and not data.startswith("imported:"):
+            data = str(Path(data).absolute())
+        return {**self._options.model_dump(mode="json"), "data": data}
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        return self._sent(self._opening(entry))
+
+    def _opening(self, entry: Entry) -> list[dict[str, Any]]:
+        """The messages that open an episode; of memory as if it were empty."""
+        category, data = entry.category, entry.data
+        messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
+        if category not in _INTERACTIVE:
+            if self._native:
+                return messages
+            return self._prompts.messages(
+                messages,
+                data["function"],
+                form_of(entry.id),
+                groups.language_of(category),
+                _hints(category),
+            )
+        if category not in groups.MULTI_TURN:
+            messages = with_system(self._prompts.agentic, messages)
+        if category in groups.MEMORY:
+            backend = category.removeprefix("memory_")
+            text = self._prompts.memory(data["scenario"], backend, "")
+            messages = with_system(text, messages)
+        return messages if self._native else self._prompts.messages(messages, self._offered(entry))
+
+    def _offered(self, entry: Entry) -> list[Mapping[str, Any]]:
+        held = entry.data.get("missed_function")
+        return list(offered(self._docs, entry.data["involved_classes"], held)[0])
+
+    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = [
+            {"role": "system", "content": "x"},
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "x"},
+        ]
+        if self._native:  # `Chat.require_tools` looks at results there
+            return self._sent(messages)
+        results = {"role": "user", "content": "x"}
+        if self._options.results == "tool":
+            results = {"role": "tool", "name": "x()", "content": "x"}
+        done = [{"role": "assistant", "content": "x"}, {"role": "user", "content": "x"}]
+        return self._sent([*messages, results, *done])
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        if not self._native:
+            return None
+        if entry.category in _INTERACTIVE:
+            return self._prompts.tools(self._offered(entry))
+        language = groups.language_of(entry.category)
+        return self._prompts.tools(entry.data["function"], language)
+
+    def interactive(self, entry: Entry) -> bool:
+        return entry.category in _INTERACTIVE
+
+    def scenario(self, entry: Entry) -> Scenario:
+        return open_tools(self._sources, opening_of(entry, self._docs))
+
+    def preparation(self, entry: Entry) -> str:
+        if entry.category not in groups.MEMORY:
+            return ""
+        return f"{entry.category}/{entry.data['scenario']}"
+
+    async def prepare(self, entry: Entry, stage: Stage) -> Preparation:
+        return await memory.prepare(
+            entry,
+            self._staged(stage),
+            self._prompts,
+            self._docs,
+            self._conversations[entry.data["scenario"]],
+            native=self._native,
+            results=self._options.results,
+            embed=self._embedder(entry),
+        )
+
+    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+        stage = self._staged(stage)
+        category, results = entry.category, self._options.results
+        if category in groups.MULTI_TURN:
+            return await multi_turn.play(
+                entry, stage, self._prompts, self._docs, native=self._native, results=results
+            )
+        if category in groups.MEMORY:
+            return await memory.play(
+                entry,
+                stage,
+                self._prompts,
+                self._docs,
+                native=self._native,
+                results=results,
+                embed=self._embedder(entry),
+            )
+        if config := self._options.web_search if category in groups.WEB_SEARCH else None:
+            return await web_search.play(
+                entry,
+                stage,
+                self._prompts,
+                self._docs,
+                config,
+                self._http,
+                native=self._native,
+                results=results,
+            )
+        return await self._single(entry, stage)
+
+    async def _single(self, entry: Entry, stage: Stage) -> Episode:
+        candidate, messages = stage.candidate, self._opening(entry)
+        episode = Episode(messages=list(messages))
+        tools = self.tools(entry)
+        done = await candidate.model.chat(messages, candidate.sampling, tools)
+        episode.record(done)
+        answer = Answer.of(done)
+        if answer.calls is not None:
+            episode.state = {"turns": [[answer.as_json()]], "ended": ""}
+        if self._options.contamination and asked_for_gold(entry.category):
+            assert stage.token_logprobs is not None  # every pipeline has it
+            text = gold_text(entry.gold, entry.data["function"])
+            said = await stage.token_logprobs(self._sent(messages), text)
+            episode.state = {"gold_logprobs": [round(value, 6) for value in said]}
+        return episode
+
+    def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
+        state = episode.state or {}
+        turns = [[Answer.stored(one) for one in turn] for turn in state.get("turns", ())]
+        ended = str(state.get("ended", ""))
+        if entry.category in groups.MULTI_TURN:
+            verdicts = check_multi_turn(entry, turns, ended, self._sources, self._docs)
+            return with_metrics(verdicts, ended=ended or "finished")
+        if entry.category in groups.AGENTIC:
+            answers = [answer for turn in turns for answer in turn]
+            verdicts = dict(check_agentic(answers, entry.gold["ground_truth"]))
+            return with_metrics(verdicts, ended=ended or "finished")
+        answer = turns[0][0] if turns else Answer(episode.output)
+        asked = entry.category
+        if asked == groups.FORMAT_SENSITIVITY:
+            asked = asked_id(entry.id).rpartition("_")[0]
+        functions = entry.data["function"]
+        verdicts = dict(check_single(asked, functions, entry.gold, answer, form_of(entry.id)))
+        return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        summary = summarize(rows, max_unscored=max_unscored)
+        missing = absent(self._options) if "all" in self._options.categories else {}
+        missing = {name: why for name, why in missing.items() if name in groups.SCORING}
+        return {
+            "mode": self._options.mode,
+            "prompts": self._prompts.source,
+            "version": self._copy.version,
+            "not_run": missing,
+            "comparable": ". ".join([self._comparable(), *notes(summary, missing)]),
+            **summary,
+            "table": table(summary, missing),
+            "further_tables": further_tables(summary),
+        }
+
+    def _comparable(self) -> str:
+        if self._copy.kind == "mini":
+            return "not comparable with any leaderboard: the mini set is ace_ray's own"
+        if reasons := list(self._differences()):
+            return "not comparable with the leaderboard: " + "; ".join(reasons)
+        return (
+            f"data and prompts of bfcl-eval {self._copy.version}: the official rule set compares "
+            "with its local prompt models, category by category"
+        )
+
+    def _differences(self) -> Iterator[str]:
+        """What sets this run apart from upstream's."""
+        if data_sha256(self._copy) != OFFICIAL_DATA_SHA256:
+            yield "the data is not the official one"
+        if self._native:
+            yield "native tool calling compares with native tool calling only"
+        elif self._prompts.source == "own":
+            yield "the prompts are not the official ones"
+        if self._options.results != "tool" or self._options.system != "system":
+            yield "messages have other roles"
+        if set(self._categories) & set(groups.WEB_SEARCH):
+            yield "the web of another day was searched"
+
+    def _sent(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return without_system(messages) if self._options.system == "user" else messages
+
+    def _staged(self, stage: Stage) -> Stage:
+        if self._options.system != "user":
+            return stage
+        model = WithoutSystem(stage.candidate.model)
+        return replace(stage, candidate=replace(stage.candidate, model=model))
+
+    def _embedder(self, entry: Entry) -> Embedder | None:
+        config = self._options.embedding
+        if entry.category != "memory_vector" or config is None:
+            return None
+        if self._embeddings is None:
+            self._embeddings = Embeddings(config, Service(config, self._http))
+        return self._embeddings
+
+
+def _hints(category: str) -> int:
+    """How often functions are told the language of their calls: upstream does it twice where an
+    entry is loaded twice."""
+    return 2 if category == groups.FORMAT_SENSITIVITY else 1
+
+
+def _wording(options: Options, copy: Copy) -> str:
+    if options.prompts == "auto":
+        return "own" if copy.kind == "mini" else "official"
+    if options.prompts == "official" and copy.kind == "mini":
+        raise UserError(
+            "the mini set has no official prompts",
+            where=f"{_WHERE}.prompts",
+            fix="write data: installed, or prompts: own",
+        )
+    return options.prompts
+
+
+def _check(options: Options) -> None:
+    """Raise `UserError` for what does not go together, or is not there."""
+    if options.contamination and options.mode == "native":
+        raise UserError(
+            "the gold calls are written as prompts ask for them",
+            where=f"{_WHERE}.contamination",
+            fix="write mode: prompt, or contamination: false",
+        )
+    if options.embedding is not None:
+        check_service(options.embedding, f"{_WHERE}.embedding")
+    if options.web_search is not None:
+        check_service(options.web_search.search, f"{_WHERE}.web_search.search")
+        check_service(options.web_search.fetch, f"{_WHERE}.web_search.fetch")

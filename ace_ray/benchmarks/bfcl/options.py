@@ -1,0 +1,103 @@
+"""The ``bfcl`` section of a run's config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl.episodes.services import EmbeddingsConfig, WebSearchConfig
+from ace_ray.config import Section
+from ace_ray.errors import UserError
+
+
+class Options(Section):
+    """Keys of the item ``{name: bfcl, ...}`` of ``benchmarks``."""
+
+    data: str = Field(
+        "mini",
+        description="mini (ships with ace_ray), installed (the package bfcl-eval), imported, "
+        "imported:VERSION, or a wheel or folder of bfcl-eval",
+    )
+    categories: list[str] = Field(
+        default=["all"],
+        min_length=1,
+        description="category names or groups; all: every scored one that can be run",
+    )
+    prompts: Literal["auto", "official", "own"] = Field(
+        "auto", description="auto: official with a copy of bfcl-eval, own with the mini set"
+    )
+    mode: Literal["prompt", "native"] = Field(
+        "prompt",
+        description="native: functions go through the model's own tool-calling template, calls "
+        "are read by model.tool_parser",
+    )
+    system: Literal["system", "user"] = Field(
+        "system", description="role of system messages; user: for templates that refuse them"
+    )
+    results: Literal["tool", "user"] = Field(
+        "tool",
+        description="role of tools' results in prompt mode; user: one message, as upstream sends "
+        "them to API models",
+    )
+    embedding: EmbeddingsConfig | None = Field(
+        None, description="OpenAI-compatible endpoint that embeds texts, for memory_vector"
+    )
+    web_search: WebSearchConfig | None = Field(
+        None, description="services that search and fetch, for the web_search categories"
+    )
+    contamination: bool = Field(
+        False, description="also ask the engine how likely the gold calls are"
+    )
+
+    @field_validator("categories")
+    @classmethod
+    def _once(cls, names: list[str]) -> list[str]:
+        return list(dict.fromkeys(names))
+
+
+def absent(options: Options) -> dict[str, str]:
+    """Category -> why it cannot be run as configured."""
+    found = {}
+    if options.embedding is None:
+        found["memory_vector"] = "no embedding endpoint is configured (embedding)"
+    if options.web_search is None:
+        why = "no services to search and fetch are configured (web_search)"
+        found |= dict.fromkeys(groups.WEB_SEARCH, why)
+    if options.mode == "native":
+        why = "the forms of a prompt are for prompt mode"
+        found[groups.FORMAT_SENSITIVITY] = why
+    return found
+
+
+def chosen(options: Options) -> list[str]:
+    """The categories to run, in upstream's order.
+
+    Raises:
+        UserError: a name is unknown, or a category was named that cannot be run as configured.
+    """
+    missing = absent(options)
+    named: set[str] = set()
+    for name in options.categories:
+        if name == "all":
+            named.update(category for category in groups.SCORING if category not in missing)
+        elif name in groups.GROUPS or name in groups.CATEGORIES:
+            members: Sequence[str] = groups.GROUPS.get(name, (name,))
+            runnable = [category for category in members if category not in missing]
+            if not runnable:
+                raise UserError(
+                    f"{name!r} cannot be run: {missing[members[0]]}",
+                    where="benchmarks.bfcl.categories",
+                    fix="configure it, or leave the category out",
+                )
+            named.update(runnable)
+        else:
+            known = ", ".join(["all", *groups.GROUPS, *groups.CATEGORIES])
+            raise UserError(
+                f"there is no category or group {name!r}",
+                where="benchmarks.bfcl.categories",
+                fix=f"known: {known}",
+            )
+    return [category for category in groups.CATEGORIES if category in named]

@@ -1,0 +1,37 @@
+"""For chat templates that refuse system messages: the same chat without any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.protocol import Model
+from ace_ray.records import Completion, Sampling
+
+
+def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """System messages as the user's; what the user then says several times in a row is one message
+    (upstream ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        said = {**message, "role": "user"} if message["role"] == "system" else dict(message)
+        if said["role"] == "user" and found and found[-1]["role"] == "user":
+            found[-1]["content"] += "\n\n" + said["content"]
+        else:
+            found.append(said)
+    return found
+
+
+class WithoutSystem:
+    """A model that is asked `without_system`; what is stored keeps its roles."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        return await self._model.chat(without_system(messages), sampling, tools)

@@ -1,0 +1,91 @@
+"""Plain HTTP requests to services that a config names, bounded; see also `endpoint`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies, proxy_bypass
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Http:
+    """Sends requests; one per process and event loop. Follows no redirect, keeps no cookie, unpacks
+    nothing."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_session": None}
+
+    async def __call__(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str],
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        max_bytes: int,
+    ) -> Reply:
+        """The answer, of whose body at most ``max_bytes`` are read. Raises `OSError`, which
+        `TimeoutError` is, where there is none."""
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+            )
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
+        try:
+            async with self._session.request(
+                method,
+                url,
+                params=params or None,
+                data=body,
+                headers=dict(headers),
+                timeout=timeout,
+                proxy=proxy_of(url),
+                allow_redirects=False,
+            ) as response:
+                content = await _read(response, max_bytes)
+                return Reply(response.status, dict(response.headers), content)
+        except TimeoutError:
+            raise
+        except aiohttp.ClientError as error:
+            raise OSError(str(error) or type(error).__name__) from error
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy that the environment names for ``url``."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    found = bytearray()
+    async for chunk in response.content.iter_chunked(1 << 16):
+        found += chunk
+        if len(found) >= max_bytes:
+            response.close()
+            return bytes(found[:max_bytes])
+    return bytes(found)
