@@ -1,0 +1,187 @@
+import json
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.decode import decode, decode_native, executable, execution_texts, read
+from ace_ray.benchmarks.bfcl.forms import Form
+from ace_ray.calls import NotCalls, Refused
+from ace_ray.records import ToolCall
+
+JSON = Form("json")
+VERBOSE, CONCISE = Form("verbose_xml"), Form("concise_xml")
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("[f(a=1)]", [{"f": {"a": 1}}]),
+        ("f(a=1)", [{"f": {"a": 1}}]),
+        ("f(a=1), g.h(b='x')", [{"f": {"a": 1}}, {"g.h": {"b": "x"}}]),
+        ("```\n[f(a=1)]\n```", [{"f": {"a": 1}}]),
+        ("[f(1, a=2)]", [{"f": {"a": 2}}]),
+        ("[f(a=true, b=null, c=None)]", [{"f": {"a": "true", "b": "null", "c": None}}]),
+        ("[f(a=+5, b=~5, c=-5)]", [{"f": {"a": -5, "b": -5, "c": -5}}]),
+        ("[f(a=(1, [2]), b=...)]", [{"f": {"a": (1, [2]), "b": "..."}}]),
+        ("[f(a=2 * 3, b='x' + 'y')]", [{"f": {"a": 6, "b": "xy"}}]),
+        ("[f(a=g(1), b=g(1, x=2))]", [{"f": {"a": "g(1)", "b": {"g": {"x": 2}}}}]),
+        ("[f(a=x[ 0 ])]", [{"f": {"a": "x[0]"}}]),
+        ("[f(**{'a': 1})]", [{"f": {None: {"a": 1}}}]),
+        ("[]", []),
+    ],
+)
+def test_python_is_read_as_upstream_reads_it(text, calls):
+    assert decode(text) == calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I cannot help with that.",
+        "```python\n[f(a=1)]\n```",
+        "Sure: [f(a=1)]",
+        "[f]",
+        "[1]",
+        "[f(a=lambda: 1)]",
+        "[f(a=x.y)]",
+        "[f(a={1, 2})]",
+        "[f(a=1]",
+        "[f(a=1) for x in y]",
+        "[f(a=base * height)]",
+        "[f(city=Sci-Fi)]",
+        "[f(a=1 + 'x')]",
+        "[f(a={[]: 1})]",
+        "[f(a='\ud800')]",
+        "[f(a=1)\0]",
+    ],
+)
+def test_what_upstream_does_not_decode(text):
+    with pytest.raises(NotCalls):
+        decode(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[f(a=1 + len('x'))]", "[f(a=2 ** 3)]", "[f(a=os + 1)]", "[f(a=1 + (lambda: 2)())]"],
+)
+def test_what_upstream_would_run_is_refused(text):
+    with pytest.raises(Refused):
+        decode(text)
+
+
+def test_java_values_are_source():
+    text = (
+        '[a.B.c(x="s", y=new int[] {1, 2}, z=new ArrayList<>(Arrays.asList(1,  2)), w=5L, v=true)]'
+    )
+    args = {
+        "x": "s",
+        "y": "new int[]{1,2}",
+        "z": "new ArrayList<>(Arrays.asList(1,  2))",
+        "w": "5L",
+        "v": "true",
+    }
+    assert decode(text, language="java") == [{"a.B.c": args}]
+
+
+def test_behind_other_letters_java_texts_are_shifted_as_upstreams_are():
+    assert decode('[f(x="é", yy="ab")]', language="java") == [{"f": {"x": 'é"', "y=": 'b"'}}]
+
+
+def test_javascript_values_are_source():
+    text = "[f(x='s', y=[1, 2], z={a: 1}, w=() => 5, v=new Array(1))]"
+    args = {"x": "s", "y": "[1, 2]", "z": "{a: 1}", "w": "() => 5", "v": "new Array(1)"}
+    assert decode(text, language="javascript") == [{"f": args}]
+
+
+@pytest.mark.parametrize("language", ["java", "javascript"])
+def test_source_without_a_call_and_source_that_does_not_parse(language):
+    assert read("[x = 5;]", language=language) is None
+    for text in ("[f(x=5]]", "[f(x=1, x=2)]", "[f(x=')]", "[f(x='\ud800')]"):
+        with pytest.raises(NotCalls):
+            decode(text, language=language)
+
+
+def test_an_argument_without_a_name():
+    (call,) = read("[b.f(a, x=5)]", language="java")
+    assert call.args == {None: "a", "x": "5"}
+    assert [make() for make in call.positional] == ["a"]
+    (call,) = read("[f(1, x=5)]", language="javascript")
+    assert call.args == {"x": "5"}
+    assert [make() for make in call.positional] == ["1"]
+    with pytest.raises(NotCalls):
+        decode("[b.f(a, c)]", language="java")
+
+
+def test_json():
+    item = {"function": "f", "parameters": {"a": [1, None]}}
+    for text in (json.dumps([item]), json.dumps(item), f"So: {json.dumps([item])} is [it]"):
+        assert decode(text, JSON) == [{"f": {"a": [1, None]}}]
+    assert decode("no JSON", JSON) == []
+    assert decode('[{"function": "f", "parameters": {}}, 5]', JSON) == [{"f": {}}]
+    for text in ('[{"name": "f"}]', '[{"function": [], "parameters": {}}]', '[{"function": "f"}]'):
+        with pytest.raises(NotCalls):
+            decode(text, JSON)
+    assert read('[{"function": "f", "parameters": [1]}]', JSON)[0].args == [1]
+
+
+def test_xml():
+    concise = (
+        'x<functions><function name="f"><param name="a" type="integer"> 5 </param>'
+        '<param name="b">t</param><param name="c" type="array">[1, &quot;x&quot;]</param>'
+        '<param name="d" type="boolean">True</param></function></functions>y'
+    )
+    assert decode(concise, CONCISE) == [{"f": {"a": 5, "b": "t", "c": [1, "x"], "d": True}}]
+    verbose = (
+        '<functions><function name="f"><params><param name="a" value="2.5" type="float"/>'
+        '<param name="b" value="{1: 2}" type="dict"/></params></function></functions>'
+    )
+    assert decode(verbose, VERBOSE) == [{"f": {"a": 2.5, "b": {1: 2}}}]
+    typed = '<function name="f"><param name="a" type="{}">{}</param></function>'
+    for text in (
+        "no XML",
+        "<functions><function/></functions>",
+        f"<functions>{typed.format('integer', 'x')}</functions>",
+        f"<functions>{typed.format('dict', 'f()')}</functions>",
+        "<functions><function></functions>",
+    ):
+        with pytest.raises(NotCalls):
+            decode(text, CONCISE)
+
+
+def test_tags():
+    tagged = Form(tagged=True)
+    assert decode("So: <TOOLCALL>[f(a=1)]</TOOLCALL>.", tagged) == [{"f": {"a": 1}}]
+    with pytest.raises(NotCalls):
+        decode("[f(a=1)]", tagged)
+
+
+def test_native_calls():
+    calls = (ToolCall("f", '{"a": 1}'), ToolCall("g", "{}"))
+    assert decode_native(calls) == [{"f": {"a": 1}}, {"g": {}}]
+    for arguments in ("", "[1]", "{'a': 1}", "5", "null"):
+        with pytest.raises(NotCalls):
+            decode_native((ToolCall("f", arguments),))
+
+
+def test_what_is_executed_of_a_text():
+    assert executable(Answer("[cd(folder='a b'), ls()]")) == ["cd(folder='a b')", "ls()"]
+    assert executable(Answer("[f(a={'x': 1}, b=[{'y': 2}])]")) == ["f(a={'x': 1}, b=[{'y': 2}])"]
+    assert executable(Answer("[f(a=g(x=1))]")) == ["f(a=g(x=1))"]
+    for text in (
+        "Done.",
+        "",
+        "[]",
+        "[f(a={})]",
+        "[f(a=1 + len('x'))]",
+        "[f(a=0x" + "f" * 4000 + ")]",
+    ):
+        assert executable(Answer(text)) is None
+    assert execution_texts([{"f": {"a": {"b": {"c": 1}}}}]) == ["f(a=b(c=1))"]
+
+
+def test_what_is_executed_of_native_calls():
+    calls = (ToolCall("f", '{"a": true, "b": {"c": {}}}'),)
+    assert executable(Answer("", calls)) == ["f(a=True,b={'c': {}})"]
+    assert executable(Answer("f(a=1)", ())) is None
+    assert executable(Answer("", ())) is None
+    assert executable(Answer("", (*calls, ToolCall("g", "x")))) is None
