@@ -1,0 +1,95 @@
+"""What an API call came to, and what the agent is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Source = Literal["cache", "simulator", "real", "stub", "none"]
+Rules = Literal["official", "fixed"]
+
+BAD_ARGUMENTS = "Tool input parse error..."
+TIMEOUT = "Timeout error..."
+"""Error texts are upstream's, which its status codes are read from."""
+_CODES = {
+    TIMEOUT: 5,
+    "API not working error...": 6,
+    "Unauthorized error...": 7,
+    "Unsubscribed error...": 8,
+    "Too many requests error...": 9,
+    "Rate limit per minute error...": 10,
+    "Message error...": 11,
+}
+_INVALID = "request invalid, data error"
+_INVALID_CODE, _MESSAGE_CODE = 12, 11
+
+
+class ApiLike(Protocol):
+    """What the backends need of an API: names as published and normalised, and its documentation.
+
+    A parameter is a mapping with ``name``, ``type``, ``description`` and ``default``; ``template``
+    is the published ``template_response``, None where there is none.
+    """
+
+    @property
+    def category(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+    @property
+    def api(self) -> str: ...
+    @property
+    def std_category(self) -> str: ...
+    @property
+    def std_tool(self) -> str: ...
+    @property
+    def std_api(self) -> str: ...
+    @property
+    def api_description(self) -> str: ...
+    @property
+    def tool_description(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def required(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def optional(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def template(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An API's answer in upstream's shape, and where it came from.
+
+    ``origin`` is who first made an answer out of the cache: ``recorded`` for upstream's files,
+    else ``simulator`` or ``real``. ``failure`` says that this is no answer of an API, and why:
+    ``arguments`` (no JSON object within the bounds), ``cache`` (the recorded answers cannot be
+    read), ``simulator`` (no usable answer in all attempts), ``real`` (refused or failed), or
+    ``no_backend`` (nobody was left to ask). Failures are never cached.
+    """
+
+    error: str
+    response: Any
+    source: Source
+    origin: str = ""
+    failure: str = ""
+
+
+def observation(answered: Answered) -> str:
+    """The JSON text that the agent is shown, uncut: upstream's ``{"error", "response"}``."""
+    return json.dumps({"error": answered.error, "response": answered.response})
+
+
+def status_code(answered: Answered, rules: Rules) -> int:
+    """Upstream's code of an observation (0, or 5 to 12), as its agent loop reads it.
+
+    ``official`` knows an error by upstream's exact texts only, so that most errors count as 0;
+    under ``fixed`` any other error is 11.
+    """
+    if answered.error in _CODES:
+        return _CODES[answered.error]
+    if answered.error.startswith(_INVALID):
+        return _INVALID_CODE
+    return _MESSAGE_CODE if rules == "fixed" and answered.error else 0

@@ -1,0 +1,233 @@
+"""The owner of a folder of recorded answers, and the client that episodes ask.
+
+`CacheFolder` is plain and synchronous: one object in one process (an actor, in a run) that serves
+one call at a time. Keys and answers cross its door as JSON text. `CacheClient` is what an
+`ApiCaller` has in its own process.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
+from ace_ray.benchmarks.stabletoolbench.apis.lock import FolderLock
+from ace_ray.benchmarks.stabletoolbench.apis.shelves import (
+    MAX_ANSWER_CHARS,
+    OWN,
+    TEMPORARY,
+    Names,
+    Shelf,
+    read_shelf,
+    write_shelf,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.values import canonical_key, upstream_key
+from ace_ray.errors import UserError
+
+Mode = Literal["read", "readwrite"]
+Service = Callable[..., Awaitable[Any]]
+"""``await service(method, *JSON values)``: a method of the `CacheFolder`, wherever it lives."""
+METHODS = ("get", "put", "examples", "check", "stats")
+MEMORY_BYTES = 256 << 20
+EXAMPLES, EXAMPLE_CHARS = 5, 2048
+UNREADABLE = "The API server cannot read its records."
+
+
+class CacheFolder:
+    """Recorded answers in ``folder``, ours and upstream's. One caller at a time.
+
+    Args:
+        mode: ``read`` changes nothing in the folder; ``readwrite`` makes it and locks it.
+        recorded: where upstream's files lie, if not in ``folder`` itself.
+        holder: who this owner works for (a run's id): started again, it takes its own lock over.
+
+    Raises:
+        UserError: the folder is missing (``read``), cannot be written, or has another writer.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        mode: Mode,
+        *,
+        recorded: str = "",
+        holder: str = "",
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self._root, self._memory_bytes = Path(folder), memory_bytes
+        self._recorded = Path(recorded or folder)
+        self._lock: FolderLock | None = None
+        self._shelves: OrderedDict[Names, Shelf] = OrderedDict()
+        self._held_bytes = 0
+        self._counts: Counter[str] = Counter()
+        self._problems: dict[str, None] = {}
+        if mode == "readwrite":
+            self._open(holder)
+        for place in (self._root, self._recorded):
+            if not place.is_dir():
+                raise UserError(
+                    "there is no such folder", where=str(place), fix="correct the path of the cache"
+                )
+
+    def get(self, category: str, tool: str, api: str, arguments: str) -> str | None:
+        """The answer on record, as JSON text: ``{"error", "response", "origin"}``, or
+        ``{"corrupt": why}`` where the record cannot be read. None: there is none.
+
+        ``arguments`` is the JSON text of an object, in the order in which they were given.
+        """
+        shelf = self._shelf((category, tool, api))
+        if shelf.problem:
+            self._counts["corrupt"] += 1
+            return json.dumps({"corrupt": shelf.problem})
+        given = json.loads(arguments)
+        found = shelf.find(canonical_key(given), upstream_key(given))
+        self._counts["misses" if found is None else "hits"] += 1
+        return found
+
+    def put(self, category: str, tool: str, api: str, arguments: str, answer: str) -> str:
+        """Record an answer, the JSON text of ``{"error", "response", "origin"}``; it is on disk
+        when this returns. Of two for the same call the first stays: its text is returned.
+
+        An answer that cannot be recorded (a corrupt file, a full disk, a lock that was lost) is
+        returned as well, and counted in `stats`.
+        """
+        names = (category, tool, api)
+        shelf = self._shelf(names)
+        given = json.loads(arguments)
+        key = canonical_key(given)
+        if shelf.problem or self._lock is None or len(answer) > MAX_ANSWER_CHARS:
+            self._counts["not_recorded"] += 1
+            return answer
+        if (found := shelf.find(key, upstream_key(given))) is not None:
+            return found
+        try:
+            if not self._lock.held():
+                raise UserError("another run has taken the cache over", where=str(self._root))
+            write_shelf(self._root, names, {**shelf.own, key: answer})
+        except (OSError, UserError) as error:
+            self._counts["not_recorded"] += 1
+            self._problems.setdefault(str(error)[:300])
+            return answer
+        shelf.own[key] = answer
+        shelf.size_bytes += len(key) + len(answer)
+        self._make_room(len(key) + len(answer))
+        self._counts["recorded"] += 1
+        return answer
+
+    def examples(self, category: str, tool: str, api: str) -> list[list[str]]:
+        """Up to `EXAMPLES` of upstream's answers of an API, each [arguments, answer] as text, and
+        fewer where they are longer than `EXAMPLE_CHARS` together.
+
+        Never our own: which of those are there depends on the order in which episodes ran.
+        """
+        found = list(self._shelf((category, tool, api)).recorded.items())[:EXAMPLES]
+        while len(found) > 1 and sum(len(key) + len(text) for key, text in found) > EXAMPLE_CHARS:
+            found.pop()
+        return [[key, text] for key, text in found if '"corrupt":' not in text[:12]]
+
+    def check(self, names: Sequence[Sequence[str]]) -> list[str]:
+        """What is wrong with the files of these APIs ([category, tool, api] each), a line each."""
+        shelves = (self._shelf((category, tool, api)) for category, tool, api in names)
+        return [shelf.problem for shelf in shelves if shelf.problem]
+
+    def stats(self) -> dict[str, Any]:
+        """``hits``, ``misses``, ``corrupt``, ``recorded``, ``not_recorded``, ``files_read`` since
+        the start, and the first ``problems``."""
+        names = ("hits", "misses", "corrupt", "recorded", "not_recorded", "files_read")
+        counts = {name: self._counts[name] for name in names}
+        return {**counts, "problems": list(self._problems)[:20]}
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _open(self, holder: str) -> None:
+        own = self._root / OWN
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot be made ({error.strerror})", where=str(own), fix="choose another folder"
+            ) from error
+        if own.is_symlink():
+            raise UserError("is a symbolic link", where=str(own), fix="remove it")
+        self._lock = FolderLock(own, holder)
+        # What a writer that died in the middle left behind.
+        shutil.rmtree(self._root / TEMPORARY, ignore_errors=True)
+
+    def _shelf(self, names: Names) -> Shelf:
+        shelf = self._shelves.get(names)
+        if shelf is not None:
+            self._shelves.move_to_end(names)
+            return shelf
+        shelf = read_shelf(self._recorded, self._root, names)
+        self._counts["files_read"] += 1
+        if shelf.problem:
+            self._problems.setdefault(shelf.problem)
+        self._shelves[names] = shelf
+        self._make_room(shelf.size_bytes)
+        return shelf
+
+    def _make_room(self, more_bytes: int) -> None:
+        """Account for what the shelf used last has grown by; it stays, the oldest go."""
+        self._held_bytes += more_bytes
+        while self._held_bytes > self._memory_bytes and len(self._shelves) > 1:
+            _, oldest = self._shelves.popitem(last=False)
+            self._held_bytes -= oldest.size_bytes
+
+
+class CacheClient:
+    """The cache as an `ApiCaller` sees it. ``service`` is `local` or an actor's door."""
+
+    def __init__(self, service: Service, *, writes: bool) -> None:
+        self._service, self._writes = service, writes
+
+    async def get(self, api: ApiLike, arguments: dict[str, Any]) -> Answered | None:
+        """The answer on record, None without one."""
+        found = await self._service("get", *_names(api), json.dumps(arguments))
+        return None if found is None else _answered(found)
+
+    async def put(self, api: ApiLike, arguments: dict[str, Any], answered: Answered) -> Answered:
+        """Record an answer. Returns the one on record: another's, if that was first."""
+        if not self._writes:
+            return answered
+        tree = {
+            "error": answered.error,
+            "response": answered.response,
+            "origin": answered.source,
+        }
+        mine = json.dumps(tree, separators=(",", ":"))
+        kept = await self._service("put", *_names(api), json.dumps(arguments), mine)
+        return answered if kept == mine else _answered(kept)
+
+    async def examples(self, api: ApiLike) -> list[tuple[str, str]]:
+        """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""
+        found = await self._service("examples", *_names(api))
+        return [(key, text) for key, text in found]
+
+
+def local(folder: CacheFolder) -> Service:
+    """A service whose owner lives in this process."""
+    methods: dict[str, Callable[..., Any]] = {name: getattr(folder, name) for name in METHODS}
+
+    async def call(method: str, *values: Any) -> Any:
+        return methods[method](*values)
+
+    return call
+
+
+def _names(api: ApiLike) -> tuple[str, str, str]:
+    return api.std_category, api.std_tool, api.std_api
+
+
+def _answered(text: str) -> Answered:
+    tree = json.loads(text)
+    if "corrupt" in tree:
+        return Answered(UNREADABLE, "", "none", failure="cache")
+    return Answered(tree["error"], tree["response"], "cache", origin=str(tree["origin"]))

@@ -1,0 +1,182 @@
+"""One writer per cache folder: a lock file that its owner renews.
+
+The file names its owner: host, process, the process's start, and a token. Another owner takes it
+over when
+
+- it was left by this holder (``holder``, a run's id: an owner that was started again), or
+- its process ran on this machine and is no more, or
+- it has not been renewed for `TTL_S` by the file system's own clock.
+
+Every write asks first whether the lock is still ours, so that an owner that was cut off and
+replaced does not write any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import UserError
+
+BEAT_S = 15.0
+TTL_S = 120.0
+_MAX_BYTES = 4096
+
+
+class FolderLock:
+    """The right to write a cache folder; a thread renews it until `release`.
+
+    Raises `UserError`, one line: somebody else holds it, or the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, holder: str = "") -> None:
+        self._path = folder / "lock.json"
+        self._token = secrets.token_hex(8)
+        try:
+            with _guarded(folder / "lock.guard"):
+                self._acquire(folder, holder)
+        except OSError as error:
+            raise UserError(
+                f"cannot be written ({error.strerror})",
+                where=str(folder.parent),
+                fix="choose a folder that can, or cache: read",
+            ) from error
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="cache lock", daemon=True)
+        self._thread.start()
+
+    def held(self) -> bool:
+        """Whether it is still ours."""
+        return _read(self._path).get("token") == self._token
+
+    def release(self) -> None:
+        """Give it back. Never raises: left behind, it is taken over."""
+        self._stop.set()
+        self._thread.join(timeout=5)
+        with contextlib.suppress(OSError):
+            if self.held():
+                self._path.unlink()
+
+    def _acquire(self, folder: Path, holder: str) -> None:
+        claim = {**_me(), "holder": holder, "token": self._token}
+        raw = json.dumps(claim, indent=1).encode()
+        for _ in range(3):
+            try:
+                file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                found = _read(self._path)
+                ours = bool(holder) and found.get("holder") == holder
+                if not (ours or _is_dead(found) or _age_s(self._path, folder) > TTL_S):
+                    raise _held(found, folder) from None
+                self._path.unlink(missing_ok=True)
+                continue
+            with open(file, "wb") as out:
+                out.write(raw)
+                out.flush()
+                os.fsync(out.fileno())
+            return
+        raise _held(_read(self._path), folder)
+
+    def _renew(self) -> None:
+        while not self._stop.wait(BEAT_S):
+            with contextlib.suppress(OSError):
+                if not self.held():
+                    return
+                os.utime(self._path)
+
+
+@contextlib.contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Two that find the same dead lock take it over one after the other.
+
+    Where the file system knows no such locks, that instant stays unguarded.
+    """
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666), "wb") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _held(found: dict[str, Any], folder: Path) -> UserError:
+    said = (str(found.get(key, "?"))[:80] for key in ("pid", "host", "since"))
+    return UserError(
+        "the cache is being written by process {} on {} since {}".format(*said),
+        where=str(folder.parent),
+        fix=f"wait for it to end (a dead one's lock expires after {TTL_S:g} s), choose another "
+        "folder, or cache: read",
+    )
+
+
+def _me() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "machine": _machine(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _is_dead(found: dict[str, Any]) -> bool:
+    """Whether its owner was a process of this machine that is no more."""
+    pid = found.get("pid")
+    if not isinstance(pid, int) or pid < 1 or found.get("machine") != (_machine() or None):
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    # "" where another user's processes are hidden: somebody has that id.
+    return _started(pid) not in ("", found.get("started"))
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the kernel's ticks; ``ended`` for one that nobody waited for."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return ("ended" if stat[0] in "ZX" else stat[19]) if len(stat) > 19 else ""
+
+
+def _machine() -> str:
+    """Process ids mean something within one boot and one namespace of them."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _age_s(path: Path, folder: Path) -> float:
+    """How long ago the lock was renewed, by the clock of the file system that holds it."""
+    probe = folder / f"clock.{secrets.token_hex(4)}"
+    try:
+        probe.touch(exist_ok=False)
+        return probe.stat().st_mtime - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The claim in a lock file; empty for garbage and where there is none."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(path, flags), "rb") as file:
+            claim = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return claim if isinstance(claim, dict) else {}

@@ -1,0 +1,252 @@
+"""The APIs themselves, over HTTP. Off unless the config names hosts that may be asked.
+
+Two ways: each API at its own URL, which a tool directory gives, or all of them behind one service
+(ToolBench's own, or one that speaks its protocol). A request goes to an allowed host with public
+addresses, with a deadline and a bound on the answer; a redirect is followed on the same host only.
+The key comes from the environment, goes to the allowed hosts, and is struck out of what they say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from pydantic import Field
+
+from ace_ray.benchmarks.stabletoolbench.apis.addresses import AllowList, Refused
+from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, ApiLike, Rules
+from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts, error_of_status
+from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
+from ace_ray.benchmarks.stabletoolbench.names import api_name
+from ace_ray.config import Section
+from ace_ray.errors import UserError
+
+MAX_REDIRECTS = 3
+FAILED = "request invalid, data error"
+_FIELD = re.compile(r"\{(\w{1,80})\}")
+_MAX_URL = 8192
+
+
+class RealConfig(Section):
+    """The config's ``real`` section."""
+
+    hosts: list[str] = Field(
+        min_length=1, description="who may be asked: api.example.org, .example.org for all below"
+    )
+    service_url: str | None = Field(
+        None, description="one service for all APIs; null: each API's own URL"
+    )
+    key_env: str | None = Field(
+        None, min_length=1, description="environment variable that holds the key"
+    )
+    key_header: str = Field(
+        "X-RapidAPI-Key", pattern=r"^[A-Za-z0-9-]{1,80}$", description="the header it is sent in"
+    )
+    timeout_s: float = Field(15.0, gt=0, le=600, description="until the whole answer is here")
+    max_bytes: int = Field(1 << 20, ge=1, le=16 << 20, description="the longest answer")
+    allow_http: bool = Field(False, description="ask over plain HTTP and on other ports too")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request to an allowed host; its addresses are the transport's to judge."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None
+    timeout_s: float
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """What came back; ``location`` is where a redirect points, "" elsewhere."""
+
+    status: int
+    body: bytes
+    location: str = ""
+
+
+class TransportFailed(Exception):
+    """No reply. ``kind``: ``timeout``, ``too_large`` or ``failed``; no message has a secret."""
+
+    def __init__(self, kind: str, what: str) -> None:
+        super().__init__(what)
+        self.kind = kind
+
+
+class Transport(Protocol):
+    """An HTTP client that follows no redirect, connects to public addresses only, and keeps to the
+    request's bounds. Raises `TransportFailed` and `Refused`."""
+
+    async def fetch(self, request: HttpRequest) -> HttpReply: ...
+
+
+class RealApis:
+    """Asks real APIs.
+
+    Args:
+        url_of: an API's URL, "" where it has none; needed without a service.
+        transport: the HTTP client.
+
+    Raises:
+        UserError: a host or the service's URL is malformed, or the key is not in the environment.
+    """
+
+    def __init__(
+        self,
+        config: RealConfig,
+        transport: Transport,
+        rules: Rules,
+        url_of: Callable[[ApiLike], str] = lambda api: "",
+        where: str = "real",
+    ) -> None:
+        self._config, self._transport, self._rules = config, transport, rules
+        self._url_of = url_of
+        self._allowed = AllowList.of(config.hosts, f"{where}.hosts", allow_http=config.allow_http)
+        self._key = _key(config.key_env, f"{where}.key_env")
+        if config.service_url is not None:
+            try:
+                self._allowed.check(config.service_url)
+            except Refused as error:
+                raise UserError(
+                    f"is not asked: {error}", where=f"{where}.service_url", fix="see real.hosts"
+                ) from None
+
+    async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered:
+        """The API's answer; ``failure`` is ``real`` where it was refused, failed, or gave none that
+        the rules accept. Never raises for anything that a server does."""
+        try:
+            request = self._request(api, arguments)
+            reply = await self._followed(request)
+        except Refused as error:
+            return _failed(f"{FAILED}: {error}")
+        except TransportFailed as error:
+            return _failed(TIMEOUT if error.kind == "timeout" else f"{FAILED}: {error}")
+        error_text, response = self._read(reply)
+        failure = "" if accepts(reply.status, error_text, response, self._rules) else "real"
+        return Answered(error_text, response, "real", origin="real", failure=failure)
+
+    def _request(self, api: ApiLike, arguments: Mapping[str, Any]) -> HttpRequest:
+        """Raises `Refused` when this call cannot be put as a request to an allowed host."""
+        config = self._config
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if config.service_url is not None:
+            method, url = "POST", config.service_url
+            tree = {
+                "category": api.std_category,
+                "tool_name": api.std_tool.split("_for_")[0],
+                "api_name": api.std_api,
+                "tool_input": dict(arguments),
+                "strip": "",
+                "toolbench_key": self._key,
+            }
+            if self._key:
+                headers["toolbench_key"] = self._key
+        else:
+            method = api.method.upper()
+            if method not in ("GET", "POST"):
+                raise Refused("only GET and POST are asked")
+            url, tree = self._placed(api, arguments)
+            host = self._allowed.check(url)
+            if self._key:
+                headers |= {config.key_header: self._key, "X-RapidAPI-Host": host}
+        body = None
+        if method == "POST":
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(tree).encode()
+        elif tree:
+            url += ("&" if urlsplit(url).query else "?") + urlencode(tree, errors="replace")
+        if len(url) > _MAX_URL:
+            raise Refused("its URL is too long")
+        self._allowed.check(url)
+        return HttpRequest(method, url, headers, body, config.timeout_s, config.max_bytes)
+
+    def _placed(self, api: ApiLike, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The URL with its fields filled in, and the other arguments under published names."""
+        published = {
+            api_name(str(p["name"])): str(p["name"]) for p in (*api.required, *api.optional)
+        }
+        given = {published.get(name, name): value for name, value in arguments.items()}
+
+        def fill(found: re.Match[str]) -> str:
+            if found[1] not in given:
+                raise Refused("an argument that its URL needs is missing")
+            value = _text(given.pop(found[1]))
+            if value in (".", ".."):
+                raise Refused("an argument would change its path")
+            return quote(value, safe="", errors="replace")
+
+        url = self._url_of(api)
+        if not url:
+            raise Refused("it has no URL")
+        origin = urlsplit(url).netloc
+        url = _FIELD.sub(fill, url)
+        if urlsplit(url).netloc != origin:
+            raise Refused("an argument would change its host")
+        if api.method.upper() == "GET":
+            given = {name: _text(value) for name, value in given.items()}
+        return url, given
+
+    async def _followed(self, request: HttpRequest) -> HttpReply:
+        for _ in range(MAX_REDIRECTS + 1):
+            reply = await self._transport.fetch(request)
+            if not (300 <= reply.status < 400 and reply.location):
+                return reply
+            url = urljoin(request.url, reply.location)
+            if self._allowed.check(url) != self._allowed.check(request.url):
+                raise Refused("it redirects to another host")
+            if request.method != "GET":
+                raise Refused("it redirects a request that is no GET")
+            if urlsplit(request.url).scheme == "https" != urlsplit(url).scheme:
+                raise Refused("it redirects away from https")
+            request = HttpRequest(
+                "GET", url, request.headers, None, request.timeout_s, request.max_bytes
+            )
+        raise Refused("it redirects again and again")
+
+    def _read(self, reply: HttpReply) -> tuple[str, Any]:
+        """(error, response) of a reply, the key struck out."""
+        text = reply.body.decode("utf-8", "replace")
+        for secret in {self._key, quote(self._key), json.dumps(self._key)[1:-1]} - {""}:
+            text = text.replace(secret, "***")
+        error = error_of_status(reply.status)
+        try:
+            value = load(text, self._config.max_bytes)
+        except Unusable:
+            if self._config.service_url is not None:
+                return error or FAILED, ""
+            return error, text
+        if self._config.service_url is None:
+            return error, value
+        if not isinstance(value, dict) or not isinstance(value.get("error"), str):
+            return error or FAILED, ""
+        return error or value["error"], value.get("response", "")
+
+
+def _key(name: str | None, where: str) -> str:
+    if name is None:
+        return ""
+    key = os.environ.get(name, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise UserError(
+            f"the environment variable {name!r} holds no key", where=where, fix="export it"
+        )
+    return key
+
+
+def _text(value: Any) -> str:
+    """An argument as it goes into a URL."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value)
+
+
+def _failed(error: str) -> Answered:
+    return Answered(error, "", "real", origin="real", failure="real")

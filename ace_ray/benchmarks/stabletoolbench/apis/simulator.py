@@ -1,0 +1,89 @@
+"""An API played by a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
+from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, messages
+from ace_ray.benchmarks.stabletoolbench.apis.reading import read_answer
+from ace_ray.errors import PromptRefused, PromptTooLong
+from ace_ray.records import Sampling, digest
+
+ATTEMPTS = 3
+RETRY_TEMPERATURE = 0.5
+"""At temperature 0 another seed would only repeat the answer that could not be used."""
+SAMPLING = Sampling(temperature=0.1, max_tokens=1024, seed=42)
+"""How answers are drawn unless the config says otherwise; MirrorAPI's own servers use 2,048 tokens
+with this temperature and seed."""
+FAILED = "The API server failed to answer."
+
+
+class Simulator:
+    """Asks a model for an API's answer, up to `ATTEMPTS` times.
+
+    Raises what the model does, except that a prompt it cannot take is a failure of this call: the
+    agent's own arguments are part of that prompt.
+    """
+
+    def __init__(self, player: Player, form: Form, system: SystemText) -> None:
+        self._player, self._form, self._system = player, form, system
+        self.model_calls = 0
+
+    @property
+    def takes_examples(self) -> bool:
+        """Whether the prompt shows earlier answers."""
+        return self._form == "own"
+
+    def identity(self) -> dict[str, Any]:
+        """What can move an answer, for the manifest."""
+        return simulator_identity(self._player, self._form, self._system)
+
+    async def answer(
+        self,
+        api: ApiLike,
+        arguments: Mapping[str, Any],
+        examples: Sequence[tuple[str, str]] = (),
+    ) -> Answered:
+        """The model's answer; a declared failure when no attempt gave one in JSON."""
+        for attempt in range(ATTEMPTS):
+            chat = messages(self._form, self._system, api, arguments, examples)
+            self.model_calls += 1
+            try:
+                said = await self._player.model.chat(chat, self._drawn(attempt))
+            except (PromptTooLong, PromptRefused):
+                if not examples:
+                    break
+                examples = ()
+                continue
+            found = read_answer(said.text, loose=self._form != "own")
+            if found is not None:
+                # What is stored, and read by a second run, is what this one goes on with.
+                error, response = json.loads(json.dumps(found))
+                return Answered(error, response, "simulator", origin="simulator")
+        return Answered(FAILED, "", "simulator", failure="simulator")
+
+    def _drawn(self, attempt: int) -> Sampling:
+        sampling = self._player.sampling
+        if attempt == 0:
+            return sampling
+        temperature = sampling.temperature or RETRY_TEMPERATURE
+        return replace(sampling, seed=sampling.seed + attempt, temperature=temperature)
+
+
+def simulator_identity(player: Player, form: Form, system: SystemText) -> dict[str, Any]:
+    """Model, sampling, form and prompt of a simulator, as JSON values."""
+    sampling = player.sampling
+    return {
+        **player.identity,
+        "form": form,
+        "system": {"source": system.source, "sha256": digest(system.text)},
+        "temperature": sampling.temperature,
+        "seed": sampling.seed,
+        "attempts": ATTEMPTS,
+        "retry_temperature": sampling.temperature or RETRY_TEMPERATURE,
+    }

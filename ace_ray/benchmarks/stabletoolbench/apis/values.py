@@ -1,0 +1,129 @@
+"""JSON of others within bounds, and the keys under which answers are kept.
+
+Everything here is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.calls import MAX_DIGITS, NotCalls, expression, literal
+from ace_ray.records import canonical_json
+
+MAX_DEPTH = 64
+MAX_ARGUMENTS = 32_768
+"""Longest JSON text of a call's arguments, in characters."""
+_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+class Unusable(ValueError):
+    """The text is not JSON within the bounds."""
+
+
+def load(text: str, max_chars: int, *, unique: bool = False) -> Any:
+    """The value of a JSON text. Raises `Unusable` beyond the bounds or where it is none.
+
+    What Python's json writes and JSON does not know (NaN, infinities), and numbers beyond those of
+    a computer, become their text, so that everything stored stays JSON. ``unique``: a key that
+    appears twice in one object is refused; otherwise the last one counts, as everywhere.
+    """
+    if len(text) > max_chars:
+        raise Unusable(f"longer than {max_chars:,} characters")
+    if nesting(text) > MAX_DEPTH:
+        raise Unusable(f"nested more than {MAX_DEPTH} deep")
+    try:
+        return (_unique if unique else _plain).decode(text)
+    except (ValueError, RecursionError) as error:
+        raise Unusable(str(error) or type(error).__name__) from None
+
+
+def nesting(text: str) -> int:
+    """How deep the brackets of a JSON text go, those in strings aside."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return 0
+    depth = deepest = 0
+    for found in _NESTING.finditer(text):
+        depth += (found[0] in "[{") - (found[0] in "]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def first_object(text: str, tries: int = 8) -> dict[str, Any] | None:
+    """The first JSON object within ``text`` that parses, among its first ``tries`` braces."""
+    begin = -1
+    for _ in range(tries):
+        begin = text.find("{", begin + 1)
+        if begin < 0:
+            return None
+        try:
+            value, _ = _plain.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+def arguments_of(said: Mapping[str, Any] | str) -> dict[str, Any]:
+    """A call's arguments as JSON values in the order given. An empty text means none.
+
+    Raises `Unusable` for all that is no object within the bounds.
+    """
+    if not isinstance(said, str):
+        try:
+            said = json.dumps(dict(said))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Unusable(str(error)) from None
+    value = load(said, MAX_ARGUMENTS) if said.strip() else {}
+    if not isinstance(value, dict):
+        raise Unusable(f"arguments that are a {type(value).__name__}")
+    return value
+
+
+def canonical_key(arguments: Mapping[str, Any]) -> str:
+    """Our key: the same for the same arguments in any order."""
+    return canonical_json(arguments)
+
+
+def upstream_key(arguments: Mapping[str, Any]) -> str:
+    """Upstream's key (``server/main.py``): Python's text of the dict, in the order given."""
+    return str(dict(arguments))
+
+
+def canonical_of_upstream(key: str) -> str | None:
+    """Our key for one of upstream's, None where that one is no literal dict (NaN, say)."""
+    try:
+        value = literal(expression(key))
+        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            return None
+        return canonical_json(value)
+    except (NotCalls, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"an integer of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float | str:
+    number = float(digits)
+    return number if math.isfinite(number) else digits[:80]
+
+
+_plain = json.JSONDecoder(parse_constant=str, parse_float=_finite, parse_int=_whole)
+_unique = json.JSONDecoder(
+    parse_constant=str, parse_float=_finite, parse_int=_whole, object_pairs_hook=_distinct
+)
