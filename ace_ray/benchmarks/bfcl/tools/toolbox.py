@@ -122,8 +122,8 @@ class Toolbox:
         return str(result)
 
     def _taken(self, result: Any) -> Any:
-        """A result as an argument: a copy, where upstream passes the object itself. What holds
-        itself many times over could be printed nowhere else than in a result."""
+        """A result as an argument: a copy, where upstream passes the object itself. A few dozen
+        objects that hold each other take forever to print."""
         self._text -= check_size(result)
         if self._text < 0:
             raise TooLarge(_SPENT)

@@ -1,0 +1,158 @@
+"""Memory entries: the conversations that fill a memory, and the questions that start from it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from test_episodes import COPY, DOCS, SOURCES, Script
+
+from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.episodes.memory import play, prepare
+from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.protocol import Player, Preparation, Stage
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.records import Entry, Episode, Sampling
+from ace_ray.sandbox.local import LocalSession
+
+TALKS = [
+    {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}
+    for n in range(3)
+]
+
+
+def entry_of(backend: str = "kv") -> Entry:
+    return load(COPY, [f"memory_{backend}"])[0]
+
+
+def stage_for(
+    entry: Entry, model: Script, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
+) -> Stage:
+    async def opened() -> LocalSession:
+        return LocalSession(open_tools(sources, opening_of(entry, docs)))
+
+    return Stage(Player(model, Sampling()), open_sandbox=opened, **more)
+
+
+def filled(entry: Entry, model: Script, talks: Any = TALKS, **options: Any) -> Preparation:
+    stage = stage_for(entry, model)
+    return asyncio.run(prepare(entry, stage, own(), DOCS, talks, **options))
+
+
+def asked(entry: Entry, model: Script, snapshot: Any) -> Episode:
+    stage = stage_for(entry, model, prepared={"snapshot": snapshot})
+    return asyncio.run(play(entry, stage, own(), DOCS))
+
+
+def add(key: str) -> str:
+    return f"[core_memory_add(key='{key}', value='v')]"
+
+
+def test_each_conversation_starts_from_the_memory_before() -> None:
+    model = Script([add("one"), "ok", "ok", "ok", add("two"), "ok", "ok"])
+    found = filled(entry_of(), model)
+    assert found.value["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
+    assert found.model_calls == 8
+    assert (found.prompt_tokens, found.completion_tokens) == (80, 16)
+    talks = found.value["conversations"]
+    assert [talk["id"] for talk in talks] == ["talk-0", "talk-1", "talk-2"]
+    assert [talk["ended"] for talk in talks] == [""] * 3
+    systems = [talk["messages"][0]["content"] for talk in talks]
+    assert "one" in systems[1]
+    assert own().agentic not in systems[0]
+    assert json.loads(json.dumps(found.value)) == found.value
+
+
+def test_the_system_prompt_shows_functions_then_memory() -> None:
+    entry = entry_of()
+    model = Script([])
+    filled(entry, model, TALKS[:1])
+    system = model.sent[0][0]["content"]
+    functions = own().system(DOCS["MemoryAPI_kv"])
+    memory = own().memory(entry.data["scenario"], "kv", "(empty)")
+    assert system == f"{functions}\n\n{memory}"
+
+
+def test_a_question_starts_from_the_snapshot() -> None:
+    entry = entry_of()
+    snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "deep"}}
+    model = Script(["[archival_memory_retrieve(key='b_key')]", "{'answer': 'deep'}"])
+    episode = asked(entry, model, snapshot)
+    system, *rest = model.sent[0]
+    assert system["content"].endswith(f"\n\n{own().agentic}")
+    assert '"a_key": "kept"' in system["content"]
+    assert rest == entry.data["question"][0]
+    assert episode.state["results"] == [[['{"value": "deep"}']]]
+    assert episode.state["memory"] == snapshot
+    assert len(episode.state["turns"]) == 1
+
+
+def test_native_mode() -> None:
+    entry = entry_of("rec_sum")
+    model = Script([])
+    stage = stage_for(entry, model, prepared={"snapshot": {"memory": "the text"}})
+    asyncio.run(play(entry, stage, own(), DOCS, native=True))
+    assert model.tools[0] == own().tools(DOCS["MemoryAPI_rec_sum"])
+    memory = own().memory(entry.data["scenario"], "rec_sum", "the text")
+    assert model.sent[0][0]["content"] == f"{memory}\n\n{own().agentic}"
+
+
+def test_what_a_cut_conversation_wrote() -> None:
+    full = Script([add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three")])
+    found = filled(entry_of(), full)
+    assert found.value["snapshot"]["core_memory"] == {"one": "v", "three": "v"}
+    assert [talk["ended"] for talk in found.value["conversations"]] == ["", "context", ""]
+    endless = Script(["[core_memory_list_keys()]"] * 20 + [add("late")] + ["ok"] * 9)
+    found = filled(entry_of(), endless)
+    assert found.value["conversations"][0]["ended"] == "steps"
+    assert found.value["snapshot"]["core_memory"] == {"late": "v"}
+    nothing = filled(entry_of(), Script([PromptTooLong("x")] * 3))
+    assert nothing.value["snapshot"] == {}
+    assert asked(entry_of(), Script([]), nothing.value["snapshot"]).state["memory"] == {}
+
+
+def test_a_deadline_ends_the_preparation() -> None:
+    async def run(said: Sequence[str]) -> Preparation:
+        entry = entry_of()
+        deadline = asyncio.get_running_loop().time() + 0.3
+        stage = stage_for(entry, Script(said), deadline=deadline)
+        return await prepare(entry, stage, own(), DOCS, TALKS)
+
+    found = asyncio.run(run([add("one"), "ok", "ok", "(hangs)"]))
+    assert [talk["ended"] for talk in found.value["conversations"]] == ["", "deadline"]
+    assert found.value["snapshot"]["core_memory"] == {"one": "v"}
+    with pytest.raises(EpisodeStalled):
+        asyncio.run(run(["(hangs)"]))
+
+
+def test_the_mini_sets_conversations() -> None:
+    for scenario, talks in prerequisites(COPY).items():
+        entry = next(e for e in load(COPY, ["memory_kv"]) if e.data["scenario"] == scenario)
+        found = filled(entry, Script([]), talks)
+        assert found.model_calls == sum(len(talk["question"]) for talk in talks)
+
+
+def test_vector_memory(bfcl_copy: Copy) -> None:
+    """Vectors come from outside, for every text that a call may embed."""
+    docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
+    entry = next(iter(load(bfcl_copy, ["memory_vector"])))
+    wanted: list[str] = []
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        wanted.extend(texts)
+        return [[float(len(text)), 1.0] for text in texts]
+
+    model = Script(
+        ["[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]"]
+    )
+    stage = stage_for(entry, model, sources, docs)
+    found = asyncio.run(prepare(entry, stage, own(), docs, TALKS[:2], embed=embed))
+    assert list(found.value["snapshot"]["core_memory"]["store"].values()) == ["cats"]
+    assert wanted == ["cats", "cats", "pet"]
+    results = found.value["conversations"][1]["results"][0][0]
+    assert json.loads(results[0])["result"][0]["text"] == "cats"

@@ -1,0 +1,209 @@
+"""Verdicts on multi-turn conversations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
+from ace_ray.benchmarks.bfcl.check import multi_turn
+from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
+from ace_ray.benchmarks.bfcl.tools import ToolSources, open_tools, opening_of, tool_sources
+from ace_ray.records import Entry, Verdict
+
+DOCS = {
+    "Bakery": [
+        {"name": name}
+        for name in ("add_order", "set_price", "get_price", "list_orders", "total", "close_day")
+    ]
+}
+GOLD = [
+    ["get_price(item='roll')"],
+    [],
+    ["set_price(item='roll', price=0.6)", "add_order(customer='Ida', item='roll')"],
+]
+DATA = {
+    "question": [[], [], []],
+    "initial_config": {"Bakery": {"prices": {"roll": 0.5}, "orders": [], "open": True}},
+    "involved_classes": ["Bakery"],
+}
+
+
+def verdicts(
+    turns: Sequence[Sequence[Any]], ended: str = "", gold: Any = None
+) -> dict[str, Verdict]:
+    """``turns``: per turn the texts of the answers."""
+    entry = Entry("bfcl", "multi_turn_base", "en", "multi_turn_base_0", DATA, gold or GOLD)
+    answers = [[Answer(text) for text in turn] for turn in turns]
+    return check_multi_turn(entry, answers, ended, ToolSources(), DOCS)
+
+
+def both(turns: Sequence[Sequence[Any]], ended: str = "") -> tuple[str, str]:
+    found = verdicts(turns, ended)
+    return found["official"].error_type, found["strict"].error_type
+
+
+PRICE, SET = "[get_price(item='roll')]", "[set_price(item='roll', price=0.6)]"
+ADD = "[add_order(customer='Ida', item='roll')]"
+GOOD = [[PRICE, "It costs 0.5."], ["Which one?"], [SET, ADD, "Done."]]
+
+
+def test_the_key_is_valid() -> None:
+    found = verdicts(GOOD)
+    assert found["official"] == found["strict"]
+    assert found["official"].valid
+    metrics = {"turns_passed": 1, "turns_state": 1, "turns_response": 1}
+    assert found["official"].metrics == metrics | {"turn_1": 1, "turn_2": 1, "turn_3": 1}
+
+
+def test_calls_of_one_answer_or_of_several() -> None:
+    together = [[f"{PRICE[:-1]}, {PRICE[1:]}"], [], [f"{SET[:-1]}, {ADD[1:]}"]]
+    assert both(together) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("turns", "kind"),
+    [
+        ([["It costs 0.5."], [], GOOD[2]], multi_turn.NO_CALLS),
+        ([[PRICE, SET], [], [ADD]], multi_turn.STATE),
+        ([["[total(customer='Ida')]"], [], GOOD[2]], multi_turn.RESPONSE),
+        ([[PRICE], [], [SET]], multi_turn.STATE),
+        ([[PRICE], [], [ADD, SET, ADD]], multi_turn.STATE),
+        ([[PRICE], [], [SET, ADD, "[close_day()]"]], multi_turn.STATE),
+        ([[PRICE], []], multi_turn.TERMINATED),
+        ([], multi_turn.TERMINATED),
+        ([*GOOD, []], multi_turn.TERMINATED),
+    ],
+)
+def test_what_fails_under_both(turns: Any, kind: str) -> None:
+    assert both(turns) == (kind, kind)
+
+
+def test_reading_more_and_earlier_is_free() -> None:
+    more = [[PRICE, "[list_orders()]"], [], ["[total('x')]", SET, ADD, "[list_orders()]", "ok"]]
+    assert both(more) == ("", "")
+
+
+def test_a_result_counts_from_any_turn_so_far() -> None:
+    gold = [["set_price(item='roll', price=0.6)"], ["get_price(item='roll')"]]
+    found = verdicts([[SET, PRICE], [SET]], gold=gold)
+    assert found["official"].valid
+    found = verdicts([[SET, PRICE], [SET]], gold=[gold[0], gold[1] * 2])
+    assert found["official"].error_type == multi_turn.RESPONSE
+
+
+def test_strict_forbids_calls_where_none_can_help() -> None:
+    turns = [[PRICE], [PRICE], [SET, ADD]]
+    assert both(turns) == ("", multi_turn.IRRELEVANCE)
+    found = verdicts(turns)["strict"]
+    assert found.metrics["turn_2"] == 0
+    assert "turn 2" in found.error
+
+
+def test_a_cut_in_the_last_turn() -> None:
+    assert both(GOOD, "steps") == ("", multi_turn.TERMINATED)
+    assert both(GOOD[:2], "steps") == (multi_turn.TERMINATED, multi_turn.TERMINATED)
+
+
+@pytest.mark.parametrize("ended", ["context", "deadline"])
+def test_a_conversation_that_could_not_go_on(ended: str) -> None:
+    assert both(GOOD, ended) == (multi_turn.INFERENCE, multi_turn.INFERENCE)
+    assert verdicts(GOOD[:1], ended)["official"].metrics["turn_1"] == 1
+
+
+def test_later_turns_are_told_apart() -> None:
+    found = verdicts([["no call"], [], GOOD[2]])["official"]
+    assert found.error_type == multi_turn.NO_CALLS
+    assert [found.metrics[f"turn_{n}"] for n in (1, 2, 3)] == [0, 1, 1]
+    assert found.metrics["turns_passed"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "[" * 10_000,
+        "[get_price(item=" + "[" * 150 + "]" * 150 + ")]",
+        f"[get_price(item={'x' * 300_000!r})]",
+        "[" + ", ".join(["get_price(item='roll')"] * 3_000) + "]",
+        "\ud800\0",
+        "[get_price(item={})]",
+    ],
+)
+def test_no_answer_makes_it_raise(text: str) -> None:
+    found = verdicts([[text] * 3, [text], [text]])
+    assert not found["official"].valid
+    assert len(found["official"].error) < 300
+
+
+def test_what_cannot_be_compared_differs() -> None:
+    from ace_ray.benchmarks.bfcl.check.multi_turn_states import difference
+
+    class Box:
+        def __init__(self, value: Any) -> None:
+            self.value, self._hidden = value, object()
+
+    loops: list[list[Any]] = [[], []]
+    for loop in loops:
+        loop.append(loop)
+    assert difference({"A": Box(loops[0])}, {"A": Box(loops[1])}) == "A.value"
+    assert difference({"A": Box([1, {"a": 2}])}, {"A": Box([1, {"a": 2}])}) == ""
+    assert difference({"A": Box(1)}, {"A": Box(2)}) == "A.value"
+
+
+@pytest.fixture(scope="module")
+def sources(bfcl_copy: Copy) -> ToolSources:
+    return tool_sources(bfcl_copy)
+
+
+class TestRealCopy:
+    @pytest.mark.parametrize("category", MULTI_TURN)
+    def test_every_key_is_valid(self, bfcl_copy: Copy, sources: ToolSources, category: str) -> None:
+        docs, counts = function_docs(bfcl_copy), Counter[str]()
+        for entry in load(bfcl_copy, [category]):
+            turns = [[Answer("\n".join(turn))] if turn else [] for turn in entry.gold]
+            found = check_multi_turn(
+                entry, turns, "", sources, docs, executable=lambda one: one.text.split("\n")
+            )
+            counts.update(rules for rules, verdict in found.items() if verdict.valid)
+            nothing: list[list[Answer]] = [[] for _ in entry.gold]
+            silent = check_multi_turn(entry, nothing, "", sources, docs)
+            counts["silent"] += silent["official"].valid
+        assert counts == {"official": 200, "strict": 200, "silent": 0}
+
+    def test_no_key_fails_for_want_of_a_module(self, bfcl_copy: Copy, sources: ToolSources) -> None:
+        """Both sides failing alike would pass every check."""
+        docs, errors = function_docs(bfcl_copy), Counter[str]()
+        for entry in load(bfcl_copy, ["multi_turn_base"]):
+            tools = open_tools(sources, opening_of(entry, docs))
+            for turn in entry.gold:
+                errors.update(
+                    text for text in tools.step(turn) if text.startswith("Error during execution")
+                )
+        assert not errors
+
+    def test_records_that_upstream_shares(self, bfcl_copy: Copy, sources: ToolSources) -> None:
+        """An insurance paid with a card of the long context: the key's card pays it too."""
+        docs = function_docs(bfcl_copy)
+        config = {"TravelAPI": {"access_token": "a", "booking_record": {"1": {}}}}
+        data = {"initial_config": config, "involved_classes": ["TravelAPI"]}
+        entry = Entry(
+            "bfcl", "multi_turn_long_context", "en", "x_0", data, [["list_all_airports()"]]
+        )
+        cards = open_tools(sources, opening_of(entry, docs)).instances["TravelAPI"]
+        card = next(iter(cards.credit_card_list))
+        paid = (
+            "[list_all_airports(), purchase_insurance(access_token='a', insurance_type='b',"
+            f" booking_id='1', insurance_cost=5, card_id={card!r})]"
+        )
+        found = check_multi_turn(entry, [[Answer(paid)]], "", sources, docs)
+        assert found["official"].valid
+        assert found["strict"].error_type == multi_turn.STATE
+        assert check_multi_turn(entry, [[Answer(paid)]], "", sources, docs) == found
