@@ -1,0 +1,84 @@
+"""How long one core takes to check every multi-turn conversation of BFCL, both rule sets.
+
+    python perf/bfcl_multi_turn.py --data installed [--ceiling 8]
+
+The conversations follow the answer keys, a call a step, so that every call of both sides is
+replayed and every turn compared; the time includes loading the tool classes. Exit code 1 above the
+ceiling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
+from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
+from ace_ray.benchmarks.bfcl.tools import tool_sources
+from ace_ray.benchmarks.bfcl.tools.opening import Docs
+from ace_ray.errors import UserError
+from ace_ray.records import Entry
+
+
+def conversation(entry: Entry, docs: Docs) -> list[list[Answer]]:
+    """The key as answers of a model, each turn ending with one that is no call."""
+    names = {
+        doc["name"]: list(doc["parameters"]["properties"])
+        for name in entry.data["involved_classes"]
+        for doc in docs[name]
+    }
+    return [
+        [*(Answer(f"[{_named(call, names)}]") for call in turn), Answer("Done.")]
+        for turn in entry.gold
+    ]
+
+
+def _named(text: str, names: Mapping[str, Sequence[str]]) -> str:
+    """The call with all arguments named: the keys leave some names out, which answers may not."""
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    given = zip(names[call.func.id], call.args, strict=False)
+    call.keywords = [*(ast.keyword(name, value) for name, value in given), *call.keywords]
+    call.args = []
+    return ast.unparse(call)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default="installed")
+    parser.add_argument("--ceiling", type=float, default=8.0, help="seconds of CPU for all of them")
+    options = parser.parse_args()
+    try:
+        copy = Copy.locate(options.data)
+        entries = load(copy, MULTI_TURN)
+        docs = function_docs(copy)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    played = [(entry, conversation(entry, docs)) for entry in entries]
+    start = time.process_time()
+    sources = tool_sources(copy)
+    valid = calls = 0
+    by_category: dict[str, float] = {}
+    for entry, turns in played:
+        began = time.process_time()
+        found = check_multi_turn(entry, turns, "", sources, docs)
+        spent = time.process_time() - began
+        by_category[entry.category] = by_category.get(entry.category, 0.0) + spent
+        valid += found["official"].valid
+        calls += sum(map(len, entry.gold))
+    total = time.process_time() - start
+    for category, spent in by_category.items():
+        print(f"{category:28} {spent:6.2f} s")
+    print(f"{len(played)} conversations, {calls} calls on each side, {valid} valid: {total:.2f} s")
+    return int(total > options.ceiling)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
