@@ -9,7 +9,8 @@ from typing import Any
 
 from ace_ray.benchmarks.files import json_lines, read_bounded
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
-from ace_ray.benchmarks.stabletoolbench.results.details import FINISH
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
+from ace_ray.benchmarks.stabletoolbench.results.details import called, linked
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
 
@@ -69,9 +70,7 @@ def _label(row: Mapping[str, Any], where: str) -> Label:
 def _answer(answer: Any, where: str) -> Mapping[str, Any]:
     if isinstance(answer, str):
         raw = canonical_json({"return_type": "give_answer", "final_answer": answer})
-        finish = {"name": FINISH, "arguments": raw, "response": ""}
-        tree = {"role": "tool", "message": finish, "next": []}
-        return {"final_answer": raw, "answer_details": [tree]}
+        return {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
     if isinstance(answer, Mapping):
         answer = answer.get("answer", answer)
     if (

@@ -15,7 +15,12 @@ from ace_ray.benchmarks.protocol import Player
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, together
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_status
-from ace_ray.benchmarks.stabletoolbench.results.details import final_text, gave_up, has_finish
+from ace_ray.benchmarks.stabletoolbench.results.details import (
+    final_text,
+    gave_up,
+    has_finish,
+    tool_messages,
+)
 
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
 """What a vote is worth."""
@@ -36,6 +41,9 @@ def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | N
         return "gave_up"
     if not has_finish(answer_tree):
         return "no_finish"
+    # A single chain that gave up has no final answer, only a try that ends so.
+    if not final_answer_raw and gave_up(tool_messages(answer_tree)[-1].get("arguments")):
+        return "gave_up"
     return None if final_text(final_answer_raw).strip() else "empty_answer"
 
 

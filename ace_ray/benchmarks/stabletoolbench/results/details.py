@@ -9,13 +9,35 @@ model's or a stranger's: nothing here trusts a type or recurses.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-FINISH = "Finish"
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
+
 GIVE_UP = "give_up_and_restart"
 MAX_NODES = 5_000
 _ANSWER_MARK = '"final_answer": "'
+
+
+Node = dict[str, Any]
+
+
+def node(role: str, message: Any) -> Node:
+    return {"role": role, "message": message, "next": []}
+
+
+def called(name: str, arguments: str, response: str = "") -> Node:
+    """A tool node; the response to Finish is empty."""
+    return node("tool", {"name": name, "arguments": arguments, "response": response})
+
+
+def linked(nodes: Sequence[Node]) -> list[Node]:
+    """``answer_details`` of these nodes, one after the other below system and user."""
+    whole = [node("system", ""), node("user", ""), *nodes]
+    for one, following in pairwise(whole):
+        one["next"] = [following]
+    return whole[:1]
 
 
 def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -1,0 +1,136 @@
+"""The statistics of one group of queries, counted while rows pass by."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.stabletoolbench.scoring.calls import CALLS, FROM, SOURCES
+from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import VOTE
+from ace_ray.benchmarks.tally import Tally
+from ace_ray.records import RULE_SETS, STATUSES
+from ace_ray.stats import Interval, wilson
+
+SHARES = (
+    "api_recall",
+    "api_precision",
+    "exact_set",
+    "finish",
+    "give_up",
+    "hallucinated",
+    "errors",
+    "cache_hit",
+)
+"""Judge-free metrics of rows, averaged over the rows that have them."""
+RATES = ("win", "lose", "tie")
+JUDGE_ERROR = "JudgeError"
+
+Cell = dict[str, Any]
+"""``{"value", "interval", "n"}``: a share in 0..1, its 95 % interval, over n queries."""
+
+
+class Group:
+    """One group: its `Tally`, and sums of the metrics that its rows' verdicts carry."""
+
+    def __init__(self, name: str) -> None:
+        self.tally = Tally(name)
+        self.judge_errors = 0
+        self.calls = 0
+        self.sources: Counter[str] = Counter()
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+        self._queries: dict[str, set[str]] = defaultdict(set)
+        self._skipped: set[str] = set()
+
+    def add(self, row: ScoredRow) -> None:
+        self.tally.add(row)
+        if row.status == "scored":
+            for rules in RULE_SETS:
+                self._take(rules, row.verdicts[rules].metrics, row.id)
+        elif row.status == "skipped":
+            self._skipped.add(row.id)
+        self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
+
+    def sopr(self, rules: str) -> Cell:
+        """Of all queries of the group but those that failed (``infra_error``, ``quarantined``):
+        one that was skipped has no answer, so it counts as Unsolved."""
+        total, rows = self._sums[f"{rules}/sopr"]
+        queries = self._queries[f"{rules}/sopr"]
+        if not queries:
+            return _cell(0, 0, 0)
+        more = self.tally.status["skipped"]
+        return _cell(total, int(rows) + more, len(queries | self._skipped))
+
+    def answered_only(self, rules: str) -> Cell:
+        """The same over the queries that have an answer file: upstream's denominator."""
+        return self._mean(f"{rules}/sopr")
+
+    def share(self, name: str) -> Cell:
+        return self._mean(f"official/{name}")
+
+    def votes(self, rules: str) -> list[float]:
+        """The group's SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
+        if rules != "official":
+            return []
+        rows = self._sums["official/sopr"][1]
+        names = [name for name in self._sums if name.startswith(f"official/{VOTE}")]
+        names.sort(key=lambda name: int(name.rsplit(":", 1)[1]))
+        return [self._sums[name][0] / rows for name in names]
+
+    def _take(self, rules: str, metrics: Mapping[str, float], query: str) -> None:
+        calls = 0
+        for name, value in metrics.items():
+            if name.startswith(CALLS):
+                calls = int(name.removeprefix(CALLS))
+                continue
+            total = self._sums[f"{rules}/{name}"]
+            total[0] += value
+            total[1] += 1
+            self._queries[f"{rules}/{name}"].add(query)
+        if rules == "official":
+            self.calls += calls
+            for source in SOURCES:
+                self.sources[source] += round(metrics.get(f"{FROM}{source}", 0) * calls)
+
+    def _mean(self, name: str) -> Cell:
+        total, rows = self._sums[name]
+        return _cell(total, int(rows), len(self._queries[name]))
+
+
+def spread(votes: Sequence[float]) -> float | None:
+    """The population standard deviation of the scores by vote, as upstream prints it."""
+    return pstdev(votes) if votes else None
+
+
+def sources_of(groups: Sequence[Group]) -> Cell:
+    """Calls, by where their answers came from: ``{"calls", "counts", "shares"}``; the share of
+    ``cache`` is the hit rate."""
+    counts = {name: sum(group.sources[name] for group in groups) for name in SOURCES}
+    calls = sum(group.calls for group in groups)
+    shares = {name: count / calls if calls else None for name, count in counts.items()}
+    return {"calls": calls, "counts": counts, "shares": shares}
+
+
+def calls_per_query(groups: Sequence[Group]) -> float | None:
+    rows = sum(group.tally.scored for group in groups)
+    return sum(group.calls for group in groups) / rows if rows else None
+
+
+def mean_of(cells: Sequence[Cell]) -> float | None:
+    """The plain mean of groups, as in upstream's tables; None unless all have a value."""
+    values = [cell["value"] for cell in cells]
+    return None if not values or None in values else fmean(values)
+
+
+def not_scored(group: Group) -> int:
+    return sum(group.tally.status[name] for name in STATUSES if name != "scored")
+
+
+def _cell(total: float, rows: int, queries: int) -> Cell:
+    if not rows:
+        return {"value": None, "interval": None, "n": 0}
+    value = total / rows
+    interval: Interval | None = wilson(value * queries, queries)
+    return {"value": value, "interval": None if interval is None else list(interval), "n": queries}
