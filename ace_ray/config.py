@@ -286,7 +286,9 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
         keys = _keys(model, path[:-1])
         raise UserError(f"unknown key {key!r}", where=where, fix=closest(path[-1], keys))
     if first["type"] == "missing":
-        raise UserError(f"{key!r} is missing", where=where, fix="add it")
+        # Not by ``path``: it ends where a value may be of several kinds.
+        lacking = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{lacking!r} is missing", where=where, fix="add it")
     # A value that may be of several kinds has one problem for each.
     rules = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
     rule = " or ".join(dict.fromkeys(_plain(rule) for rule in rules))

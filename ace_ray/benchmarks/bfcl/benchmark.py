@@ -26,7 +26,7 @@ from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_met
 from ace_ray.benchmarks.bfcl.scoring.summary import summarize
 from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
 from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
-from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.bfcl.tools import load_class, open_tools, opening_of, tool_sources
 from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
 from ace_ray.config import validated
 from ace_ray.errors import UserError
@@ -35,6 +35,7 @@ from ace_ray.records import Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
 
 _WHERE = "benchmarks.bfcl"
+_WEB_TOOLS = "WebSearchAPI"
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
@@ -77,6 +78,12 @@ class BFCL(Benchmark):
     def entries(self) -> Sequence[Entry]:
         if not self._entries:
             self._entries = load(self._copy, self._categories)
+            # What does not load is found now, and not in a sandbox.
+            for name in {
+                name for e in self._entries for name in e.data.get("involved_classes", ())
+            }:
+                if name != _WEB_TOOLS:
+                    load_class(self._sources, name)
         return self._entries
 
     def identity(self) -> Mapping[str, Any]:
