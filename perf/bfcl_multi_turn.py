@@ -42,7 +42,8 @@ def conversation(entry: Entry, docs: Docs) -> list[list[Answer]]:
 def _named(text: str, names: Mapping[str, Sequence[str]]) -> str:
     """The call with all arguments named: the keys leave some names out, which answers may not."""
     call = ast.parse(text, mode="eval").body
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Name)
     given = zip(names[call.func.id], call.args, strict=False)
     call.keywords = [*(ast.keyword(name, value) for name, value in given), *call.keywords]
     call.args = []

@@ -175,8 +175,10 @@ class Mutator:
             step, index = place
             name = step[index].partition("(")[0]
             step[index] = self.random.choice(
-                [f"{name}(nothing=1)", f"{name}()", f"{name}(1, 2, 3, 4, 5, 6, 7, 8)"]
-                + [step[index].replace("=", "_=", 1), f"{name}(*[1])", f"{name}(None)"]
+                [
+                    *(f"{name}(nothing=1)", f"{name}()", f"{name}(1, 2, 3, 4, 5, 6, 7, 8)"),
+                    *(step[index].replace("=", "_=", 1), f"{name}(*[1])", f"{name}(None)"),
+                ]
             )
 
     def unknown(self, turns: Turns) -> None:
@@ -255,8 +257,11 @@ class Mutator:
             step, index = place
             text = step[index]
             step[index] = self.random.choice(
-                [text[:-1], f" {text}", f"{text} ", text.replace("(", "((", 1), f"x = {text}"]
-                + [text.replace("(", " (", 1), f"{text}; ls()", text.replace("='", "=b'", 1)]
+                [
+                    *(text[:-1], f" {text}", f"{text} ", text.replace("(", "((", 1)),
+                    *(f"x = {text}", text.replace("(", " (", 1), f"{text}; ls()"),
+                    text.replace("='", "=b'", 1),
+                ]
             )
 
 
