@@ -25,6 +25,7 @@ from ace_ray.records import ToolCall
 
 __all__ = ["Read", "decode", "decode_native", "executable", "execution_texts", "read", "read_any"]
 
+MAX_NATIVE_CALLS = 10_000
 _TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
 
 
@@ -50,7 +51,7 @@ def executable(answer: Answer) -> list[str] | None:
     None where upstream takes the answer for none: it does not decode, or holds no call."""
     try:
         if answer.calls:
-            return native_texts(answer.calls) or None
+            return native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
         if answer.calls is not None:
             return None
         return execution_texts(decode(answer.text)) or None
@@ -101,6 +102,8 @@ def _tagged(text: str) -> str:
 
 
 def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
+    if len(calls) > MAX_NATIVE_CALLS:
+        raise NotCalls(f"more than {MAX_NATIVE_CALLS} calls")
     try:
         return [Read(call.name, json_value(call.arguments)) for call in calls]
     except json.JSONDecodeError:
