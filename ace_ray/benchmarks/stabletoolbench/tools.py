@@ -56,8 +56,8 @@ class Api:
     """One API as the agent may call it.
 
     ``category, tool, api`` are published names, ``std_*`` the standard ones that caches are keyed
-    by; ``name``, ``description`` and ``parameters`` are the function's, the rest is the API's own
-    documentation for whoever plays it.
+    by; ``name``, ``description`` and ``parameters`` are the function's, the rest is the
+    API's own documentation for whoever plays it (``url`` only from a tool directory).
     """
 
     category: str
@@ -72,6 +72,7 @@ class Api:
     api_description: str
     tool_description: str
     method: str
+    url: str
     required: list[dict[str, Any]]
     optional: list[dict[str, Any]]
     template: Any
@@ -153,11 +154,11 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _api(doc: Doc, name: str, rules: Rules, texts: Texts) -> Api:
     std_tool = standardize(doc["tool"])
-    description = texts.function.replace("{tool}", std_tool)
+    shown = texts.function.replace("{tool}", std_tool)
     if said := doc["description"].strip():
         if doc["api"]:
             said = said.replace(doc["api"], name)
-        description += texts.function_says.replace("{description}", said[:MAX_DESCRIPTION])
+        shown += texts.function_says.replace("{description}", said[:MAX_DESCRIPTION])
     build = _official_parameters if rules == "official" else _fixed_parameters
     return Api(
         category=doc["category"],
@@ -167,11 +168,12 @@ def _api(doc: Doc, name: str, rules: Rules, texts: Texts) -> Api:
         std_tool=std_tool,
         std_api=api_name(doc["api"]),
         name=name,
-        description=description.strip(),
+        description=shown.strip(),
         parameters=build(doc),
         api_description=doc["description"],
         tool_description=doc["tool_description"],
         method=doc["method"],
+        url=doc["url"],
         required=doc["required"],
         optional=doc["optional"],
         template=doc["template"],

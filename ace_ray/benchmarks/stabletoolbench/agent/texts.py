@@ -47,10 +47,6 @@ class Texts:
     """Opens the list of functions, in the ReAct form."""
     no_function: str
     """Observation: no function has the name ``{name}``."""
-    bad_input: str
-    """Observation: the arguments are no JSON."""
-    not_object: str
-    """Observation: the arguments are JSON, but no object."""
     no_return_type: str
     no_final_answer: str
     bad_return_type: str
@@ -104,8 +100,6 @@ Stop there: the observation is given to you.
 """,
     react_tools="\nThe functions, with their parameters: ",
     no_function='{"error": "there is no function {name}", "response": ""}',
-    bad_input='{"error": "the arguments are not valid JSON", "response": ""}',
-    not_object='{"error": "the arguments are not a JSON object", "response": ""}',
     no_return_type='{"error": "Finish needs return_type"}',
     no_final_answer='{"error": "return_type give_answer needs final_answer"}',
     bad_return_type='{"error": "return_type is neither give_answer nor give_up_and_restart"}',

@@ -59,11 +59,6 @@ def read_texts(root: Path) -> Texts:
         "react_after": react[1],
         "react": react[2],
         "react_tools": react[3],
-        # These two are the server's and the wrapper's replies, whose form is JSON.
-        "bad_input": json.dumps({"error": "Tool input parse error...\n", "response": ""}),
-        "not_object": json.dumps(
-            {"error": "request invalid, data error. status_code=500", "response": ""}
-        ),
         **observations,
     }
     return texts_from(values, str(root))
@@ -160,9 +155,12 @@ def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
     by_code: dict[int, list[ast.expr]] = {}
     for text, code in _returns(_function(tree, "_step", root / ENVIRONMENT)):
         by_code.setdefault(code, []).append(text)
-    names = {2: ("no_return_type", "no_final_answer", "bad_return_type")}
-    names |= {3: ("answered",), 4: ("gave_up",)}
-    found = {}
+    names: dict[int, tuple[str, ...]] = {
+        2: ("no_return_type", "no_final_answer", "bad_return_type"),
+        3: ("answered",),
+        4: ("gave_up",),
+    }
+    found: dict[str, str] = {}
     for code, keys in names.items():
         said = [
             node.value

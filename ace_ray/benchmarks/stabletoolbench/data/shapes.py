@@ -8,7 +8,7 @@ from typing import Any
 from ace_ray.errors import UserError
 
 Doc = dict[str, Any]
-"""One API as an entry holds it: ``category, tool, api, description, tool_description, method,
+"""One API as an entry holds it: ``category, tool, api, description, tool_description, method, url,
 required, optional, template``; names as published, parameters ``{name, type, description,
 default}``, ``template`` the published shape of a response or None."""
 
@@ -88,6 +88,7 @@ def _doc(where: str, api: Any) -> Doc:
         "description": text_of(where, api, "api_description", ""),
         "tool_description": "",
         "method": text_of(where, api, "method", "GET"),
+        "url": "",
         "required": parameters_of(where, api, "required_parameters"),
         "optional": parameters_of(where, api, "optional_parameters"),
         "template": api.get("template_response"),

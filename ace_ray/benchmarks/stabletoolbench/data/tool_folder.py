@@ -1,8 +1,8 @@
 """A tool directory: one JSON file a tool, with a description and the tool's APIs.
 
-Layout, as published: ``<Category>/<standard tool name>.json`` with ``tool_name,
-tool_description, api_list[{name, description, required_parameters, optional_parameters, method}]``.
-It is optional: queries carry all but the tools' descriptions themselves.
+Layout, as published: ``<Category>/<standard tool name>.json`` with ``tool_description`` and
+``api_list[{name, url, description, required_parameters, optional_parameters}]``; the rest is not
+read. It is optional: queries carry all but the tools' descriptions themselves.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ToolFolder:
         if api is None:
             self._lack(f"{tool['path']}: the tool has no API {doc['api']!r}")
             return found
-        return found | api
+        return {**found, **api}
 
     def _tool(self, category: str, name: str) -> dict[str, Any] | None:
         key = (category, name)
@@ -94,6 +94,7 @@ class ToolFolder:
                 api_name(title),
                 {
                     "description": _text(api.get("description")),
+                    "url": _text(api.get("url")),
                     "required": parameters_of(where, api, "required_parameters"),
                     "optional": parameters_of(where, api, "optional_parameters"),
                 },

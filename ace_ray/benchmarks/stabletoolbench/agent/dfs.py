@@ -1,0 +1,98 @@
+"""DFSDT: depth-first search without a filter (``Algorithms/DFS.py``, ``DFS_woFilter_w<k>``).
+
+A node is expanded up to k times. After the first time the candidate is shown what it did there
+before, and asked for something else. An answer ends the search; a give-up goes two nodes back, the
+depth limit one.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ace_ray.benchmarks.stabletoolbench.agent.play import ContextFull, Play
+from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, GAVE_UP, Message, Node
+
+_BACK = 2
+"""Nodes to go back after an answer or a give-up."""
+_STOP = 10_000
+
+
+class Search:
+    """The search through one tree; ``gave_up`` are the nodes at which the candidate did."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self._expanded = 0
+        self._ended = "exhausted"
+        self.gave_up: list[Node] = []
+
+    async def run(self) -> str:
+        """Returns how it ended: "answered", "max_queries", "exhausted". Raises `Cut` and
+        `RowError`."""
+        self._tree = self._play.open()
+        await self._visit(self._tree.root)
+        return self._ended
+
+    async def _visit(self, node: Node) -> int:
+        """Explores below ``node``; how many nodes to go back from it."""
+        play = self._play
+        node.expanded = self._expanded
+        self._expanded += 1
+        if node.terminal:
+            self._ended = "answered"
+            return _STOP
+        if node.pruned or node.depth >= play.settings.max_steps:
+            node.pruned = True
+            if node.code == GAVE_UP:
+                self.gave_up.append(node)
+                return _BACK
+            return 1
+        for child in range(play.settings.width):
+            if play.fixed and play.spent:
+                return self._out_of_queries()
+            other = self._other_action(node)
+            try:
+                reply = await play.ask([*node.messages, *other], child)
+            except ContextFull:
+                # ToolLLaMA's wrapper makes a give-up of a text that is too long.
+                node.note["context_full"] = True
+                node.pruned = True
+                return _BACK
+            if play.spent and not play.fixed:  # upstream does not look at this reply any more
+                return self._out_of_queries()
+            last = await play.grow(self._tree, node, reply)
+            if last.code == ANSWERED:
+                last.finish(_BACK)
+            back = await self._visit(last)
+            if back > 1:
+                return back if back >= _STOP else back - 1
+        return 1
+
+    def _out_of_queries(self) -> int:
+        self._ended = "max_queries"
+        return _STOP
+
+    def _other_action(self, node: Node) -> list[Message]:
+        """The message that asks for an action unlike those below ``node``; none at first."""
+        texts = self._play.settings.texts
+        done = []
+        for child in node.children:
+            leaf = child
+            while not leaf.terminal and leaf.kind != "Action Input" and leaf.children:
+                leaf = leaf.children[0]
+            if leaf.kind == "Action Input" and leaf.parent is not None:
+                one: dict[str, object] = {
+                    "name": leaf.parent.description,
+                    "arguments": leaf.description,
+                    "function_output": leaf.observation,
+                }
+                if texts.source == "upstream":
+                    one["mento-carlo-action-value"] = 0.0
+                done.append(one)
+        if not done:
+            return []
+        previous = json.dumps(done, indent=2) + "\n"
+        if node.observation:
+            previous += texts.last_observation.replace("{observation}", node.observation)
+        text = texts.diversity.replace("{previous_candidate}", previous)
+        return [{"role": "user", "content": text}]

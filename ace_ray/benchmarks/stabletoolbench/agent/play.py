@@ -1,0 +1,266 @@
+"""One agent episode in progress: asking the candidate, making its calls, counting both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.stabletoolbench.agent import native, react
+from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
+from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening
+from ace_ray.benchmarks.stabletoolbench.agent.settings import MAX_CALLS, Settings
+from ace_ray.benchmarks.stabletoolbench.agent.texts import GO_ON
+from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, GAVE_UP, Message, Node, Tree
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    Answered,
+    ApiLike,
+    observation,
+    status_code,
+)
+from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.tools import Api, find
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.records import Completion, Entry, ToolCall
+
+UNKNOWN = 1
+"""The status code of a function that does not exist."""
+_TRY_SEED, _CHILD_SEED = 7919, 104_729
+
+
+class Caller(Protocol):
+    """Who answers the agent's calls; ``arguments`` is the model's text, as unchecked as that."""
+
+    async def call(self, api: ApiLike, arguments: Mapping[str, Any] | str) -> Answered: ...
+
+
+class Cut(Exception):
+    """The episode cannot go on and is scored as it stands; the text says why it ended."""
+
+
+class ContextFull(Exception):
+    """This chain has outgrown the model's context; others may go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The candidate's reply, taken apart."""
+
+    content: str
+    """What is stored as the message."""
+    thought: str
+    calls: Sequence[ToolCall]
+    note: dict[str, Any]
+
+
+@dataclass
+class Play:
+    """What an episode works with, and what it has used up."""
+
+    entry: Entry
+    stage: Stage
+    settings: Settings
+    apis: Sequence[Api]
+    caller: Caller
+    trees: list[Tree] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """API calls in the order made, Finish not among them."""
+    last: Completion | None = None
+    queries: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    generation_s: float = 0.0
+    dropped_calls: int = 0
+
+    def __post_init__(self) -> None:
+        self._tools = offered(self.apis, self.settings)
+
+    def open(self) -> Tree:
+        """A new attempt at the query."""
+        self.trees.append(Tree(opening(self.entry.data["query"], self.apis, self.settings)))
+        return self.trees[-1]
+
+    @property
+    def fixed(self) -> bool:
+        return self.settings.rules == "fixed"
+
+    @property
+    def spent(self) -> bool:
+        """Whether the model calls are used up."""
+        return self.queries >= self.settings.max_queries
+
+    async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply:
+        """The candidate's reply to ``messages``; ``child`` counts replies to the same node.
+
+        Raises `ContextFull`, `Cut` at the deadline, and `RowError` where the episode says nothing
+        about the candidate.
+        """
+        completion = await self._ask(messages, child)
+        self.last = completion
+        self.queries += 1
+        self.prompt_tokens += completion.prompt_tokens
+        self.completion_tokens += completion.completion_tokens
+        self.generation_s += completion.seconds
+        note: dict[str, Any] = {
+            "finish_reason": completion.finish_reason,
+            "tokens": completion.prompt_tokens + completion.completion_tokens,
+        }
+        if completion.reasoning:
+            note["reasoning"] = completion.reasoning
+        if self.settings.form == "react":
+            thought, calls = react.read(completion.text, self.settings.rules)
+            return Reply(completion.text, thought, calls, note)
+        if completion.tools is None:
+            raise ValueError("an answer to tools has been taken apart")
+        found = completion.tools
+        if found.error:
+            note["tool_parser_error"] = found.error
+        self.dropped_calls += max(0, len(found.calls) - MAX_CALLS)
+        return Reply(found.content, found.content, found.calls[:MAX_CALLS], note)
+
+    async def grow(self, tree: Tree, node: Node, reply: Reply) -> Node:
+        """Add the reply's nodes below ``node``, make its calls, and return the last node.
+
+        Upstream goes on with the calls that follow a Finish in one reply; ``fixed`` does not.
+        """
+        message: Message = {"role": "assistant", "content": reply.content}
+        first = len(tree.nodes)
+        # A reply without anything is a thought too: without a node the chain would never end.
+        if reply.thought or not reply.calls:
+            node = tree.add(node, "Thought", reply.thought)
+        if not reply.calls:
+            node.messages.append(message)
+            if self.fixed:
+                node.messages.append({"role": "user", "content": GO_ON})
+        else:
+            before = sum(len(said.get("tool_calls", ())) for said in node.messages)
+            message["tool_calls"] = [
+                {
+                    "id": native.call_id(before + number),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for number, call in enumerate(reply.calls)
+            ]
+        for number, call in enumerate(reply.calls):
+            node = await self._act(tree, node, call)
+            made = message["tool_calls"][number]
+            if node.code == UNKNOWN:
+                made["function"]["name"] = HALLUCINATED
+            if number == 0:
+                node.messages.append(message)
+            node.messages.append(
+                {
+                    "role": "tool",
+                    "name": made["function"]["name"],
+                    "content": node.observation,
+                    "tool_call_id": made["id"],
+                }
+            )
+            if self.fixed and node.code in (ANSWERED, GAVE_UP):
+                break
+        tree.nodes[first].note |= reply.note
+        return node
+
+    async def _act(self, tree: Tree, node: Node, call: ToolCall) -> Node:
+        node = tree.add(node, "Action", call.name)
+        node = tree.add(node, "Action Input", call.arguments)
+        if call.name == FINISH:
+            end = read_finish(call.arguments, self.settings.texts)
+            seen, node.code = end.observation, end.code
+            if end.code == ANSWERED:
+                node.terminal = True
+                node.note["answer"] = end.answer
+        else:
+            seen, node.code = await self._call(tree, node, call)
+        node.pruned = node.code == GAVE_UP
+        limit = self.settings.max_observation
+        node.observation = seen if len(seen) <= limit else seen[:limit] + "..."
+        return node
+
+    async def _call(self, tree: Tree, node: Node, call: ToolCall) -> tuple[str, int]:
+        api = find(self.apis, call.name, self.settings.rules)
+        made: dict[str, Any] = {
+            "name": call.name,
+            "tool": api.tool if api else None,
+            "api": api.api if api else None,
+            "arguments": call.arguments,
+        }
+        if api is None:
+            name = json_inside(call.name)
+            found = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
+            made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
+        else:
+            answered = await self._answer(api, call.arguments)
+            found = observation(answered), status_code(answered, self.settings.rules)
+            made |= {"code": found[1], "source": answered.source, "error": answered.error}
+            made |= {"origin": answered.origin, "failure": answered.failure}
+            node.note["source"] = answered.source
+        self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
+        return found
+
+    async def _answer(self, api: Api, arguments: str) -> Answered:
+        left = self._left()
+        if left is not None and left <= 0:
+            raise await self._late()
+        try:
+            return await asyncio.wait_for(self.caller.call(api, arguments), left)
+        except TimeoutError:
+            raise EpisodeStalled("an API gave no answer before the episode's deadline") from None
+
+    async def _ask(self, messages: Sequence[Message], child: int) -> Completion:
+        left = self._left()
+        if left is not None and left <= 0:
+            raise await self._late()
+        player = self.stage.candidate
+        offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
+        sampling = replace(player.sampling, seed=player.sampling.seed + offset)
+        try:
+            answer = player.model.chat(self._chat(messages), sampling, self._tools)
+            return await asyncio.wait_for(answer, left)
+        except TimeoutError:
+            raise await self._late() from None
+        except PromptTooLong:
+            if not self.queries:  # nothing happened: no episode, as for any prompt too long
+                raise
+            raise ContextFull from None
+
+    def _chat(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        if self.settings.form == "react":
+            found = react.chat(messages, self.settings.observation_role)
+        else:
+            found = native.chat(messages)
+        return _joined(found) if self.fixed else found
+
+    def _left(self) -> float | None:
+        deadline = self.stage.deadline
+        return None if deadline is None else deadline - asyncio.get_running_loop().time()
+
+    async def _late(self) -> Exception:
+        """The deadline has passed. Only a candidate that had its turns has shown something to
+        score, and only if its engine works."""
+        if not self.queries:
+            return EpisodeStalled("the candidate gave no answer before the episode's deadline")
+        if self.stage.works is None or await self.stage.works():
+            return Cut("deadline")
+        return EpisodeStalled("the engine gave no sign of life at the episode's deadline")
+
+
+def json_inside(text: str) -> str:
+    """``text`` as it stands between the quotes of a JSON string."""
+    return json.dumps(text)[1:-1]
+
+
+def _joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Consecutive messages of the user as one: some templates insist that speakers take turns."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        if found and message["role"] == "user" == found[-1]["role"]:
+            text = f"{found[-1]['content']}\n\n{message['content']}"
+            found[-1] = {"role": "user", "content": text}
+        else:
+            found.append(message)
+    return found

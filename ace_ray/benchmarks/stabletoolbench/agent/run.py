@@ -1,0 +1,146 @@
+"""An agent's episode from its query to what is stored of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.stabletoolbench.agent.chain import chains
+from ace_ray.benchmarks.stabletoolbench.agent.dfs import Search
+from ace_ray.benchmarks.stabletoolbench.agent.play import Caller, Cut, Play
+from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
+from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, Message, Node
+from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
+from ace_ray.records import Entry
+
+ENDINGS = (
+    "answered",
+    "gave_up",
+    "max_steps",
+    "max_queries",
+    "exhausted",
+    "context",
+    "deadline",
+)
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """What happened, as JSON values.
+
+    ``tries`` holds ``{"win", "nodes"}`` per attempt (a tree search has one): all nodes in order,
+    each ``{type, parent, depth, description, pruned, terminal, finished, expanded}`` with
+    ``observation``, ``code``, ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer``
+    where they have them; ``parent`` is an index, the root (index 0) has none.
+    ``final`` is ``{"return_type", "answer", "raw"}``: ``raw`` is the text of Finish's arguments,
+    which upstream's judges are shown; None when the agent did not finish. A tree search without an
+    answer ends in one of its give-ups, if there is one; a chain's give-up is no answer to upstream
+    and ``final`` only says so (``valid`` is false).
+    ``messages`` is the chat of the chain that counts, in OpenAI's form, [] where none does;
+    ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
+    "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
+    does not exist. ``ended`` is one of `ENDINGS`.
+    """
+
+    method: str
+    form: str
+    rules: str
+    win: bool
+    valid: bool
+    finish_type: str
+    final: dict[str, str] | None
+    ended: str
+    query_count: int
+    total_tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+    generation_s: float
+    dropped_calls: int
+    tries: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+    messages: list[Message]
+    output: str
+    """The last reply as the model wrote it."""
+    finish_reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+async def run_agent(
+    entry: Entry, stage: Stage, settings: Settings, apis: Sequence[Api], caller: Caller
+) -> AgentRun:
+    """Let the candidate work on ``entry`` with ``apis``, whose calls ``caller`` answers.
+
+    An episode that is cut by its deadline or the context keeps what it has reached. Raises
+    `RowError` when it could not be played: the engine or the APIs' player is gone.
+    """
+    play = Play(entry, stage, settings, apis, caller)
+    search = Search(play) if settings.width else None
+    try:
+        ended = await (search.run() if search else chains(play))
+    except Cut as cut:
+        ended = str(cut)
+    return _result(play, ended, search.gave_up if search else [])
+
+
+def _result(play: Play, ended: str, gave_up: Sequence[Node]) -> AgentRun:
+    chosen = _answered(play)
+    won = chosen is not None
+    finish_type = "give_answer" if won else ""
+    if chosen is None and gave_up:
+        # Upstream draws one too; ours is the same whenever the entry is evaluated.
+        chosen = random.Random(play.entry.content_hash()).choice(gave_up)
+        finish_type = "give_up"
+    settings, last = play.settings, play.last
+    return AgentRun(
+        method=settings.method,
+        form=settings.form,
+        rules=settings.rules,
+        win=won,
+        valid=chosen is not None,
+        finish_type=finish_type,
+        final=_final(chosen, won, ended),
+        ended=ended,
+        query_count=play.queries,
+        total_tokens=play.prompt_tokens + play.completion_tokens,
+        prompt_tokens=play.prompt_tokens,
+        completion_tokens=play.completion_tokens,
+        generation_s=round(play.generation_s, 4),
+        dropped_calls=play.dropped_calls,
+        tries=[
+            {"win": any(_counts(node) for node in tree.nodes), "nodes": tree.as_json()}
+            for tree in play.trees
+        ],
+        calls=play.calls,
+        messages=chosen.messages if chosen is not None else [],
+        output=last.text if last else "",
+        finish_reason=last.finish_reason if last else "",
+    )
+
+
+def _counts(node: Node) -> bool:
+    """Whether the node ends its chain with an answer."""
+    return node.terminal and not node.pruned and not node.children
+
+
+def _answered(play: Play) -> Node | None:
+    return next((node for tree in play.trees for node in tree.nodes if _counts(node)), None)
+
+
+def _final(chosen: Node | None, won: bool, ended: str) -> dict[str, str] | None:
+    if chosen is None:
+        return {"return_type": GIVE_UP, "answer": "", "raw": ""} if ended == "gave_up" else None
+    if not won:
+        return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
+    finish = next(node for node in chosen.path() if node.code == ANSWERED)
+    # Under ``official`` calls that follow Finish in its reply run on, and the last one's arguments
+    # stand where the answer's should.
+    return {
+        "return_type": GIVE_ANSWER,
+        "answer": finish.note["answer"],
+        "raw": chosen.description,
+    }
