@@ -1,11 +1,20 @@
 import json
+import sys
 
 import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.decode import decode, decode_native, executable, execution_texts, read
+from ace_ray.benchmarks.bfcl.decode import (
+    decode,
+    decode_native,
+    executable,
+    execution_texts,
+    read,
+    source_trees,
+)
 from ace_ray.benchmarks.bfcl.forms import Form
 from ace_ray.calls import NotCalls, Refused
+from ace_ray.errors import UserError
 from ace_ray.records import ToolCall
 
 JSON = Form("json")
@@ -185,3 +194,27 @@ def test_what_is_executed_of_native_calls():
     assert executable(Answer("f(a=1)", ())) is None
     assert executable(Answer("", ())) is None
     assert executable(Answer("", (*calls, ToolCall("g", "x")))) is None
+
+
+def test_without_tree_sitter_the_user_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    source_trees._grammar.cache_clear()
+    try:
+        with pytest.raises(UserError, match="pip install tree-sitter tree-sitter-java"):
+            decode("[f(a=1)]", language="java")
+    finally:
+        source_trees._grammar.cache_clear()
+
+
+def test_bounds():
+    for text, form in (
+        ("x" * 5_000_000, Form()),
+        ('[{"function": "f", "parameters": ' + "[" * 300 + "]" * 300 + "}]", JSON),
+        ("<functions>" + "<a>" * 300 + "</a>" * 300 + "</functions>", CONCISE),
+    ):
+        with pytest.raises(NotCalls, match=r"longer|nested"):
+            decode(text, form)
+    with pytest.raises(NotCalls, match="longer"):
+        decode("[f(a=" + "1" * 40_000 + ")]", language="java")
+    with pytest.raises(NotCalls, match="calls"):
+        decode_native([ToolCall("f", "{}")] * 20_000)
