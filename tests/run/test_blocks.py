@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from test_plan import Toy, planned
 
 from ace_ray.records import Entry
 from ace_ray.run.graph import Work, blocks
-from tests.run.test_plan import Toy, planned
 
 
 class Rehearsed(Toy):
