@@ -30,7 +30,8 @@ class ApiLike(Protocol):
     """What the backends need of an API: names as published and normalised, and its documentation.
 
     A parameter is a mapping with ``name``, ``type``, ``description`` and ``default``; ``template``
-    is the published ``template_response``, None where there is none.
+    is the published ``template_response``, None where there is none; ``url`` comes from a tool
+    directory, "" without one.
     """
 
     @property
@@ -51,6 +52,8 @@ class ApiLike(Protocol):
     def tool_description(self) -> str: ...
     @property
     def method(self) -> str: ...
+    @property
+    def url(self) -> str: ...
     @property
     def required(self) -> Sequence[Mapping[str, Any]]: ...
     @property

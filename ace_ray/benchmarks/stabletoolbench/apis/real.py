@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urljoin, urlsplit
@@ -92,7 +92,6 @@ class RealApis:
     """Asks real APIs.
 
     Args:
-        url_of: an API's URL, "" where it has none; needed without a service.
         transport: the HTTP client.
 
     Raises:
@@ -104,11 +103,9 @@ class RealApis:
         config: RealConfig,
         transport: Transport,
         rules: Rules,
-        url_of: Callable[[ApiLike], str] = lambda api: "",
         where: str = "real",
     ) -> None:
         self._config, self._transport, self._rules = config, transport, rules
-        self._url_of = url_of
         self._allowed = AllowList.of(config.hosts, f"{where}.hosts", allow_http=config.allow_http)
         self._key = _key(config.key_env, f"{where}.key_env")
         if config.service_url is not None:
@@ -183,7 +180,7 @@ class RealApis:
                 raise Refused("an argument would change its path")
             return quote(value, safe="", errors="replace")
 
-        url = self._url_of(api)
+        url = api.url
         if not url:
             raise Refused("it has no URL")
         origin = urlsplit(url).netloc
