@@ -12,6 +12,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ace_ray.benchmarks.acebench.benchmark import Options
+from ace_ray.benchmarks.bfcl.episodes.services import (
+    EmbeddingsConfig,
+    ServiceConfig,
+    WebSearchConfig,
+)
+from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, StoreConfig
 from ace_ray.models.roles import EndpointConfig, EndpointRole, ServedRole
 from ace_ray.sweep.config import SweepModel, SweepOptions
@@ -37,6 +43,14 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         "Keys of the item `{name: acebench, ...}` of `benchmarks`; see [ACEBench](acebench.md).",
         Options,
     ),
+    (
+        "benchmarks: bfcl",
+        "Keys of the item `{name: bfcl, ...}` of `benchmarks`; see [BFCL](bfcl.md).",
+        BFCLOptions,
+    ),
+    ("web_search", "Of bfcl.", WebSearchConfig),
+    ("A service", "bfcl's `web_search.search` and `web_search.fetch`.", ServiceConfig),
+    ("embedding", "Of bfcl: a service with a model.", EmbeddingsConfig),
     (
         "Roles: a served model",
         "A role, such as acebench's `user`, is `same` (the candidate's engine), this, or an "
