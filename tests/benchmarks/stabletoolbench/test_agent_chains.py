@@ -112,7 +112,8 @@ def test_tries_go_on_until_one_answers(play: Played) -> None:
     model = Scripted(say("", GIVE_UP), say("", answer("second")), say("", answer("third")))
     run = play(model, method="CoT@3")
     assert [attempt["win"] for attempt in run.tries] == [False, True]
-    assert run.final and run.final["answer"] == "second"
+    assert run.final
+    assert run.final["answer"] == "second"
     assert len(set(model.seeds)) == 2, "a repeated try must not draw the same tokens"
     assert model.chats[0] == model.chats[1]
 
@@ -160,7 +161,8 @@ def test_calls_after_finish_run_on_under_official_only(play: Played) -> None:
     table = Table()
     run = play(Scripted(reply), caller=table, rules="fixed")
     assert [given for _, given in table.calls] == ['{"q": 1}']
-    assert run.final and json.loads(run.final["raw"])["final_answer"] == "done"
+    assert run.final
+    assert json.loads(run.final["raw"])["final_answer"] == "done"
 
 
 def test_giving_up_among_calls(play: Played) -> None:
