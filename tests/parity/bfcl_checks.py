@@ -257,8 +257,8 @@ def same(case: Case, answer: Any, found: list[Any]) -> bool:
     """Equal, or named as what upstream gives no verdict on."""
     if not isinstance(answer, dict):
         return bool(answer == found)
-    if case.row.category in ("executable", "agentic"):
-        return True
+    if case.row.category == "executable":
+        return found == [None]  # what is refused is not executed
     return found == [False, "official_crash" if "crash" in answer else "official_unsafe"]
 
 
