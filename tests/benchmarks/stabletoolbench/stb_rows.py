@@ -1,0 +1,137 @@
+"""Runs of a scripted agent, and rows, for the tests of results and scores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.results.convert import converted
+from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
+from ace_ray.records import Completion, Entry, Sampling, ToolAnswer, ToolCall, Verdict
+
+QUERY = "Which bread, and where?"
+
+
+def _doc(api: str) -> dict[str, Any]:
+    return {
+        "category": "Food",
+        "tool": "Bakery Finder",
+        "api": api,
+        "description": f"Lists {api}",
+        "tool_description": "All about bread",
+        "method": "GET",
+        "url": "",
+        "required": [{"name": "q", "type": "STRING", "description": "", "default": ""}],
+        "optional": [],
+        "template": None,
+    }
+
+
+def entry(row_id: str = "7", relevant: Sequence[Sequence[str]] | None = None) -> Entry:
+    gold = [["Bakery Finder", "Breads"]] if relevant is None else relevant
+    data = {"query": QUERY, "apis": [_doc("Breads"), _doc("Shops")]}
+    return Entry("stabletoolbench", "G1_tool", "en", row_id, data, {"relevant": gold}, row_id)
+
+
+ENTRY = entry()
+APIS = apis_of(ENTRY, "official")
+TOOLS = schemas(APIS, "official")
+BREADS, SHOPS = (api.name for api in APIS)
+
+Call = tuple[str, Any]
+Said = tuple[str | None, list[Call]]
+
+
+def finish(text: str) -> Call:
+    return "Finish", {"return_type": "give_answer", "final_answer": text}
+
+
+GIVE_UP: Call = ("Finish", {"return_type": "give_up_and_restart"})
+
+
+class _Agent:
+    def __init__(self, script: Sequence[Said]) -> None:
+        self._script = list(script)
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        said, calls = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        made = tuple(
+            ToolCall(name, given if isinstance(given, str) else json.dumps(given))
+            for name, given in calls
+        )
+        text = said or ""
+        return Completion(text=text, completion_tokens=1, tools=ToolAnswer(text, made))
+
+
+class _Caller:
+    async def call(self, api: Any, arguments: Any) -> Answered:
+        return Answered("", {"api": api.api, "given": str(arguments)}, "cache")
+
+
+def run(script: Sequence[Said], method: str = "CoT@1", **settings: Any) -> dict[str, Any]:
+    """The run, as JSON, of an agent that says this; the last reply again and again."""
+    stage = Stage(Player(_Agent(script), Sampling()))
+    given = Settings(method=method, **{"max_steps": 12, "max_queries": 20, **settings})
+    made = asyncio.run(run_agent(ENTRY, stage, given, APIS, _Caller()))
+    found: dict[str, Any] = json.loads(json.dumps(made.as_json()))
+    return found
+
+
+def state(script: Sequence[Said], votes: Sequence[str] | None = ("Solved",)) -> dict[str, Any]:
+    """An episode's state, with the votes that a judge might have given."""
+    made = run(script)
+    judged = None if votes is None else [{"status": s, "reason": "", "steps": []} for s in votes]
+    return {
+        "run": made,
+        "answer": converted(QUERY, TOOLS, made),
+        "calls": made["calls"],
+        "votes": judged,
+        "fac": None,
+        "sowr": None,
+    }
+
+
+SCRIPTS: dict[str, list[Said]] = {
+    "answered": [
+        ("I look.", [(BREADS, {"q": "rye"})]),
+        (None, [(SHOPS, {"q": "here"}), (BREADS, {"q": "wheat"})]),
+        ("Now I know.", []),
+        (None, [finish("Rye, at the “Mill”.")]),
+    ],
+    "beside": [("Both at once.", [(BREADS, {"q": "rye"}), finish("Rye.")])],
+    "hallucinated": [(None, [("oven", {})]), (None, [finish("None.")])],
+    "hopeless": [("Still looking.", [(BREADS, {"q": "rye"})])],
+    "gave_up": [(None, [(BREADS, "no JSON")]), ("No.", [GIVE_UP])],
+    "talks": [("Bread is good.", [])],
+    "bad_finish": [(None, [("Finish", "{")])],
+}
+
+
+@dataclass
+class Row:
+    category: str
+    id: str
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    status: str = "scored"
+    error_class: str | None = None
+    sample: int = 0
+    language: str = "en"
+    prompt_tokens: int = 10
+    completion_tokens: int = 2
+    generation_s: float = 0.5
+
+    @property
+    def group(self) -> str:
+        return self.id

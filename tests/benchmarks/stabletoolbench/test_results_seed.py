@@ -1,0 +1,141 @@
+"""The seed document's result JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from stb_rows import BREADS, QUERY, SCRIPTS, entry, state
+
+from ace_ray.benchmarks.stabletoolbench.results.seed import (
+    Answered,
+    Metadata,
+    result_of,
+    seed_json,
+)
+
+METADATA = Metadata(
+    framework="SmolLM2",
+    test_set="G1_tool",
+    evaluator_model="judge",
+    evaluation_method="official",
+    overall_time_s=15.58,
+    timestamp="2024-01-15 10:30:45",
+)
+ROWS = [
+    Answered(entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3), 1.5),
+    Answered(
+        entry("608", [["Bakery Finder", "Breads"], ["Bakery Finder", "Cakes"]]),
+        state(SCRIPTS["hopeless"], ["Unsolved"] * 3),
+        0.5,
+    ),
+    Answered(entry("1073"), None),
+]
+
+
+def written(rows: list[Answered]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(b"".join(seed_json(METADATA, lambda: rows)))
+    return found
+
+
+def test_the_whole_file() -> None:
+    found = written(ROWS)
+    assert list(found) == ["metadata", "summary", "results"]
+    assert found["metadata"] == {
+        "framework": "SmolLM2",
+        "config": {
+            "test_set": "G1_tool",
+            "num_queries": 3,
+            "evaluator_model": "judge",
+            "evaluation_method": "official",
+        },
+        "overall_time": 15.58,
+        "timestamp": "2024-01-15 10:30:45",
+    }
+    assert found["summary"] == {
+        "total_queries": 3,
+        "total_evaluations": 2,
+        "solved_count": 1,
+        "solved_percentage": 50.0,
+        "finish_count": 1,
+        "average_sopr_score": 0.5,
+        "average_api_call_score": 0.75,
+        "total_evaluation_time": 2.0,
+        "average_evaluation_time": 1.0,
+        "not_scored": 1,
+    }
+    assert [row["query_id"] for row in found["results"]] == ["588", "608"]
+
+
+def test_one_result() -> None:
+    (found, other) = written(ROWS)["results"]
+    assert list(found) == [
+        "query_id",
+        "query_text",
+        "gold_answer",
+        "system_answer",
+        "scores",
+        "evaluation",
+        "timing",
+    ]
+    assert found["query_text"] == QUERY
+    assert found["gold_answer"]["relevant_apis"] == [["Bakery Finder", "Breads"]]
+    (tool,) = found["gold_answer"]["available_tools"]
+    assert (tool["category"], tool["tool_name"]) == ("Food", "Bakery Finder")
+    assert [api["api_name"] for api in tool["apis"]] == ["Breads", "Shops"]
+    assert found["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
+    assert found["evaluation"] == {
+        "answer_status": "Solved",
+        "has_finish": True,
+        "evaluation_method": "official",
+    }
+    assert found["timing"] == {"evaluation_time": 1.5}
+    assert found["system_answer"]["final_answer"] == "Rye, at the “Mill”."
+    (system,) = found["system_answer"]["answer_details"]
+    assert (system["role"], system["message"]) == ("system", "")
+    node = system["next"][0]["next"][0]
+    assert node["role"] == "tool"
+    assert json.loads(node["message"])["name"] == BREADS
+    assert json.loads(node["message"])["arguments"] == {"q": "rye"}
+    assert other["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
+    assert other["evaluation"]["has_finish"] is False
+
+
+def test_two_samples_of_a_query_are_two_evaluations() -> None:
+    summary = written([ROWS[0], ROWS[0]])["summary"]
+    assert (summary["total_queries"], summary["total_evaluations"]) == (1, 2)
+
+
+def test_nothing_and_nothing_judged() -> None:
+    assert written([])["results"] == []
+    assert written([])["summary"]["average_sopr_score"] is None
+    row = Answered(entry("1"), state(SCRIPTS["answered"], None))
+    found = written([row])
+    assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
+    assert found["summary"]["average_sopr_score"] is None
+    assert found["summary"]["average_api_call_score"] == 1.0
+    with pytest.raises(ValueError, match="no result"):
+        result_of(ROWS[2], "official")
+
+
+def test_rows_are_gone_through_one_by_one() -> None:
+    alive: list[int] = []
+
+    def rows() -> Iterator[Answered]:
+        for number in range(5):
+            alive.append(number)
+            yield ROWS[0]
+
+    pieces = seed_json(METADATA, rows)
+    next(pieces)
+    assert alive == [0, 1, 2, 3, 4]
+    next(pieces), next(pieces)
+    assert alive == [0, 1, 2, 3, 4, 0]
+
+
+def test_text_that_no_utf8_can_hold() -> None:
+    odd = state([(None, [("Finish", {"return_type": "give_answer", "final_answer": "a\ud800b"})])])
+    found = written([Answered(entry("1"), odd)])
+    assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
