@@ -7,7 +7,7 @@ callable that takes the benchmark's section of the config and returns a `Benchma
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,6 +38,13 @@ class Player:
     identity: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Service(Protocol):
+    """What all episodes of a run share and one process owns, such as a cache that is written."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Arguments and answer are plain values. Raises `RowError` where a row cannot go on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What an episode has at its disposal.
@@ -47,7 +54,8 @@ class Stage:
     itself; None: no limit. ``works`` tells whether the candidate's engine still does: what it owes
     at the deadline is the candidate's fault only then. ``prepared`` is the value of the entry's
     `Benchmark.prepare`. ``token_logprobs`` gives the candidate's logprob of each token of a text as
-    the answer to messages; it raises as `Model.chat` does.
+    the answer to messages; it raises as `Model.chat` does. ``service`` calls `Benchmark.service`,
+    by method and arguments.
     """
 
     candidate: Player
@@ -59,6 +67,7 @@ class Stage:
     token_logprobs: Callable[[Sequence[Mapping[str, Any]], str], Awaitable[list[float]]] | None = (
         None
     )
+    service: Callable[..., Awaitable[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +169,11 @@ class Benchmark(Protocol):
         wherever such entries are evaluated again."""
         raise NotImplementedError
 
+    def service(self) -> Service | None:
+        """What one process holds for all episodes; made there, on the machine of the run's driver.
+        None, and cheap to ask, for nothing."""
+        return None
+
     async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
@@ -173,3 +187,12 @@ class Benchmark(Protocol):
         numbers, and so are ``further_tables``, each with a "title"; an optional ``comparable``
         says in one sentence what the numbers compare with.
         """
+
+    def files(
+        self, rows: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]
+    ) -> Iterator[tuple[str, bytes]]:
+        """Files of the benchmark's own, (path, content), made whenever a run is summarized.
+
+        ``rows`` are those stored (columns of docs/results.md), each once and without repeats;
+        ``summary`` is that of the whole run. They land under ``files/<benchmark>/``."""
+        return iter(())

@@ -25,6 +25,7 @@ from ace_ray.run.judging import log_traceback
 from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
 from ace_ray.run.roles import Players
 from ace_ray.run.rows import EPISODES, clean, entry_at, episode_columns
+from ace_ray.run.service import RunningService
 from ace_ray.run.suspects import grouped
 from ace_ray.sandbox.actor import SandboxPool
 
@@ -60,6 +61,7 @@ class EngineWorker:
             self._engine = self._candidate.engine
             self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
             self._sandboxes = SandboxPool(job.sandboxes)
+            self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
             if hopeful and not isinstance(error, UserError):
                 # Memory of an engine that has just died may not be free yet. A raised exception
@@ -207,6 +209,7 @@ class EngineWorker:
             deadline=asyncio.get_running_loop().time() + limit,
             works=self._engine.works,
             token_logprobs=self._engine.token_logprobs,
+            service=self._services.get(entry.benchmark),
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0

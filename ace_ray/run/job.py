@@ -46,6 +46,8 @@ class Job:
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
     """Handles of `SandboxActor`s; empty when no row is interactive."""
+    services: Mapping[str, Any]
+    """Handles of `ServiceActor`s by benchmark."""
     first: int = 0
     """The run whose weights an engine starts on."""
     examine: bool = False

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from ace_ray.run.lease import Lease
 from ace_ray.run.parts import FOLDER, Ledger, part_names, read_ledger
 from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, read_manifest
 from ace_ray.run.preflight import check_chat, open_output, output_store
+from ace_ray.run.rows import ROWS
 from ace_ray.run.summary import (
+    FILES,
     SUCCESS,
     SUMMARY,
     as_json,
@@ -22,6 +25,7 @@ from ace_ray.run.summary import (
     earlier_timing,
     reopen,
     summarize,
+    write_files,
 )
 from ace_ray.store import Store
 
@@ -88,6 +92,8 @@ class OpenRun:
         ledger = self.ledger
         summary = summarize(manifest, self.plan.benchmarks, lambda: ledger.rows(known), timing)
         summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
+        stored = partial(ledger.tables, ROWS.names, known)
+        write_files(self.store, self.plan.benchmarks, stored, summary)
         self.ended = conclude(self.store, summary), summary
         return self.ended
 
@@ -123,7 +129,8 @@ def opened(
 def _remove_run(store: Store) -> None:
     """Remove what an earlier run left in this folder: only ``--fresh`` gets here with one."""
     store.delete(SUCCESS)
-    for item in store.list(FOLDER):
-        store.delete(item.path)
+    for folder in (FOLDER, FILES):
+        for item in store.list(folder):
+            store.delete(item.path)
     for name in (SUMMARY, MANIFEST):
         store.delete(name)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from ace_ray.run.parts import (
 from ace_ray.run.plan import MANIFEST, entries_digest, read_manifest
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rows import ROWS
-from ace_ray.run.summary import conclude, earlier_timing, summarize
+from ace_ray.run.summary import conclude, earlier_timing, summarize, write_files
 from ace_ray.store import Store, open_store
 
 Say = Callable[[str], None]
@@ -149,4 +150,5 @@ def _summarized(
             "ace_ray_version": ace_ray.__version__,
         },
     }
+    write_files(store, benchmarks, partial(ledger.tables, ROWS.names), summary)
     return conclude(store, summary), summary

@@ -151,6 +151,7 @@ class Session:
         from ace_ray.run.metrics import Metrics
         from ace_ray.run.progress import ProgressView
         from ace_ray.run.rows import entry_table
+        from ace_ray.run.service import start_services
         from ace_ray.run.watch import Watch
         from ace_ray.sandbox.actor import start_actors
 
@@ -217,6 +218,7 @@ class Session:
                         self._resources.sandboxes,
                         cpus=cluster.SANDBOX_CPUS,
                     ),
+                    services=start_services(board, plan.benchmarks),
                     first=min(owed),
                     examine=self._examine,
                 )

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
+
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.records import STATUSES
 from ace_ray.run.rows import ResultRow
@@ -15,6 +17,7 @@ from ace_ray.store import Store
 
 SUMMARY = "summary.json"
 SUCCESS = "_SUCCESS"
+FILES = "files/"
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 """Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
 
@@ -118,6 +121,25 @@ def earlier_timing(store: Store) -> dict[str, Any]:
         timing: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
         return timing
     return {}
+
+
+def write_files(
+    store: Store,
+    benchmarks: Mapping[str, Benchmark],
+    tables: Callable[[], Iterable[pa.Table]],
+    summary: Mapping[str, Any],
+) -> None:
+    """The benchmarks' own files, from ``tables`` of stored rows with all their columns."""
+
+    def rows(name: str) -> Iterator[dict[str, Any]]:
+        for table in tables():
+            for row in table.to_pylist():
+                if row["benchmark"] == name and not row["repeat"]:
+                    yield row
+
+    for name, benchmark in benchmarks.items():
+        for path, content in benchmark.files(rows(name), summary):
+            store.put(f"{FILES}{name}/{path}", content)
 
 
 def as_json(value: Any) -> bytes:
