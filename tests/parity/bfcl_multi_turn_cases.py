@@ -215,8 +215,9 @@ class Mutator:
         if len(turns) > 1:
             index = self.random.randrange(len(turns) - 1)
             one, other = (index, index + 1) if self.random.random() < 0.5 else (index + 1, index)
-            if turns[one] and turns[one][0]:
-                turns[other].insert(0, [turns[one][0].pop(0)])
+            step = turns[one][0] if turns[one] else None
+            if step:
+                turns[other].insert(0, [step.pop(0)])
 
     def steps(self, turns: Turns) -> None:
         """Every call in a step of its own."""

@@ -1,7 +1,7 @@
 """Upstream BFCL's own verdicts on multi-turn conversations, for `bfcl_multi_turn`.
 
-Runs in a process of its own with nothing but the folder of the package: its checker is imported as
-it is, the entry logic is taken out of ``eval_runner.py``, which imports every vendor's client. Reads
+Runs in a process of its own with nothing but the folder of the package: its checker is imported,
+the entry logic is taken out of ``eval_runner.py``, which imports every vendor's client. Reads
 one entry a line, {"entry", "gold", "cases": [turns, ...]}, and writes a list with one {"valid",
 "error_type", "texts"} a case.
 """

@@ -196,6 +196,9 @@ class TestNative:
         names = [[tool["function"]["name"] for tool in tools] for tools in model.tools]
         assert name not in names[0]
         assert names[int(turn)] == [*names[0], name]
+        held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
+        assert model.tools[int(turn)][-1:] == own().tools([held], hints=0)
+        assert own().tools([held], hints=0) != own().tools([held])
         assert model.sent[int(turn)][-1]["content"] == own().more_functions(None)
 
 
