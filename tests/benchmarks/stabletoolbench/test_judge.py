@@ -15,6 +15,7 @@ from ace_ray.benchmarks.stabletoolbench.judge import (
     JudgeError,
     agreement,
     judge_fac,
+    judge_labels,
     judge_sopr,
     judge_sowr,
     majority,
@@ -324,7 +325,7 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
 
 
 def test_material_is_bounded() -> None:
-    huge = answered("y" * 1_000_000, *[called("f", "a" * 9_000, "x" * 9_000), "t" * 9_000] * 2_000)
+    huge = answered("y" * 1_000_000, *[called("f", "a" * 9_000, "x" * 9_000), "t" * 9_000] * 300)
     for limit in CUTS:
         assert (
             len(own().of_trace("q" * 90_000, huge, huge["final_answer"], limit)) < 2 * limit + 4_000
@@ -568,6 +569,25 @@ def test_labels(tmp_path: Path) -> None:
     assert final_text(found[0].final_answer) == "Sunny."
     assert unanswered(found[0].answer, found[0].final_answer) is None
     assert found[2].final_answer == raw("Rain.")
+
+
+def test_a_judge_is_measured_against_labels(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    answers = ["Sunny.", "I am sorry.", "Rain.", "", "?"]
+    rows = [
+        {"query_id": n, "query": "q", "answer": text, "label": "Solved"}
+        for n, text in enumerate(answers)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def reply(prompt: str, _: Sampling) -> str:
+        return "Hm." if "?" in prompt else "Unsolved" if "sorry" in prompt else "Solved"
+
+    labels = read_labels(path)
+    verdicts = asyncio.run(judge_labels(player(Judge(reply)), labels, 3, at_once=2))
+    assert verdicts == ["Solved", "Unsolved", "Solved", "Unsolved", None]
+    found = agreement([one.label for one in labels], verdicts)
+    assert (found["n"], found["judge_errors"], found["accuracy"]) == (4, 1, 0.5)
 
 
 GOOD = {"query_id": 1, "query": "q", "answer": "a", "label": "Solved"}

@@ -89,6 +89,11 @@ async def ask(
     raise JudgeError(f"the judge named no single verdict in {ATTEMPTS} replies, last {said!r:.200}")
 
 
+def protocol() -> dict[str, Any]:
+    """What of the way of asking can move a verdict, beside prompts and sampling (JSON values)."""
+    return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
+
+
 def seed_of(*key: object) -> int:
     """31 bits from JSON values, the same wherever and in whatever order questions are asked."""
     return int(digest(*key)[:8], 16) >> 1

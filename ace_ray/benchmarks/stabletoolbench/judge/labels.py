@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.files import json_lines, read_bounded
+from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.stabletoolbench.judge.asking import JudgeError, together
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
+from ace_ray.benchmarks.stabletoolbench.judge.sopr import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.benchmarks.stabletoolbench.results.details import called, linked
+from ace_ray.benchmarks.stabletoolbench.results.files import is_answer
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
 
@@ -50,6 +56,30 @@ def read_labels(path: Path) -> list[Label]:
     return found
 
 
+async def judge_labels(
+    player: Player,
+    labels: Sequence[Label],
+    votes: int = 1,
+    prompts: Prompts | None = None,
+    at_once: int = 64,
+) -> list[str | None]:
+    """What the judge says of each answer: the status of most votes, None where it failed."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def judge(one: Label) -> str | None:
+        async with gate:
+            try:
+                return majority(
+                    await judge_sopr(
+                        player, one.query, one.answer, one.final_answer, votes, prompts
+                    )
+                )
+            except JudgeError:
+                return None
+
+    return await together([judge(one) for one in labels])
+
+
 def _label(row: Mapping[str, Any], where: str) -> Label:
     for key in ("query_id", "query", "answer", "label"):
         if key not in row:
@@ -73,14 +103,11 @@ def _answer(answer: Any, where: str) -> Mapping[str, Any]:
         return {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
     if isinstance(answer, Mapping):
         answer = answer.get("answer", answer)
-    if (
-        not isinstance(answer, Mapping)
-        or not isinstance(answer.get("final_answer"), str)
-        or not isinstance(answer.get("answer_details"), list)
-    ):
+    if not is_answer(answer):
         raise UserError(
             "answer is neither a text nor a converted answer",
             where=where,
             fix='write a text, or {"final_answer": text, "answer_details": [...]}',
         )
-    return answer
+    found: Mapping[str, Any] = answer
+    return found

@@ -83,9 +83,12 @@ def final_text(raw: Any) -> str:
     found = _object(raw)
     if found is not None:
         answer = found.get("final_answer")
-        if answer is None:
+        if answer is None or isinstance(answer, str):
+            return answer or ""
+        try:
+            return json.dumps(answer, ensure_ascii=False)
+        except RecursionError:
             return ""
-        return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     if _ANSWER_MARK in raw:
         return raw.split(_ANSWER_MARK, 1)[1]
     return "" if raw.lstrip().startswith("{") else raw

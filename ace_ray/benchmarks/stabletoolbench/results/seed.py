@@ -12,6 +12,7 @@ from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.judge.sopr import majority, mean_points
 from ace_ray.benchmarks.stabletoolbench.results.details import Node, chain, final_text, has_finish
+from ace_ray.benchmarks.stabletoolbench.results.files import text_of
 from ace_ray.benchmarks.stabletoolbench.scoring.calls import api_recall
 from ace_ray.records import Entry
 
@@ -61,12 +62,12 @@ def seed_json(metadata: Metadata, rows: Callable[[], Iterable[Answered]]) -> Ite
         "overall_time": metadata.overall_time_s,
         "timestamp": metadata.timestamp,
     }
-    yield f'{{"metadata": {_text(head)},\n"summary": {_text(counted.as_json())},\n'.encode()
+    yield f'{{"metadata": {text_of(head)},\n"summary": {text_of(counted.as_json())},\n'.encode()
     yield b'"results": ['
     before = "\n"
     for row in rows():
         if row.state is not None:
-            yield (before + _text(result_of(row, metadata.evaluation_method))).encode()
+            yield (before + text_of(result_of(row, metadata.evaluation_method))).encode()
             before = ",\n"
     yield b"\n]}\n"
 
@@ -173,7 +174,7 @@ def _details(answer: Mapping[str, Any]) -> list[Node]:
     for one in chain(answer):
         message = one["message"]
         if isinstance(message, Mapping):
-            message = _text({**message, "arguments": _parsed(message.get("arguments"))})
+            message = text_of({**message, "arguments": _parsed(message.get("arguments"))})
         place.append({"role": one["role"], "message": message, "next": []})
         place = place[-1]["next"]
     return top
@@ -188,12 +189,3 @@ def _parsed(arguments: Any) -> Any:
 
 def _mean(total: float, n: int) -> float | None:
     return total / n if n else None
-
-
-def _text(value: Any) -> str:
-    """Lone surrogates, which no UTF-8 can hold, become U+FFFD, as in stored rows."""
-    return (
-        json.dumps(value, ensure_ascii=False)
-        .encode("utf-16", "surrogatepass")
-        .decode("utf-16", "replace")
-    )
