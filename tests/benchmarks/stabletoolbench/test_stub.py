@@ -77,8 +77,8 @@ def test_a_template_that_was_cut_counts_up_to_its_last_value() -> None:
 def test_a_hostile_template_stays_small() -> None:
     wide = {str(number): ["str"] * 50 for number in range(100_000)}
     found = stubbed(wide)
-    assert len(json.dumps(found)) < 3_000_000
-    assert sum(item is not None for items in found.values() for item in items) <= MAX_LEAVES
+    assert len(found) <= MAX_LEAVES
+    assert len(json.dumps(found)) < 100_000
     deep: Any = "str"
     for _ in range(500):
         deep = [deep]
@@ -103,4 +103,4 @@ def test_every_published_template_gives_an_answer() -> None:
                     total += 1
                     neutral += found == {"status": "ok"}
     assert total == 2748
-    assert neutral < 20
+    assert neutral == 84  # published as {}

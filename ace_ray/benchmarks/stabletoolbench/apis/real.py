@@ -12,9 +12,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, quote_plus, urlencode, urljoin, urlsplit
 
 from pydantic import Field
 
@@ -181,8 +181,7 @@ class RealApis:
             return quote(value, safe="", errors="replace")
 
         url = api.url
-        if not url:
-            raise Refused("it has no URL")
+        self._allowed.check(url)
         origin = urlsplit(url).netloc
         url = _FIELD.sub(fill, url)
         if urlsplit(url).netloc != origin:
@@ -196,35 +195,50 @@ class RealApis:
             reply = await self._transport.fetch(request)
             if not (300 <= reply.status < 400 and reply.location):
                 return reply
-            url = urljoin(request.url, reply.location)
-            if self._allowed.check(url) != self._allowed.check(request.url):
-                raise Refused("it redirects to another host")
             if request.method != "GET":
                 raise Refused("it redirects a request that is no GET")
-            if urlsplit(request.url).scheme == "https" != urlsplit(url).scheme:
-                raise Refused("it redirects away from https")
-            request = HttpRequest(
-                "GET", url, request.headers, None, request.timeout_s, request.max_bytes
-            )
+            request = replace(request, url=self._redirected(request.url, reply.location))
         raise Refused("it redirects again and again")
+
+    def _redirected(self, url: str, location: str) -> str:
+        """Where a redirect leads, which is the same server or the same host over https."""
+        try:
+            target = urljoin(url, location)
+        except ValueError:
+            raise Refused("it redirects to no URL") from None
+        same_host = self._allowed.check(target) == self._allowed.check(url)
+        here, there = urlsplit(url), urlsplit(target)
+        secured = there.scheme == "https" and there.port in (None, 443)
+        if not same_host or not (here[:2] == there[:2] or secured):
+            raise Refused("it redirects to another host")
+        return target
 
     def _read(self, reply: HttpReply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""
         text = reply.body.decode("utf-8", "replace")
-        for secret in {self._key, quote(self._key), json.dumps(self._key)[1:-1]} - {""}:
-            text = text.replace(secret, "***")
         error = error_of_status(reply.status)
         try:
-            value = load(text, self._config.max_bytes)
+            value = self._without_key(load(text, self._config.max_bytes))
         except Unusable:
             if self._config.service_url is not None:
                 return error or FAILED, ""
-            return error, text
+            return error, self._without_key(text)
         if self._config.service_url is None:
             return error, value
         if not isinstance(value, dict) or not isinstance(value.get("error"), str):
             return error or FAILED, ""
         return error or value["error"], value.get("response", "")
+
+    def _without_key(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self._without_key(key): self._without_key(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._without_key(item) for item in value]
+        if isinstance(value, str) and self._key:
+            spellings = (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1])
+            for spelled in spellings:
+                value = value.replace(spelled(self._key), "***")
+        return value
 
 
 def _key(name: str | None, where: str) -> str:

@@ -47,11 +47,11 @@ class _Filler:
         if level > MAX_LEVELS or self._left <= 0:
             return None
         if isinstance(template, dict):
-            return {
-                key: self.value(item, key, f"{path}/{key}", level + 1)
-                for key, item in template.items()
-                if key != _LENGTH
-            }
+            filled = {}
+            for key, item in template.items():
+                if key != _LENGTH and self._left > 0:
+                    filled[key] = self.value(item, key, f"{path}/{key}", level + 1)
+            return filled
         if isinstance(template, list):
             return self._list(template, name, path, level)
         self._left -= 1
