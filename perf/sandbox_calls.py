@@ -108,8 +108,8 @@ def main() -> int:
         return asyncio.run(played(episodes, calls))[0]
 
     cluster.connect()
-    board = start_board(entry_table(plan.entries), plan.benchmarks)
-    actors = start_actors(Scenarios(board), 1, cpus=cluster.SANDBOX_CPUS)
+    _board = start_board(entry_table(plan.entries), plan.benchmarks, name="board")  # lives with it
+    actors = start_actors(Scenarios("board"), 1, cpus=cluster.SANDBOX_CPUS)
     player = ray.remote(Player).options(num_cpus=1).remote()
     ray.get(player.play.remote(actors, one, 10))  # both processes are up then
     rates: dict[str, list[float]] = {"open": [], "many": [], "one": [], "local": []}

@@ -310,14 +310,21 @@ def start_board(
     *,
     proven: bool = False,
     metrics: Callable[[], Metrics] | None = None,
+    name: str | None = None,
 ) -> Any:
     """The board's actor handle. Entries and benchmarks go to the object store: one copy per node.
     ``proven``: engines of this run have started before, so one that does not may still.
-    ``metrics`` is called in the actor."""
+    ``metrics`` is called in the actor. ``name`` is what `named_board` finds it by."""
     # No logical CPU: it must never compete with the pools for a small cluster.
-    actor = ray.remote(Board).options(num_cpus=0)
+    actor = ray.remote(Board).options(num_cpus=0, name=name)
     shared = [ray.put(entries), ray.put(dict(benchmarks))]
     return actor.remote(shared, suspects, proven=proven, metrics=metrics)
+
+
+def named_board(name: str) -> Any:
+    """The board's handle, for actors that restart: among the arguments of their constructors it
+    would be a ref, too (see `Board.shared`)."""
+    return ray.get_actor(name)
 
 
 def fetch_entries(board: Any) -> pa.Table:

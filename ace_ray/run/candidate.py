@@ -10,16 +10,18 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 
 from ace_ray.errors import EngineDead, UserError
+from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
 from ace_ray.models.probe import Probe, ProbeFailed
-from ace_ray.models.sources import materialize
+from ace_ray.models.sources import check_unchanged, materialize, release
 from ace_ray.run.board import Who
 from ace_ray.run.clock import Clock
 from ace_ray.run.job import Job
@@ -41,13 +43,14 @@ class _Prepared:
 class Candidate:
     """Starts the engine, swaps its weights, and says how on the board.
 
-    Of a job of several runs every checkpoint is examined before it is loaded: all shards, all
-    values finite. Raises what `start_engine` raises.
+    Where the job says so, every checkpoint is examined: before it is loaded for all shards, all
+    values finite, and the content that was planned; after that, since it was read meanwhile, for
+    its content again, and for what the engine says with it. Raises what `start_engine` raises, and
+    `NoRoom`.
     """
 
     def __init__(self, job: Job, who: Who, clock: Clock) -> None:
         self._job, self._board, self._who, self._clock = job, job.board, who, clock
-        self._swaps = len(job.runs) > 1
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
         self._ahead: _Prepared | None = None
         self._lock = asyncio.Lock()
@@ -86,10 +89,10 @@ class Candidate:
         Raises `Broken`. Ends the process where only a new engine can.
         """
         async with self._lock:
-            if run in self._broken:
-                raise Broken
             if self._facts:
                 await self._first_probe()
+            if run in self._broken:
+                raise Broken
             if run == self.run:
                 return
             try:
@@ -103,21 +106,34 @@ class Candidate:
     async def _first_probe(self) -> None:
         """The engine is new; what it says now is what the next swap is held against."""
         facts, self._facts = self._facts, {}
-        if self._swaps:
+        if self._job.examine:
             self._clock.preparing("warm_up")
-            await self._probe.begin(self._held)
-            self._clock.preparing(None)
+            try:
+                await self._probe.begin(self._held)
+                await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
+            except EngineDead as error:
+                self._end(f"the probe failed: {error}", for_all=False)
+            except (ProbeFailed, UserError) as error:
+                self._give_up(self.run, str(error))
+                return
+            finally:
+                self._clock.preparing(None)
         await self._board.loaded.remote(self.run, facts)
 
     async def _swap(self, run: int) -> None:
-        folder = await asyncio.to_thread(self._folder, run)
+        try:
+            folder = await asyncio.to_thread(self._folder, run)
+        except NoRoom as error:
+            self._end(str(error), for_all=False)
         self._board.spent.remote(self.run, self._who.name, self._clock.read())
         self._clock.restart()
         self._clock.preparing("load")
         await self._board.loading.remote(run)
+        if self.run in self._broken:
+            self._end("nobody knows the weights in the engine", for_all=False)
         if why := await self._board.unswappable.remote():
             self._end(why)
-        if why := same_layout(self._held, folder):
+        if why := _why_not(self._held, folder):
             self._end(f"these weights need an engine of their own: {why}", for_all=False)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
@@ -125,19 +141,24 @@ class Candidate:
             await self.engine.swap(folder)
             self._clock.preparing("warm_up")
             found = await self._probe.swapped(folder)
-        except (EngineDead, ProbeFailed) as error:
+        except (EngineDead, ProbeFailed, OSError) as error:
             self._end(f"the swap to {self._job.runs[run].run_id} failed: {error}")
-        self.run, self._held = run, folder
         seconds = round(time.perf_counter() - began, 2)
+        release(self._job.runs[self.run].model)
+        # Before anything may fail: from now on it is these that the engine holds.
+        self.run, self._held = run, folder
+        if self._job.examine:
+            await asyncio.to_thread(self._check_unchanged, run)
         facts = {"how": "swapped", "worker": self._who.name, "load_s": seconds, "probe": found}
         await self._board.loaded.remote(run, facts)
         self._prepare(run + 1)
 
-    def _end(self, why: str, *, for_all: bool = True) -> None:
+    def _end(self, why: str, *, for_all: bool = True) -> NoReturn:
         """End this process: its successor starts an engine on the new weights."""
         if for_all:
             ray.get(self._board.unswappable.remote(clean(why)))
         die(self._board, self._who, why, [])
+        raise EngineDead(why)  # not reached: the process is gone
 
     def _give_up(self, run: int, why: str) -> None:
         self._broken.add(run)
@@ -150,27 +171,47 @@ class Candidate:
 
     def _made_ready(self, run: int, held: Path) -> Path:
         folder = self._examined(run)
-        if not same_layout(held, folder):
+        if not _why_not(held, folder):
             self._probe.prepare(held, folder)
         return folder
 
     def _folder(self, run: int) -> Path:
-        """The folder of the weights of ``run`` on this node. Raises `Broken`."""
+        """The folder of the weights of ``run`` on this node. Raises `Broken` and `NoRoom`."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.run == run:
-            return ahead.folder.result()
+            with suppress(NoRoom):  # there may be some by now
+                return ahead.folder.result()
         return self._examined(run)
 
     def _examined(self, run: int) -> Path:
+        model = self._job.runs[run].model
         if not self._job.examine:
-            return materialize(self._job.runs[run].model)
+            return materialize(model)
         try:
-            folder = materialize(self._job.runs[run].model)
+            folder = materialize(model)
             check_whole(folder)
             check_finite(folder)
+        except NoRoom:
+            raise
         except UserError as error:
             raise Broken(str(error)) from error
+        self._check_unchanged(run)
         return folder
+
+    def _check_unchanged(self, run: int) -> None:
+        """Raise `Broken` when other weights lie where those of ``run`` were planned."""
+        try:
+            check_unchanged(self._job.runs[run].model)
+        except UserError as error:
+            raise Broken(str(error)) from error
+
+
+def _why_not(held: Path, folder: Path) -> str:
+    """Why the weights in ``folder`` cannot take the place of those that came from ``held``."""
+    try:
+        return same_layout(held, folder)
+    except UserError as error:  # a trainer keeps the last few
+        return str(error)
 
 
 def start_engine(job: Job, folder: Path) -> Any:

@@ -13,7 +13,14 @@ from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.run.board import MAX_STARTS, NAMES, Who, fetch_benchmarks, fetch_entries
+from ace_ray.run.board import (
+    MAX_STARTS,
+    NAMES,
+    Who,
+    fetch_benchmarks,
+    fetch_entries,
+    named_board,
+)
 from ace_ray.run.roles import Parts, Served
 from ace_ray.run.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
@@ -55,17 +62,18 @@ class Job:
 
 
 class Scenarios:
-    """Opens the scenario of an entry by its index, in a sandbox actor."""
+    """Opens the scenario of an entry by its index, in a sandbox actor. ``board`` is its name."""
 
-    def __init__(self, board: Any) -> None:
+    def __init__(self, board: str) -> None:
         self._board = board
         self._benchmarks: Mapping[str, Benchmark] = {}
         self._entries: pa.Table | None = None
 
     def __call__(self, index: int) -> Scenario:
         if self._entries is None:
-            self._benchmarks = fetch_benchmarks(self._board)
-            self._entries = fetch_entries(self._board)
+            board = named_board(self._board)
+            self._benchmarks = fetch_benchmarks(board)
+            self._entries = fetch_entries(board)
         entry = entry_at(self._entries, index)
         return self._benchmarks[entry.benchmark].scenario(entry)
 

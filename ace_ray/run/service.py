@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.protocol import Benchmark, Service
 from ace_ray.errors import RowError
-from ace_ray.run.board import fetch_benchmarks
+from ace_ray.run.board import fetch_benchmarks, named_board
 
 CALL_S = 60.0
 """Seconds that one call may take."""
@@ -27,8 +27,8 @@ class ServiceLost(RowError):
 class ServiceActor:
     """Holds one benchmark's service."""
 
-    def __init__(self, board: Any, benchmark: str) -> None:
-        service = fetch_benchmarks(board)[benchmark].service()
+    def __init__(self, board: str, benchmark: str) -> None:
+        service = fetch_benchmarks(named_board(board))[benchmark].service()
         assert service is not None  # only benchmarks that have one get an actor
         self._service: Service = service
 
@@ -71,8 +71,9 @@ class RunningService:
             return answer
 
 
-def start_services(board: Any, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
-    """An actor for each benchmark that has a service, on this node: it may own a local folder."""
+def start_services(board: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
+    """An actor for each benchmark that has a service, on this node: it may own a local folder.
+    ``board`` is the name of the board."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
     return {

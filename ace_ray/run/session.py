@@ -179,12 +179,15 @@ class Session:
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
             for index in owed:
                 self._runs[index].declare(facts)
+            salt = os.urandom(3).hex()
+            name = f"board-{salt}"
             board = start_board(
                 entry_table(plan.entries),
                 plan.benchmarks,
                 self._tallies[-1].suspects if self._tallies else None,
                 proven=proven,
                 metrics=partial(Metrics, self._measured(owed)),
+                name=name,
             )
             watch = Watch(
                 board,
@@ -195,7 +198,6 @@ class Session:
                 rows=_count(owed),
                 proven=proven,
             )
-            salt = os.urandom(3).hex()
             with watch, roles.serving_parts(parts, on_gpu=on_gpu) as served:
                 job = Job(
                     runs=tuple(
@@ -214,11 +216,11 @@ class Session:
                     parts=parts,
                     served=served,
                     sandboxes=start_actors(
-                        Scenarios(board),
+                        Scenarios(name),
                         self._resources.sandboxes,
                         cpus=cluster.SANDBOX_CPUS,
                     ),
-                    services=start_services(board, plan.benchmarks),
+                    services=start_services(name, plan.benchmarks),
                     first=min(owed),
                     examine=self._examine,
                 )
