@@ -65,7 +65,7 @@ def fill(folder: Path, apis: int, answers: int) -> tuple[list[Asked], dict[tuple
             arguments = {"query": f"text {index}", "page": index, "exact": None}
             rows = [{"id": draw.randrange(10**6), "name": "x" * draw.randrange(60)}] * 12
             answer = {"error": "", "response": {"page": index, "rows": rows}}
-            text = json.dumps({**answer, "origin": "simulator"}, separators=(",", ":"))
+            text = json.dumps({**answer, "origin": "simulator", "by": ""}, separators=(",", ":"))
             plain[names[2], canonical_key(arguments)] = text
             asked.append((api(number), arguments))
             if index % 2:

@@ -27,7 +27,7 @@ from ace_ray.errors import UserError
 
 NAMES = ("Data", "clique", "player")
 RECORDED = "Data/clique_for_Data/player.json"
-ANSWER = json.dumps({"error": "", "response": {"n": 1}, "origin": "simulator"})
+ANSWER = json.dumps({"error": "", "response": {"n": 1}, "origin": "simulator", "by": ""})
 
 
 def record(root: Path, content: Any, place: str = RECORDED) -> Path:
@@ -60,6 +60,17 @@ def response(folder: CacheFolder, arguments: Any, names: tuple[str, str, str] = 
 def test_upstreams_keys_are_found_by_value(tmp_path: Path, stored: Any, asked: Any) -> None:
     record(tmp_path, upstream((stored, "yes")))
     assert response(CacheFolder(str(tmp_path), "read"), asked) == "yes"
+
+
+def test_keys_of_the_same_characters_are_told_apart(tmp_path: Path) -> None:
+    record(tmp_path, upstream(*(({"x": f"{n:03}"}, n) for n in range(1000))))
+    folder = CacheFolder(str(tmp_path), "read")
+    assert [response(folder, {"x": f"{n:03}"}) for n in range(1000)] == list(range(1000))
+    assert response(folder, {"x": "1000"}) is None
+    (tmp_path / RECORDED).write_text(json.dumps({"{'b': 1, 'a': 2}": {"error": "", "response": 0}}))
+    again = CacheFolder(str(tmp_path), "read")
+    assert response(again, {"a": 1, "b": 2}) is None
+    assert response(again, {"a": 2, "b": 1}) == 0
 
 
 def test_arguments_of_another_type_are_another_call(tmp_path: Path) -> None:
@@ -177,6 +188,7 @@ def test_one_odd_answer_leaves_the_others(tmp_path: Path) -> None:
         "error": "",
         "response": [1],
         "origin": "recorded",
+        "by": "",
     }
 
 
@@ -315,7 +327,7 @@ def test_a_file_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     stats = folder.stats()
     assert 0 < stats["recorded"] < 40
     assert stats["recorded"] + stats["not_recorded"] == 40
-    huge = json.dumps({"error": "", "response": "x" * (2 << 20), "origin": "real"})
+    huge = json.dumps({"error": "", "response": "x" * (2 << 20), "origin": "real", "by": ""})
     assert folder.put("Data", "clique", "big", "{}", huge) == huge
     assert not (tmp_path / own_file(("Data", "clique", "big"))).exists()
     folder.close()

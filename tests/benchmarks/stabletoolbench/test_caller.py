@@ -25,6 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
+SYSTEM = SystemText("s", "own")
 VALUE = {"x": 1.5, "u": "\ud800", "n": None}
 
 
@@ -39,7 +40,7 @@ class FakeReal:
 
 
 def simulator(model: Scripted) -> Simulator:
-    return Simulator(model.player(), "own", SystemText("s", "own"))
+    return Simulator(model.player(), "own", SYSTEM)
 
 
 def cached(folder: CacheFolder) -> CacheClient:
@@ -66,6 +67,20 @@ def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path
     assert {(a.source, a.origin) for a in after} == {("cache", "simulator")}
     assert counted == {"simulator": 4}
     assert recounted == {"cache": 4, "cache:simulator": 4}
+
+
+def test_answers_of_another_simulator_are_told_apart(tmp_path: Path) -> None:
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    door = local(folder)
+    one, other = simulator(Scripted(GOOD)), Simulator(Scripted().player(model="b"), "own", SYSTEM)
+    assert one.maker == simulator(Scripted()).maker != other.maker
+    mine = CacheClient(door, writes=True, maker=one.maker)
+    asyncio.run(ApiCaller(cache=mine, simulator=one).call(API, {}))
+    for maker, origin in [(one.maker, "simulator"), (other.maker, "other simulator")]:
+        caller = ApiCaller(cache=CacheClient(door, writes=True, maker=maker))
+        assert asyncio.run(caller.call(API, {})).origin == origin
+        assert caller.counts == {"cache": 1, f"cache:{origin}": 1}
+    folder.close()
 
 
 def test_two_identical_calls_at_once_are_one_generation(tmp_path: Path) -> None:

@@ -3,6 +3,11 @@
 `CacheFolder` is plain and synchronous: one object in one process (an actor, in a run) that serves
 one call at a time. Keys and answers cross its door as JSON text. `CacheClient` is what an
 `ApiCaller` has in its own process.
+
+A record that cannot be read (cut, of another shape, too large, a link) is neither a miss nor the
+end of a run: `CacheFolder.check` names it before the run starts, and where nobody asked or it broke
+later, the agent is told that the server cannot read its records, nobody else is asked in its place,
+and the call counts as a failure. Such a file is never written over.
 """
 
 from __future__ import annotations
@@ -74,8 +79,8 @@ class CacheFolder:
                 )
 
     def get(self, category: str, tool: str, api: str, arguments: str) -> str | None:
-        """The answer on record, as JSON text: ``{"error", "response", "origin"}``, or
-        ``{"corrupt": why}`` where the record cannot be read. None: there is none.
+        """The answer on record, as JSON text: ``{"error", "response", "origin", "by"}``, or with
+        ``corrupt``, why it cannot be read. None: there is none.
 
         ``arguments`` is the JSON text of an object, in the order in which they were given.
         """
@@ -89,8 +94,8 @@ class CacheFolder:
         return found
 
     def put(self, category: str, tool: str, api: str, arguments: str, answer: str) -> str:
-        """Record an answer, the JSON text of ``{"error", "response", "origin"}``; it is on disk
-        when this returns. Of two for the same call the first stays: its text is returned.
+        """Record an answer, JSON text as `get` gives it; it is on disk when this returns. Of two
+        for the same call the first stays: its text is returned.
 
         An answer that cannot be recorded (a corrupt file, a full disk, a lock that was lost) is
         returned as well, and counted in `stats`.
@@ -183,15 +188,22 @@ class CacheFolder:
 
 
 class CacheClient:
-    """The cache as an `ApiCaller` sees it. ``service`` is `local` or an actor's door."""
+    """The cache as an `ApiCaller` sees it.
 
-    def __init__(self, service: Service, *, writes: bool) -> None:
-        self._service, self._writes = service, writes
+    Args:
+        service: `local`, or an actor's door.
+        writes: whether new answers are recorded.
+        maker: the simulator that this run has (`Simulator.maker`). An answer that another one made
+            is used as well; its origin is then ``other simulator``, so that a run's counts show it.
+    """
+
+    def __init__(self, service: Service, *, writes: bool, maker: str = "") -> None:
+        self._service, self._writes, self._maker = service, writes, maker
 
     async def get(self, api: ApiLike, arguments: dict[str, Any]) -> Answered | None:
         """The answer on record, None without one."""
         found = await self._service("get", *_names(api), json.dumps(arguments))
-        return None if found is None else _answered(found)
+        return None if found is None else self._answered(found)
 
     async def put(self, api: ApiLike, arguments: dict[str, Any], answered: Answered) -> Answered:
         """Record an answer. Returns the one on record: another's, if that was first."""
@@ -201,15 +213,25 @@ class CacheClient:
             "error": answered.error,
             "response": answered.response,
             "origin": answered.source,
+            "by": self._maker if answered.source == "simulator" else "",
         }
         mine = json.dumps(tree, separators=(",", ":"))
         kept = await self._service("put", *_names(api), json.dumps(arguments), mine)
-        return answered if kept == mine else _answered(kept)
+        return answered if kept == mine else self._answered(kept)
 
     async def examples(self, api: ApiLike) -> list[tuple[str, str]]:
         """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""
         found = await self._service("examples", *_names(api))
         return [(key, text) for key, text in found]
+
+    def _answered(self, text: str) -> Answered:
+        tree = json.loads(text)
+        if "corrupt" in tree:
+            return Answered(UNREADABLE, "", "none", failure="cache")
+        origin = str(tree["origin"])
+        if origin == "simulator" and self._maker and tree["by"] != self._maker:
+            origin = f"other {origin}"
+        return Answered(tree["error"], tree["response"], "cache", origin=origin)
 
 
 def local(folder: CacheFolder) -> Service:
@@ -224,10 +246,3 @@ def local(folder: CacheFolder) -> Service:
 
 def _names(api: ApiLike) -> tuple[str, str, str]:
     return api.std_category, api.std_tool, api.std_api
-
-
-def _answered(text: str) -> Answered:
-    tree = json.loads(text)
-    if "corrupt" in tree:
-        return Answered(UNREADABLE, "", "none", failure="cache")
-    return Answered(tree["error"], tree["response"], "cache", origin=str(tree["origin"]))

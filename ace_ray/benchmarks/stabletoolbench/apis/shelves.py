@@ -3,7 +3,7 @@
 Upstream's layout is ``<category>/<tool>_for_<category>/<api>.json``, one object whose keys are
 Python's text of the arguments. Our own files lie under ``ace_ray/answers`` in the same folder, one
 per API: ``{"format": 1, "category", "tool", "api", "answers": {canonical arguments: {"error",
-"response", "origin"}}}``, names as normalised. A file is replaced as a whole or not at all.
+"response", "origin", "by"}}}``, names as normalised. A file is replaced as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ TEMPORARY = f"{OWN}/tmp"
 FORMAT = 1
 MAX_FILE_BYTES = 32 << 20
 MAX_ANSWER_CHARS = 1 << 20
+MAX_ALIKE = 64
+"""Most keys of one file that are compared with a call's by value."""
+ANSWER_KEYS = frozenset(("error", "response", "origin", "by"))
 _SAFE = re.compile(r"[\w^%&+(][\w^%&+()., -]*")
 _MAX_NAME_BYTES = 200
 
@@ -45,20 +48,24 @@ class Shelf:
     own: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     size_bytes: int = 1024
-    _by_value: dict[str, str] | None = None
+    _alike: dict[int, list[str]] | None = None
 
     def find(self, key: str, upstream: str) -> str | None:
         """Our own answer, else upstream's under its exact key, else under one of equal value."""
         found = self.own.get(key) or self.recorded.get(upstream)
         if found is not None or not self.recorded:
             return found
-        if self._by_value is None:
-            self._by_value = {}
-            for text, answer in self.recorded.items():
-                value = canonical_of_upstream(text)
-                if value is not None:
-                    self._by_value.setdefault(value, answer)
-        return self._by_value.get(key)
+        # Python's texts of equal dicts are made of the same characters, in another order.
+        if self._alike is None:
+            self._alike = {}
+            for text in self.recorded:
+                alike = self._alike.setdefault(_signature(text), [])
+                if len(alike) < MAX_ALIKE:
+                    alike.append(text)
+        for text in self._alike.get(_signature(upstream), ()):
+            if canonical_of_upstream(text) == key:
+                return self.recorded[text]
+        return None
 
 
 def recorded_file(names: Names) -> str | None:
@@ -147,7 +154,8 @@ def _made(root: Path, place: str) -> Path:
 
 def _recorded(raw: bytes, place: str) -> dict[str, str]:
     tree = _object(raw, place)
-    return {key: _text({**_answer(value), "origin": "recorded"}) for key, value in tree.items()}
+    made = {"origin": "recorded", "by": ""}
+    return {key: _text({**_answer(value), **made}) for key, value in tree.items()}
 
 
 def _own(raw: bytes, place: str, names: Names) -> dict[str, str]:
@@ -158,8 +166,8 @@ def _own(raw: bytes, place: str, names: Names) -> dict[str, str]:
     if (tree.get("category"), tree.get("tool"), tree.get("api")) != names:
         raise UserError("holds the answers of another API", where=place)
     for value in answers.values():
-        if not isinstance(value, dict) or set(value) != {"error", "response", "origin"}:
-            raise UserError("holds an answer without error, response and origin", where=place)
+        if not isinstance(value, dict) or set(value) != ANSWER_KEYS:
+            raise UserError("holds an answer that is none of ace_ray's", where=place)
     return {key: _text(value) for key, value in answers.items()}
 
 
@@ -180,6 +188,10 @@ def _answer(value: Any) -> dict[str, Any]:
     error = value["error"]
     said = "" if error is None else error if isinstance(error, str) else _text(error)
     return {"error": said, "response": value["response"]}
+
+
+def _signature(key: str) -> int:
+    return hash("".join(sorted(key)))
 
 
 def _text(value: Any) -> str:

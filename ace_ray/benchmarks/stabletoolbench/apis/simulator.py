@@ -43,6 +43,11 @@ class Simulator:
         """What can move an answer, for the manifest."""
         return simulator_identity(self._player, self._form, self._system)
 
+    @property
+    def maker(self) -> str:
+        """Names this simulator on the answers that it made."""
+        return digest(self.identity())[:16]
+
     async def answer(
         self,
         api: ApiLike,
