@@ -13,7 +13,8 @@ async def chains(play: Play) -> str:
     ended = ""
     for _ in range(play.settings.tries):
         ended = await _chain(play)
-        if ended in ("answered", "max_queries"):
+        # An answer that a give-up follows in the same reply ends it all too, and is none.
+        if ended in ("answered", "max_queries") or play.trees[-1].nodes[-1].terminal:
             break
     return ended
 

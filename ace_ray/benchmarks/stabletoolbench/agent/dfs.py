@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 
 from ace_ray.benchmarks.stabletoolbench.agent.play import ContextFull, Play
-from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, GAVE_UP, Message, Node
+from ace_ray.benchmarks.stabletoolbench.agent.tree import GAVE_UP, Message, Node
 
 _BACK = 2
-"""Nodes to go back after an answer or a give-up."""
+"""Nodes to go back after a give-up."""
 _STOP = 10_000
 
 
@@ -54,15 +54,13 @@ class Search:
             try:
                 reply = await play.ask([*node.messages, *other], child)
             except ContextFull:
-                # ToolLLaMA's wrapper makes a give-up of a text that is too long.
+                # As ToolLLaMA's wrapper has it: a give-up, one round below this node.
                 node.note["context_full"] = True
                 node.pruned = True
-                return _BACK
+                return _BACK - 1
             if play.spent and not play.fixed:  # upstream does not look at this reply any more
                 return self._out_of_queries()
             last = await play.grow(self._tree, node, reply)
-            if last.code == ANSWERED:
-                last.finish(_BACK)
             back = await self._visit(last)
             if back > 1:
                 return back if back >= _STOP else back - 1

@@ -28,6 +28,8 @@ from ace_ray.records import Completion, Entry, ToolCall
 
 UNKNOWN = 1
 """The status code of a function that does not exist."""
+FINISHED_ROUNDS = 2
+"""Rounds that a tree search marks as finished above an answer."""
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
@@ -174,6 +176,8 @@ class Play:
             if end.code == ANSWERED:
                 node.terminal = True
                 node.note["answer"] = end.answer
+                if self.settings.width:
+                    node.finish(FINISHED_ROUNDS)
         else:
             seen, node.code = await self._call(tree, node, call)
         node.pruned = node.code == GAVE_UP

@@ -12,7 +12,7 @@ from ace_ray.benchmarks.stabletoolbench.agent.chain import chains
 from ace_ray.benchmarks.stabletoolbench.agent.dfs import Search
 from ace_ray.benchmarks.stabletoolbench.agent.play import Caller, Cut, Play
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
-from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, Message, Node
+from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, Message, Node, Tree
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
 from ace_ray.records import Entry
 
@@ -89,8 +89,8 @@ async def run_agent(
 
 def _result(play: Play, ended: str, gave_up: Sequence[Node]) -> AgentRun:
     chosen = _answered(play)
-    won = chosen is not None
-    finish_type = "give_answer" if won else ""
+    answered = chosen is not None
+    finish_type = "give_answer" if answered else ""
     if chosen is None and gave_up:
         # Upstream draws one too; ours is the same whenever the entry is evaluated.
         chosen = random.Random(play.entry.content_hash()).choice(gave_up)
@@ -100,10 +100,10 @@ def _result(play: Play, ended: str, gave_up: Sequence[Node]) -> AgentRun:
         method=settings.method,
         form=settings.form,
         rules=settings.rules,
-        win=won,
+        win=any(_wins(tree) for tree in play.trees),
         valid=chosen is not None,
         finish_type=finish_type,
-        final=_final(chosen, won, ended),
+        final=_final(chosen, answered, ended),
         ended=ended,
         query_count=play.queries,
         total_tokens=play.prompt_tokens + play.completion_tokens,
@@ -111,10 +111,7 @@ def _result(play: Play, ended: str, gave_up: Sequence[Node]) -> AgentRun:
         completion_tokens=play.completion_tokens,
         generation_s=round(play.generation_s, 4),
         dropped_calls=play.dropped_calls,
-        tries=[
-            {"win": any(_counts(node) for node in tree.nodes), "nodes": tree.as_json()}
-            for tree in play.trees
-        ],
+        tries=[{"win": _wins(tree), "nodes": tree.as_json()} for tree in play.trees],
         calls=play.calls,
         messages=chosen.messages if chosen is not None else [],
         output=last.text if last else "",
@@ -122,19 +119,21 @@ def _result(play: Play, ended: str, gave_up: Sequence[Node]) -> AgentRun:
     )
 
 
-def _counts(node: Node) -> bool:
-    """Whether the node ends its chain with an answer."""
-    return node.terminal and not node.pruned and not node.children
+def _wins(tree: Tree) -> bool:
+    """Upstream's word for a chain that ends after an answer, even if a give-up followed."""
+    return any(node.terminal and not node.children for node in tree.nodes)
 
 
 def _answered(play: Play) -> Node | None:
-    return next((node for tree in play.trees for node in tree.nodes if _counts(node)), None)
+    """The node at which the chain ends that gave the answer."""
+    leaves = (node for tree in play.trees for node in tree.nodes if not node.children)
+    return next((node for node in leaves if node.terminal and not node.pruned), None)
 
 
-def _final(chosen: Node | None, won: bool, ended: str) -> dict[str, str] | None:
+def _final(chosen: Node | None, answered: bool, ended: str) -> dict[str, str] | None:
     if chosen is None:
         return {"return_type": GIVE_UP, "answer": "", "raw": ""} if ended == "gave_up" else None
-    if not won:
+    if not answered:
         return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
     finish = next(node for node in chosen.path() if node.code == ANSWERED)
     # Under ``official`` calls that follow Finish in its reply run on, and the last one's arguments
