@@ -522,6 +522,8 @@ def test_no_checkout(tmp_path: Path) -> None:
 
 # agreement with people
 
+S, U, N = "Solved", "Unsure", "Unsolved"
+
 
 def test_agreement() -> None:
     labels = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Solved"] * 15 + ["Unsolved"] * 15
@@ -536,6 +538,22 @@ def test_agreement() -> None:
     assert found["confusion"]["Solved"] == {"Solved": 45, "Unsure": 0, "Unsolved": 15}
     low, high = found["accuracy_interval"]
     assert low < 0.7 < high
+
+
+def test_kappa_is_that_of_statsmodels() -> None:
+    counts = {S: [20, 5, 2], U: [9, 7, 6], N: [1, 3, 30]}
+    pairs = [
+        (label, verdict)
+        for label, row in counts.items()
+        for verdict, n in zip(counts, row, strict=True)
+        for _ in range(n)
+    ]
+    found = agreement(*zip(*pairs, strict=True))
+    theirs = pytest.importorskip("statsmodels.stats.inter_rater").cohens_kappa(
+        list(counts.values())
+    )
+    assert found["kappa"] == pytest.approx(theirs.kappa)
+    assert found["kappa_interval"] == pytest.approx([theirs.kappa_low, theirs.kappa_upp])
 
 
 def test_agreement_beyond_chance_is_undefined_where_chance_agrees_always() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import fmean, pstdev
+from statistics import pstdev
 from typing import Any
 
 from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.benchmarks.stabletoolbench.scoring.calls import CALLS, FROM, SOURCES
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import VOTE
 from ace_ray.benchmarks.tally import Tally
-from ace_ray.records import RULE_SETS, STATUSES
+from ace_ray.records import RULE_SETS
 from ace_ray.stats import Interval, wilson
 
 SHARES = (
@@ -116,16 +116,6 @@ def sources_of(groups: Sequence[Group]) -> Cell:
 def calls_per_query(groups: Sequence[Group]) -> float | None:
     rows = sum(group.tally.scored for group in groups)
     return sum(group.calls for group in groups) / rows if rows else None
-
-
-def mean_of(cells: Sequence[Cell]) -> float | None:
-    """The plain mean of groups, as in upstream's tables; None unless all have a value."""
-    values = [cell["value"] for cell in cells]
-    return None if not values or None in values else fmean(values)
-
-
-def not_scored(group: Group) -> int:
-    return sum(group.tally.status[name] for name in STATUSES if name != "scored")
 
 
 def _cell(total: float, rows: int, queries: int) -> Cell:
