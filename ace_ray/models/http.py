@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 if TYPE_CHECKING:
@@ -70,11 +71,15 @@ class Http:
         except aiohttp.ClientError as error:
             raise OSError(str(error) or type(error).__name__) from error
 
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
 
 def proxy_of(url: str) -> str | None:
     """The proxy that the environment names for ``url``."""
-    from urllib.parse import urlsplit
-
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
