@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from scripted_agent import GIVE_UP, Scripted, Table, answer, doc, entry_of, parameter, say
+from scripted_agent import BREAD, GIVE_UP, Scripted, Table, answer, doc, entry_of, parameter, say
 
+from ace_ray.benchmarks.stabletoolbench.agent.opening import rehearsal
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.tools import apis_of
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed, UserError
 
 Played = Callable[..., AgentRun]
@@ -310,3 +313,25 @@ def test_unknown_methods_are_refused(method: str) -> None:
 def test_limits_are_checked() -> None:
     with pytest.raises(UserError, match="max_steps is 0"):
         Settings(max_steps=0)
+
+
+@pytest.mark.parametrize("rules", ["official", "fixed"])
+@pytest.mark.parametrize("form", ["native", "react"])
+@pytest.mark.parametrize("method", ["CoT@1", "DFS_woFilter_w2"])
+def test_a_rehearsal_shows_every_kind_of_message(
+    play: Played, rules: Any, form: Any, method: str
+) -> None:
+    settings = Settings(method=method, rules=rules, form=form, max_steps=6, max_queries=20)
+    shown = rehearsal(apis_of(BREAD, rules), settings)
+    pairs = {kind_of(*pair) for pair in pairwise(shown)}
+    reply = f"Action: {FIND}\nAction Input: {{}}"
+    script = [reply, "hm"] * 10 if form == "react" else [say("", (FIND, {})), say("hm")] * 10
+    model = Scripted(*script)
+    play(model, method=method, rules=rules, form=form, max_steps=6, max_queries=20)
+    sent = {kind_of(*pair) for chat in model.chats for pair in pairwise(chat)}
+    kinds = {kind for pair in sent for kind in pair}
+    assert {kind for pair in pairs for kind in pair} >= kinds
+
+
+def kind_of(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
+    return tuple((said["role"], *sorted(said)) for said in (one, other))

@@ -179,3 +179,9 @@ def test_the_run_is_stored_whole(play: Played) -> None:
     assert len(stored["tries"][0]["nodes"]) == 9
     assert [one["node"] for one in stored["calls"]] == [2, 4]
     assert BREAD.data["apis"][0]["api"] == stored["calls"][0]["api"]
+
+
+def test_the_deepest_search_there_is(play: Played) -> None:
+    run = play(Scripted(say("hm")), method=DFS, max_steps=200, max_queries=300)
+    assert run.query_count == 300
+    assert max(node["depth"] for node in run.tries[0]["nodes"]) == 200

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ace_ray.benchmarks.protocol import Stage
 from ace_ray.benchmarks.stabletoolbench.agent import native, react
 from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
-from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening
+from ace_ray.benchmarks.stabletoolbench.agent.opening import as_sent, offered, opening
 from ace_ray.benchmarks.stabletoolbench.agent.settings import MAX_CALLS, Settings
 from ace_ray.benchmarks.stabletoolbench.agent.texts import GO_ON
 from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, GAVE_UP, Message, Node, Tree
@@ -223,7 +223,7 @@ class Play:
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
         sampling = replace(player.sampling, seed=player.sampling.seed + offset)
         try:
-            answer = player.model.chat(self._chat(messages), sampling, self._tools)
+            answer = player.model.chat(as_sent(messages, self.settings), sampling, self._tools)
             return await asyncio.wait_for(answer, left)
         except TimeoutError:
             raise await self._late() from None
@@ -231,13 +231,6 @@ class Play:
             if not self.queries:  # nothing happened: no episode, as for any prompt too long
                 raise
             raise ContextFull from None
-
-    def _chat(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        if self.settings.form == "react":
-            found = react.chat(messages, self.settings.observation_role)
-        else:
-            found = native.chat(messages)
-        return _joined(found) if self.fixed else found
 
     def _left(self) -> float | None:
         deadline = self.stage.deadline
@@ -256,15 +249,3 @@ class Play:
 def json_inside(text: str) -> str:
     """``text`` as it stands between the quotes of a JSON string."""
     return json.dumps(text)[1:-1]
-
-
-def _joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Consecutive messages of the user as one: some templates insist that speakers take turns."""
-    found: list[dict[str, Any]] = []
-    for message in messages:
-        if found and message["role"] == "user" == found[-1]["role"]:
-            text = f"{found[-1]['content']}\n\n{message['content']}"
-            found[-1] = {"role": "user", "content": text}
-        else:
-            found.append(message)
-    return found
