@@ -22,7 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder, local
+from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder
+from ace_ray.benchmarks.stabletoolbench.apis.service import local
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import recorded_file, write_shelf
 from ace_ray.benchmarks.stabletoolbench.apis.values import canonical_key
 from ace_ray.benchmarks.stabletoolbench.tools import Api

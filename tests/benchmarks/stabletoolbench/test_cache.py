@@ -14,6 +14,7 @@ import pytest
 from ace_ray.benchmarks.stabletoolbench.apis import lock as lock_module
 from ace_ray.benchmarks.stabletoolbench.apis import shelves
 from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheFolder
+from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import own_file, recorded_file
 from ace_ray.benchmarks.stabletoolbench.apis.values import (
     MAX_DEPTH,
@@ -21,9 +22,10 @@ from ace_ray.benchmarks.stabletoolbench.apis.values import (
     arguments_of,
     canonical_of_upstream,
     load,
+    nesting,
     upstream_key,
 )
-from ace_ray.errors import UserError
+from ace_ray.errors import RowError, UserError
 
 NAMES = ("Data", "clique", "player")
 RECORDED = "Data/clique_for_Data/player.json"
@@ -443,6 +445,57 @@ class TestLock:
             lock_module.threading.Event().wait(0.01)
         assert lock.stat().st_mtime > 0
         folder.close()
+
+
+class TestService:
+    """The owner behind a door."""
+
+    def test_it_opens_with_the_first_call(self, tmp_path: Path) -> None:
+        made = CacheService(str(tmp_path / "new"), "readwrite")
+        assert not (tmp_path / "new").exists()
+        assert made.call("get", *NAMES, "{}") is None
+        assert made.call("put", *NAMES, "{}", ANSWER) == ANSWER
+        assert made.call("stats")["recorded"] == 1
+        assert made.call("check", [NAMES]) == made.call("examples", *NAMES) == []
+        with pytest.raises(KeyError):
+            made.call("close")
+        second = CacheService(str(tmp_path / "new"), "readwrite")
+        with pytest.raises(RowError, match="being written by process"):
+            second.call("stats")
+        made.close()
+        assert second.call("get", *NAMES, "{}") == ANSWER.replace(": ", ":").replace(", ", ",")
+        second.close()
+
+    def test_what_is_wrong_is_said_before_the_run(self, tmp_path: Path) -> None:
+        check_folder(str(tmp_path), "readwrite", [NAMES], where="cache")
+        CacheFolder(str(tmp_path), "readwrite").close()
+        record(tmp_path, "{")
+        record(tmp_path, "{", "Data/clique_for_Data/other.json")
+        names = [NAMES, ("Data", "clique", "other"), ("Data", "clique", "none")]
+        with pytest.raises(UserError, match=rf"^cache .*: {RECORDED}: .* \(and 1 more\); restore"):
+            check_folder(str(tmp_path), "read", names, where="cache")
+        writer = CacheFolder(str(tmp_path), "readwrite")
+        with pytest.raises(UserError, match="being written"):
+            check_folder(str(tmp_path), "readwrite", [], where="cache")
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        ("[" * 64 + "]" * 64, 0),
+        ("[" * 65 + "]" * 65, 65),
+        ("[{}]" * 5000, 2),
+        ('{"a": "' + "[" * 500 + '"}', 1),
+        ('"\\"' + "[" * 100 + '"', 0),
+        ('"' + "[" * 100, 0),
+        ("[" * 100, 100),
+        ("]" * 100 + "[" * 100, 100),
+        (('{"a":[' * 33 + "]}" * 33 + ",") * 50, 65),
+    ],
+)
+def test_nesting_is_never_taken_for_less(text: str, depth: int) -> None:
+    assert nesting(text) == depth
 
 
 def test_arguments_are_bounded() -> None:

@@ -18,9 +18,10 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     observation,
     status_code,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder, local
+from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import SystemText
+from ace_ray.benchmarks.stabletoolbench.apis.service import local
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 

@@ -5,9 +5,9 @@ one call at a time. Keys and answers cross its door as JSON text. `CacheClient` 
 `ApiCaller` has in its own process.
 
 A record that cannot be read (cut, of another shape, too large, a link) is neither a miss nor the
-end of a run: `CacheFolder.check` names it before the run starts, and where nobody asked or it broke
-later, the agent is told that the server cannot read its records, nobody else is asked in its place,
-and the call counts as a failure. Such a file is never written over.
+end of a run. `service.check_folder` names it before the run starts; where it breaks later, the
+agent is told that the server cannot read its records, nobody else is asked in its place, and the
+call counts as a failure. Such a file is never written over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from ace_ray.errors import UserError
 Mode = Literal["read", "readwrite"]
 Service = Callable[..., Awaitable[Any]]
 """``await service(method, *JSON values)``: a method of the `CacheFolder`, wherever it lives."""
-METHODS = ("get", "put", "examples", "check", "stats")
 MEMORY_BYTES = 256 << 20
 EXAMPLES, EXAMPLE_CHARS = 5, 2048
 UNREADABLE = "The API server cannot read its records."
@@ -232,16 +231,6 @@ class CacheClient:
         if origin == "simulator" and self._maker and tree["by"] != self._maker:
             origin = f"other {origin}"
         return Answered(tree["error"], tree["response"], "cache", origin=origin)
-
-
-def local(folder: CacheFolder) -> Service:
-    """A service whose owner lives in this process."""
-    methods: dict[str, Callable[..., Any]] = {name: getattr(folder, name) for name in METHODS}
-
-    async def call(method: str, *values: Any) -> Any:
-        return methods[method](*values)
-
-    return call
 
 
 def _names(api: ApiLike) -> tuple[str, str, str]:

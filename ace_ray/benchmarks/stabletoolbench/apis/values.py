@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from ace_ray.calls import MAX_DIGITS, NotCalls, expression, literal
@@ -17,7 +18,8 @@ from ace_ray.records import canonical_json
 MAX_DEPTH = 64
 MAX_ARGUMENTS = 32_768
 """Longest JSON text of a call's arguments, in characters."""
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_NO_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^\[\]{}"]++', re.DOTALL)
+_MANY_DIGITS = re.compile(f"[0-9]{{{MAX_DIGITS + 1}}}")
 
 
 class Unusable(ValueError):
@@ -35,21 +37,25 @@ def load(text: str, max_chars: int, *, unique: bool = False) -> Any:
         raise Unusable(f"longer than {max_chars:,} characters")
     if nesting(text) > MAX_DEPTH:
         raise Unusable(f"nested more than {MAX_DEPTH} deep")
+    exact = _MANY_DIGITS.search(text) is not None
     try:
-        return (_unique if unique else _plain).decode(text)
+        return _decoder(unique, exact).decode(text)
     except (ValueError, RecursionError) as error:
         raise Unusable(str(error) or type(error).__name__) from None
 
 
 def nesting(text: str) -> int:
-    """How deep the brackets of a JSON text go, those in strings aside."""
+    """How deep the brackets of a JSON text go, those in strings aside; never less than that, and 0
+    for a text with few. Brackets that nothing closes count as levels."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return 0
-    depth = deepest = 0
-    for found in _NESTING.finditer(text):
-        depth += (found[0] in "[{") - (found[0] in "]}")
-        deepest = max(deepest, depth)
-    return deepest
+    brackets = _NO_BRACKETS.sub("", text).replace("{", "[").replace("}", "]")
+    for level in range(MAX_DEPTH + 1):
+        inner = brackets.replace("[]", "")
+        if len(inner) == len(brackets):
+            return level + inner.count("[")
+        brackets = inner
+    return MAX_DEPTH + 1
 
 
 def first_object(text: str, tries: int = 8) -> dict[str, Any] | None:
@@ -60,7 +66,7 @@ def first_object(text: str, tries: int = 8) -> dict[str, Any] | None:
         if begin < 0:
             return None
         try:
-            value, _ = _plain.raw_decode(text, begin)
+            value, _ = _decoder(False, True).raw_decode(text, begin)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
@@ -123,7 +129,12 @@ def _finite(digits: str) -> float | str:
     return number if math.isfinite(number) else digits[:80]
 
 
-_plain = json.JSONDecoder(parse_constant=str, parse_float=_finite, parse_int=_whole)
-_unique = json.JSONDecoder(
-    parse_constant=str, parse_float=_finite, parse_int=_whole, object_pairs_hook=_distinct
-)
+@cache
+def _decoder(unique: bool, count_digits: bool) -> json.JSONDecoder:
+    # Python's own int is much faster than one of ours that is asked for every number.
+    return json.JSONDecoder(
+        parse_constant=str,
+        parse_float=_finite,
+        parse_int=_whole if count_digits else None,
+        object_pairs_hook=_distinct if unique else None,
+    )
