@@ -43,7 +43,7 @@ def asked(answer: Callable[[web.Request], Awaitable[web.StreamResponse]], **chan
 
 
 async def echo(request: web.Request) -> web.Response:
-    said = f"{request.method} {request.query_string} {await request.text()}"
+    said = f"{request.method} {request.query.get('q')} {await request.text()}"
     return web.Response(text=said, headers={"X-Key": request.headers.get("Authorization", "")})
 
 
@@ -51,7 +51,7 @@ def test_what_is_sent_arrives() -> None:
     reply = asked(
         echo, method="POST", params={"q": "a b"}, body=b"{}", headers={"Authorization": "Bearer k"}
     )
-    assert (reply.status, reply.body) == (200, b"POST q=a+b {}")
+    assert (reply.status, reply.body) == (200, b"POST a b {}")
     assert reply.headers["X-Key"] == "Bearer k"
 
 
@@ -71,7 +71,7 @@ def test_a_redirect_is_an_answer() -> None:
 
 def test_a_slow_server_is_an_os_error() -> None:
     async def slow(_: web.Request) -> web.Response:
-        await asyncio.sleep(30)
+        await asyncio.sleep(2)
         return web.Response()
 
     with pytest.raises(TimeoutError):
