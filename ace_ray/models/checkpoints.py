@@ -36,6 +36,8 @@ _BITS |= {"BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "C64": 64}
 
 # dtype -> (unsigned type of its width, mask of all but the sign, the largest finite pattern)
 _FLOATS: dict[str, tuple[Any, int, int]] = {
+    "F8_E4M3": (np.uint8, 0x7F, 0x7E),
+    "F8_E5M2": (np.uint8, 0x7F, 0x7B),
     "BF16": (np.uint16, 0x7FFF, 0x7F7F),
     "F16": (np.uint16, 0x7FFF, 0x7BFF),
     "F32": (np.uint32, 0x7FFFFFFF, 0x7F7FFFFF),
@@ -85,7 +87,8 @@ def lacking(names: Collection[str]) -> str:
 
 
 def check_finite(folder: Path) -> None:
-    """Raise `UserError` when a weight is NaN or infinite. Reads everything once."""
+    """Raise `UserError` when a weight is NaN or infinite. Reads everything once; other formats than
+    safetensors, and packed types, pass unseen."""
     for name, tensor in tensors_of(folder).items():
         if tensor.dtype not in _FLOATS:
             continue

@@ -1,9 +1,11 @@
 """Does an engine hold the weights it was told to take? Its logprobs of fixed texts tell.
 
 A swap may fail without a word (on the CPU a tied output head kept its old packed weights). The
-first one of an engine is held against a reference computed from the new weights by transformers;
-how far engine and reference are apart before the swap says how far they may be after it. Each
-further one is held against the checkpoint before: other weights must say other things.
+first one of an engine is held against references computed by transformers from the old weights and
+from the new: how far engine and reference are apart before the swap says how far they may be after
+it, and the engine must have gone the way from one reference to the other. The latter tells also
+neighbours in training apart, which lie closer than two right implementations do. Each further swap
+is held against the checkpoint before: other weights must say other things.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ FLOOR = 0.05
 
 SLACK = 3.0
 """Times the distance before the swap that is allowed after it."""
+
+WAY = (0.75, 1.25)
+"""Share of the way from the old reference to the new that the engine must have gone: 0 of it with
+weights that were not taken, 1 with all of them. An engine that two implementations' rounding takes
+out of this range is started anew, which is the right answer where nothing can be told."""
 
 Logprobs = Sequence[Sequence[float]]
 """Per text, the logprob of each token but the first."""
@@ -58,11 +65,13 @@ class Probe:
         """By what was held and what was to come: it may be another checkpoint's turn after all."""
 
     async def begin(self, folder: Path) -> None:
-        """The engine is new and holds the weights in ``folder``."""
+        """The engine is new and holds the weights in ``folder``. Raises `ProbeFailed`: they say
+        nothing that is a number."""
         self._held, self._said = folder, await self._engine.logprobs()
+        _check_finite(self._said)
 
     def prepare(self, held: Path, folder: Path) -> None:
-        """Compute the reference of the first swap ahead; blocks."""
+        """Compute the references of the first swap ahead; blocks."""
         if not self._proven and (held, folder) not in self._references:
             try:
                 self._references[held, folder] = self._engine.reference([held, folder])
@@ -76,18 +85,19 @@ class Probe:
         """
         said = await self._engine.logprobs()
         assert self._held is not None  # `begin` comes first
+        _check_finite(said)
         found: dict[str, Any] = {"moved": round(distance(self._said, said), 4)}
-        if not all(math.isfinite(value) for text in said for value in text):
-            raise ProbeFailed("the engine's logprobs are not finite")
-        if said == self._said and weights_hash(folder) != weights_hash(self._held):
+        same = said == self._said and weights_hash(folder) == weights_hash(self._held)
+        if said == self._said and not same:
             raise ProbeFailed("the weights are others, and the engine says the same as before")
-        if not self._proven:
-            found |= self._against_reference(self._held, folder, said)
+        # Equal weights prove nothing of a swap.
+        if not self._proven and not same:
+            found |= self._against_references(self._held, folder, said)
             self._proven = True
         self._held, self._said = folder, said
         return found
 
-    def _against_reference(self, held: Path, folder: Path, said: Logprobs) -> dict[str, float]:
+    def _against_references(self, held: Path, folder: Path, said: Logprobs) -> dict[str, float]:
         references = self._references.get((held, folder))
         if references is None:
             raise ProbeFailed("there is no reference to hold the first swap against")
@@ -100,17 +110,41 @@ class Probe:
                 f"the engine is {now:.3f} nats a token from what the new weights say, it was "
                 f"{usual:.3f} from what the old ones say"
             )
-        return {"from_reference": round(now, 4), "before": round(usual, 4)}
+        way = way_gone(before, after, self._said, said)
+        if not WAY[0] <= way <= WAY[1]:
+            raise ProbeFailed(
+                f"what the old weights say and what the new ones do are "
+                f"{distance(before, after):.4f} nats a token apart, and the engine went "
+                f"{100 * way:.0f} % of that way: it cannot be told whether it took them"
+            )
+        return {"from_reference": round(now, 4), "before": round(usual, 4), "way": round(way, 2)}
+
+
+def _check_finite(said: Logprobs) -> None:
+    if not all(math.isfinite(value) for text in said for value in text):
+        raise ProbeFailed("the engine's logprobs are not finite")
+
+
+def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Logprobs) -> float:
+    """The share of the way from ``before`` to ``after`` by which ``said_new`` is further than
+    ``said_old``: the slope of the engine's changes, token by token, on the references'. NaN where
+    the references do not differ."""
+    expected, seen = _changes(before, after), _changes(said_old, said_new)
+    length = sum(change * change for change in expected)
+    along = sum(a * b for a, b in zip(expected, seen, strict=True))
+    return along / length if length else math.nan
+
+
+def _changes(one: Logprobs, other: Logprobs) -> list[float]:
+    return [
+        b - a for text, of in zip(one, other, strict=True) for a, b in zip(text, of, strict=True)
+    ]
 
 
 def distance(one: Logprobs, other: Logprobs) -> float:
     """Mean absolute difference of two lists of logprobs, nats per token; NaN where one has one."""
-    pairs = [
-        abs(a - b)
-        for text, of in zip(one, other, strict=True)
-        for a, b in zip(text, of, strict=True)
-    ]
-    return sum(pairs) / len(pairs)
+    moves = [abs(change) for change in _changes(one, other)]
+    return sum(moves) / len(moves)
 
 
 def weights_hash(folder: Path) -> str:

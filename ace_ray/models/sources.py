@@ -14,17 +14,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock
-
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
-from ace_ray.store import S3Store
+from ace_ray.models import cached
+from ace_ray.store import Object, S3Store
 
 Kind = Literal["hub", "folder", "s3", "gguf", "fake"]
 
@@ -123,7 +122,10 @@ def _resolve_path(source: str, path: Path) -> ModelRef:
 
 
 def materialize(ref: ModelRef) -> Path:
-    """A local folder with the model's config, tokenizer and weights; cached by revision."""
+    """A local folder with the model's config, tokenizer and weights; cached by revision.
+
+    What came from S3 is this process's until `release`. Raises `UserError`; `NoRoom` among them.
+    """
     if ref.kind == "fake":
         return Path(ref.location)
     if ref.kind == "folder":
@@ -139,10 +141,33 @@ def materialize(ref: ModelRef) -> Path:
         return _hub_snapshot(ref, weights=True)
     folder = _cached(ref)
     if ref.kind == "gguf":
-        _make_once(folder, lambda: _convert(Path(ref.location), folder))
+        cached.make_once(folder, lambda: _convert(Path(ref.location), folder))
     else:
-        _make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS))
+        cached.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), held=True)
     return folder
+
+
+def release(ref: ModelRef) -> None:
+    """This process needs the folder of `materialize` no more: it may go when others need room."""
+    if ref.kind == "s3":
+        cached.release(_cached(ref))
+
+
+def check_unchanged(ref: ModelRef) -> None:
+    """Raise `UserError` when there is something else now where ``ref`` was pinned. Hub commits do
+    not change, and what is fetched from S3 is compared as it is fetched."""
+    if ref.kind not in ("folder", "gguf"):
+        return
+    if resolve(ref.location, None).revision != ref.revision:
+        raise _changed(ref)
+
+
+def _changed(ref: ModelRef) -> UserError:
+    return UserError(
+        "has changed since it was planned",
+        where=ref.location,
+        fix="evaluate it again when nobody writes it any more",
+    )
 
 
 def tokenizer_folder(ref: ModelRef) -> Path:
@@ -152,7 +177,7 @@ def tokenizer_folder(ref: ModelRef) -> Path:
     if ref.kind == "s3" and not _cached(ref).is_dir():
         folder = _cached(ref).with_name(_cached(ref).name + "-tokenizer")
         light = tuple(ending for ending in _WEIGHTS if ending not in (".safetensors", ".bin"))
-        _make_once(folder, lambda: _download_s3(ref, folder, light))
+        cached.make_once(folder, lambda: _download_s3(ref, folder, light))
         return folder
     return materialize(ref)
 
@@ -164,21 +189,6 @@ def tokenizer_is_near(ref: ModelRef) -> bool:
 
 def _cached(ref: ModelRef) -> Path:
     return cache_root() / "models" / ref.revision.replace(":", "-")[:40]
-
-
-def _make_once(folder: Path, make: Callable[[], None]) -> None:
-    """``make`` the cached ``folder`` if it is not there, in one process of this node only."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
-            if not folder.is_dir():
-                make()
-    except OSError as error:
-        raise UserError(
-            f"the model cannot be cached: {error.strerror or error}",
-            where=str(folder),
-            fix="set ACE_RAY_CACHE to a writable folder with space",
-        ) from error
 
 
 def _convert(gguf: Path, folder: Path) -> None:
@@ -234,27 +244,40 @@ def _content_hash(files: Sequence[Path]) -> str:
 
 def _resolve_s3(source: str, endpoint_url: str | None, region: str | None) -> ModelRef:
     store = S3Store(source.rstrip("/"), endpoint_url, region, patient=False)
-    objects = [o for o in store.list() if o.path.endswith(_WEIGHTS) and "/" not in o.path]
+    objects = _objects(store)
     if not any(o.path == "config.json" for o in objects):
         raise UserError(
             "there is no config.json under this prefix",
             where=source,
             fix="name the prefix of a transformers model folder",
         )
+    return ModelRef(source, "s3", store.root, _listing_hash(objects), endpoint_url, region)
+
+
+def _objects(store: S3Store) -> list[Object]:
+    """The files of the model at ``store``. Flat folders only: a key is never allowed to name a path
+    outside of the cache."""
+    return [o for o in store.list() if o.path.endswith(_WEIGHTS) and "/" not in o.path]
+
+
+def _listing_hash(objects: Sequence[Object]) -> str:
     listing = "".join(f"{o.path}\0{o.etag}\0{o.size}\n" for o in objects)
-    revision = "etags:" + hashlib.sha256(listing.encode()).hexdigest()
-    return ModelRef(source, "s3", store.root, revision, endpoint_url, region)
+    return "etags:" + hashlib.sha256(listing.encode()).hexdigest()
 
 
 def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     store = S3Store(ref.location, ref.endpoint_url, ref.region)
-    scratch = folder.with_name(folder.name + ".part")
-    for item in store.list():
-        # Flat folders only: a key is never allowed to name a path outside of the cache.
-        if item.path.endswith(endings) and "/" not in item.path:
-            scratch.mkdir(parents=True, exist_ok=True)
+    objects = _objects(store)
+    # Before, so that nothing is fetched in vain, and after: files of two writings make no model.
+    if _listing_hash(objects) != ref.revision:
+        raise _changed(ref)
+    wanted = [item for item in objects if item.path.endswith(endings)]
+    cached.make_room(folder, sum(item.size for item in wanted))
+    with cached.scratch_of(folder) as scratch:
+        for item in wanted:
             store.download(item.path, scratch / item.path)
-    scratch.rename(folder)
+        if _listing_hash(_objects(store)) != ref.revision:
+            raise _changed(ref)
 
 
 def _resolve_hub(source: str, revision: str | None) -> ModelRef:

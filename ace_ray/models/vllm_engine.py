@@ -6,6 +6,7 @@ processes; when they die, every call raises `EngineDead`.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -26,6 +27,9 @@ from ace_ray.models.reasoning import split_think, splitter
 from ace_ray.models.swap import EXTENSION
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Sampling
+
+RESETS = 20
+"""Times that an engine is asked to empty its cache."""
 
 
 class VLLMEngine:
@@ -89,9 +93,18 @@ class VLLMEngine:
         """
         try:
             await self._engine.collective_rpc("swap_weights", args=(str(folder),))
-            await self._engine.reset_prefix_cache()
+            await self._forget_caches()
         except Exception as error:
             raise EngineDead(f"weights could not be swapped: {error}") from error
+
+    async def _forget_caches(self) -> None:
+        """What the weights before have computed, in connectors to other stores too."""
+        for _ in range(RESETS):
+            if await self._engine.reset_prefix_cache(reset_connector=True):
+                return
+            # Requests that were given up last hold their blocks until the next step.
+            await asyncio.sleep(0.1)
+        raise RuntimeError("the cache of the weights before cannot be emptied")
 
     async def logprobs(self) -> Logprobs:
         """What the engine says of `TEXTS`: per text the logprob of each token but the first."""

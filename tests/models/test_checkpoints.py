@@ -355,6 +355,25 @@ class TestFinite:
         with pytest.raises(UserError, match="NaN"):
             check_finite(tmp_path)
 
+    @pytest.mark.parametrize(
+        ("dtype", "largest", "bad"),
+        [
+            ("F8_E4M3", (0x7E, 0xFE), (0x7F, 0xFF)),
+            ("F8_E5M2", (0x7B, 0xFB), (0x7C, 0xFC, 0x7D, 0x7F, 0xFF)),
+        ],
+    )
+    def test_eight_bits(
+        self, tmp_path: Path, dtype: str, largest: Sequence[int], bad: Sequence[int]
+    ) -> None:
+        """E4M3 (fn) has no infinity; patterns as of the OCP 8-bit specification."""
+        write(tmp_path / "m.safetensors", one(dtype, (2,), (0, 2)), bytes(largest))
+        check_finite(tmp_path)
+        assert parameters(tmp_path) == 2
+        for bits in bad:
+            write(tmp_path / "m.safetensors", one(dtype, (2,), (0, 2)), bytes([0, bits]))
+            with pytest.raises(UserError, match="NaN"):
+                check_finite(tmp_path)
+
     @pytest.mark.parametrize("at", range(10))
     def test_wherever_it_is_in_many_chunks(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int

@@ -29,10 +29,21 @@ def moved(said: Logprobs, by: float) -> Logprobs:
     return [[value + by for value in text] for text in said]
 
 
+def jagged(said: Logprobs, by: float, sign: int = 1) -> Logprobs:
+    """Moved up and down in turn."""
+    return [
+        [value + by * sign * (-1) ** (i + j) for j, value in enumerate(text)]
+        for i, text in enumerate(said)
+    ]
+
+
+Truths = dict[str, Logprobs | Exception]
+
+
 class Scripted:
     """Says the next of ``said``; its references are ``truths``, by the folder's name."""
 
-    def __init__(self, *said: Logprobs, truths: dict[str, Logprobs | Exception]) -> None:
+    def __init__(self, *said: Logprobs, truths: Truths) -> None:
         self._said, self._truths = list(said), truths
         self.asked: list[tuple[str, ...]] = []
 
@@ -81,7 +92,7 @@ class TestFirst:
     def test_right(self, folders: list[Path]) -> None:
         engine = Scripted(OLD, NEW, truths={"a": moved(OLD, 0.01), "b": moved(NEW, 0.02)})
         (found,) = swap(engine, *folders[:2])
-        assert found == {"moved": 0.5, "from_reference": 0.02, "before": 0.01}
+        assert found == {"moved": 0.5, "from_reference": 0.02, "before": 0.01, "way": 1.02}
         assert engine.asked == [("a", "b")]
 
     def test_it_says_what_it_said_before(self, folders: list[Path]) -> None:
@@ -91,10 +102,39 @@ class TestFirst:
 
     def test_it_says_neither(self, folders: list[Path]) -> None:
         """A part of the weights was taken, another was not."""
-        half = [NEW[0], OLD[1]]
+        half: Logprobs = [NEW[0], OLD[1]]
         engine = Scripted(OLD, half, truths={"a": OLD, "b": NEW})
         with pytest.raises(ProbeFailed, match=r"0\.167 nats a token .* was 0\.000 from"):
             swap(engine, *folders[:2])
+
+    @pytest.mark.parametrize("apart", [0.031, 0.001])
+    def test_neighbours_in_training_are_told_apart(self, folders: list[Path], apart: float) -> None:
+        """Closer than two implementations may be to each other, and yet: taken, or not."""
+        near = jagged(OLD, apart)
+        truths: Truths = {"a": jagged(OLD, 0.02, -1), "b": jagged(near, 0.02, -1)}
+        (found,) = swap(Scripted(OLD, near, truths=truths), *folders[:2])
+        assert found["way"] == pytest.approx(1.0, abs=0.01)
+        with pytest.raises(ProbeFailed, match=r"the engine went -?0 % of that way"):
+            swap(Scripted(OLD, moved(OLD, 1e-6), truths=truths), *folders[:2])
+        half: Logprobs = [near[0], OLD[1]]
+        with pytest.raises(ProbeFailed, match=r"the engine went \d\d % of that way"):
+            swap(Scripted(OLD, half, truths=truths), *folders[:2])
+
+    def test_references_that_say_the_same_tell_nothing(self, folders: list[Path]) -> None:
+        engine = Scripted(OLD, moved(OLD, 1e-6), truths={"a": OLD, "b": OLD})
+        with pytest.raises(ProbeFailed, match="cannot be told whether it took them"):
+            swap(engine, *folders[:2])
+
+    def test_equal_weights_prove_nothing_of_a_swap(self, folders: list[Path]) -> None:
+        """The next swap is held against references all the same."""
+        a, _, c, same = folders
+        truths: Truths = {"c": OLD, "same_as_c": OLD, "a": NEW}
+        engine = Scripted(OLD, OLD, NEW, truths=truths)
+        first, second = swap(engine, c, same, a)
+        assert (first, second["way"]) == ({"moved": 0.0}, 1.0)
+        engine = Scripted(OLD, OLD, moved(OLD, 1e-6), truths=truths)
+        with pytest.raises(ProbeFailed):
+            swap(engine, c, same, a)
 
     def test_equal_weights_may_say_the_same(self, folders: list[Path]) -> None:
         engine = Scripted(OLD, OLD, truths={"c": OLD, "same_as_c": OLD})
@@ -168,7 +208,7 @@ class TestFirst:
         assert engine.asked == [("a", "b")]
 
 
-TRUTHS: dict[str, Logprobs | Exception] = {"a": OLD, "b": NEW}
+TRUTHS: Truths = {"a": OLD, "b": NEW}
 
 
 class TestFurther:
@@ -207,7 +247,7 @@ class TestFurther:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("at", [0, 1, 2])
 def test_what_is_not_finite_fails_whenever(folders: list[Path], bad: float, at: int) -> None:
     said = [OLD, NEW, NEWER]
     said[at] = [[bad, -2.0], [-3.0]]
@@ -221,12 +261,10 @@ def test_a_reference_that_is_not_finite_fails(folders: list[Path]) -> None:
         swap(Scripted(OLD, NEW, truths={"a": OLD, "b": nan}), *folders[:2])
 
 
-def test_a_poor_start_allows_nothing_more(folders: list[Path]) -> None:
-    """Where engine or reference had no number before the swap, the floor holds after it."""
+def test_an_old_reference_without_numbers_tells_nothing(folders: list[Path]) -> None:
     nan: Logprobs = [[math.nan, -2.0], [-3.0]]
-    swap(Scripted(OLD, NEW, truths={"a": nan, "b": NEW}), *folders[:2])
-    with pytest.raises(ProbeFailed):
-        swap(Scripted(OLD, NEW, truths={"a": nan, "b": moved(NEW, 0.1)}), *folders[:2])
+    with pytest.raises(ProbeFailed, match="cannot be told"):
+        swap(Scripted(OLD, NEW, truths={"a": nan, "b": NEW}), *folders[:2])
 
 
 def test_distance() -> None:

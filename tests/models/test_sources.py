@@ -2,13 +2,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models import sources
-from ace_ray.models.sources import materialize, resolve, tokenizer_folder
+from ace_ray.models import cached, sources
+from ace_ray.models.sources import (
+    ModelRef,
+    check_unchanged,
+    materialize,
+    release,
+    resolve,
+    tokenizer_folder,
+)
 
 Make = Callable[..., Path]
 
@@ -142,6 +150,75 @@ def test_an_s3_prefix(model_folder: Make, s3: Any, cache: Path) -> None:
     assert resolve(uri, None, endpoint_url=s3.endpoint_url).revision != ref.revision
     with pytest.raises(UserError, match="only Hugging Face ids"):
         resolve(uri, "main", endpoint_url=s3.endpoint_url)
+
+
+def put_model(s3: Any, folder: Path, prefix: str) -> ModelRef:
+    for file in folder.iterdir():
+        s3.client.upload_file(str(file), s3.bucket, f"{prefix}/{file.name}")
+    return resolve(f"s3://{s3.bucket}/{prefix}", None, endpoint_url=s3.endpoint_url)
+
+
+def test_a_prefix_that_was_rewritten_before_it_is_fetched(
+    model_folder: Make, s3: Any, cache: Path
+) -> None:
+    ref = put_model(s3, model_folder(), "models/rewritten")
+    s3.client.put_object(Bucket=s3.bucket, Key="models/rewritten/model.safetensors", Body=b"new")
+    for fetch in (materialize, tokenizer_folder):
+        with pytest.raises(UserError, match="has changed since it was planned"):
+            fetch(ref)
+    assert not [path for path in (cache / "models").iterdir() if path.is_dir()]
+
+
+def test_a_prefix_that_is_rewritten_while_it_is_fetched(
+    model_folder: Make, s3: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some files would be the old ones, some the new."""
+    ref = put_model(s3, model_folder(), "models/torn")
+    download = sources.S3Store.download
+
+    def rewrites(self: Any, path: str, target: Path) -> None:
+        download(self, path, target)
+        s3.client.put_object(Bucket=s3.bucket, Key="models/torn/model.safetensors", Body=b"new")
+
+    monkeypatch.setattr(sources.S3Store, "download", rewrites)
+    with pytest.raises(UserError, match="has changed since it was planned"):
+        materialize(ref)
+    assert not [path for path in (cache / "models").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_folder_is_what_was_planned_or_has_changed(model_folder: Make, name: str) -> None:
+    folder = model_folder()
+    ref = resolve(str(folder), None)
+    check_unchanged(ref)
+    (folder / name).write_bytes((folder / name).read_bytes() + b" ")
+    with pytest.raises(UserError, match="has changed since it was planned"):
+        check_unchanged(ref)
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    with pytest.raises(UserError, match="does not exist"):
+        check_unchanged(ref)
+
+
+def test_what_was_fetched_is_held_until_it_is_released(
+    model_folder: Make, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = put_model(s3, model_folder(weights=b"one", name="1"), "models/one")
+    two = put_model(s3, model_folder(weights=b"two", name="2"), "models/two")
+    first = materialize(one)
+    full = SimpleNamespace(total=1 << 30, free=1 << 20)
+    monkeypatch.setattr(cached.shutil, "disk_usage", lambda path: full)
+    second = materialize(two)
+    assert first.is_dir()
+    for ref in (one, two):
+        release(ref)
+    three = put_model(s3, model_folder(weights=b"three", name="3"), "models/three")
+    materialize(three)
+    assert not first.exists()
+    assert not second.exists()
+    assert materialize(one) == first
+    assert first.is_dir()
 
 
 def test_a_folder_that_is_missing_on_this_node(model_folder: Make) -> None:

@@ -1,0 +1,146 @@
+"""Folders of weights in this node's cache: made once, held while they are used, and removed when
+others need the room.
+
+Checkpoints that come over a network (``etags-*``) can be fetched again, so they go, those unused
+for longest first, before another one is fetched onto a disk that would be nearly full. A process
+holds what it uses by a lock that ends with it; the locks are files beside the folders.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ace_ray.errors import UserError
+
+SPARE = 0.1
+"""Share of the disk that is to stay free: others write there too."""
+
+_FETCHED = "etags-*"
+_GONE = ".gone"
+_PART = ".part"
+
+_held: dict[Path, int] = {}
+"""Folder -> open file that holds its lock."""
+
+
+class NoRoom(UserError):
+    """The disk is full, which is no fault of the model: another time it may fit."""
+
+
+def make_once(folder: Path, make: Callable[[], None], *, held: bool = False) -> None:
+    """``make`` the cached ``folder`` if it is not there, in one process of this node only.
+
+    ``held``: this process is about to use it, until `release`. Raises `UserError`.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not folder.is_dir():
+                make()
+            if held:
+                _hold(folder)
+    except OSError as error:
+        kind = NoRoom if error.errno in (errno.ENOSPC, errno.EDQUOT) else UserError
+        raise kind(
+            f"the model cannot be cached: {error.strerror or error}",
+            where=str(folder),
+            fix="set ACE_RAY_CACHE to a writable folder with space",
+        ) from error
+
+
+@contextmanager
+def scratch_of(folder: Path) -> Iterator[Path]:
+    """A folder to fill that becomes ``folder`` at the end; of one that fails nothing stays."""
+    scratch = folder.with_name(folder.name + _PART)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        yield scratch
+        scratch.rename(folder)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def make_room(folder: Path, size: int) -> None:
+    """Remove other fetched folders that nobody uses until ``size`` bytes fit beside ``folder``.
+
+    Raises `NoRoom`: they do not even then.
+    """
+    for other in _by_age(folder.parent):
+        disk = shutil.disk_usage(folder.parent)
+        if disk.free - size >= SPARE * disk.total:
+            return
+        if _folder_of(other) != folder:
+            _remove(other)
+    if (free := shutil.disk_usage(folder.parent).free) < size:
+        raise NoRoom(
+            f"{size / 2**30:.1f} GiB do not fit this disk, {free / 2**30:.1f} are free",
+            where=str(folder.parent),
+            fix="free some space, or set ACE_RAY_CACHE to a larger disk",
+        )
+
+
+def release(folder: Path) -> None:
+    """This process does not use ``folder`` any more."""
+    if (handle := _held.pop(folder, None)) is not None:
+        # Explicitly: a forked child may have the same file open.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def _hold(folder: Path) -> None:
+    if folder in _held:
+        return
+    handle = _use_file(folder)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    os.utime(handle)
+    _held[folder] = handle
+
+
+def _use_file(folder: Path) -> int:
+    return os.open(f"{folder}.use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _by_age(cache: Path) -> list[Path]:
+    """Fetched folders, and what is left of some, the one that was taken longest ago first."""
+    # Tokenizers alone are small, and nobody holds them.
+    found = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
+    return sorted(found, key=_taken_at)
+
+
+def _taken_at(path: Path) -> float:
+    use = Path(f"{_folder_of(path)}.use")
+    try:
+        return (use if use.exists() else path).stat().st_mtime
+    except FileNotFoundError:  # another process has just removed it
+        return 0.0
+
+
+def _folder_of(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(_PART).removesuffix(_GONE))
+
+
+def _remove(path: Path) -> None:
+    """Remove a fetched folder, unless somebody makes or uses it."""
+    folder = _folder_of(path)
+    try:
+        with FileLock(f"{folder}.lock", timeout=0):
+            handle = _use_file(folder)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # What is removed by half must not be taken for whole.
+                gone = path if path != folder else path.rename(f"{folder}{_GONE}")
+                shutil.rmtree(gone, ignore_errors=True)
+            finally:
+                os.close(handle)
+    except (Timeout, BlockingIOError, FileNotFoundError):
+        return

@@ -1,0 +1,146 @@
+"""Fetched weights make room for others, unless somebody uses them."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.models import cached
+from ace_ray.models.cached import NoRoom, make_once, make_room, release, scratch_of
+
+GIB = 1 << 30
+
+
+class Disk:
+    """100 GiB, of which each folder takes 20."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.others = root, 0
+        monkeypatch.setattr(cached.shutil, "disk_usage", lambda path: self.usage())
+
+    def usage(self) -> SimpleNamespace:
+        taken = 20 * len(self.names()) + self.others
+        return SimpleNamespace(total=100 * GIB, free=(100 - taken) * GIB)
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.root.iterdir() if path.is_dir())
+
+    def put(self, name: str, *, held: bool = False) -> Path:
+        folder = self.root / name
+
+        def make() -> None:
+            make_room(folder, 20 * GIB)
+            folder.mkdir()
+            (folder / "model.safetensors").touch()
+
+        make_once(folder, make, held=held)
+        return folder
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(tmp_path, monkeypatch)
+
+
+def test_the_one_unused_for_longest_goes_first(disk: Disk) -> None:
+    one, two, three = (disk.put(f"etags-{n}", held=True) for n in (1, 2, 3))
+    for folder in (two, one, three):
+        release(folder)
+    disk.put("etags-2", held=True)
+    disk.put("etags-4")
+    # A tenth of the disk stays free: 4 times 20 GiB and one more would leave nothing.
+    disk.put("etags-5")
+    assert disk.names() == ["etags-2", "etags-3", "etags-4", "etags-5"]
+    release(two)
+
+
+def test_what_is_held_stays_and_others_go(disk: Disk) -> None:
+    held = [disk.put(f"etags-{n}", held=True) for n in (1, 2, 3)]
+    disk.put("etags-4")
+    disk.put("etags-5")
+    assert disk.names() == ["etags-1", "etags-2", "etags-3", "etags-5"]
+    for folder in held:
+        release(folder)
+
+
+def test_a_process_that_died_holds_nothing(disk: Disk) -> None:
+    folder = disk.root / "etags-1"
+    holds = (
+        "import sys, pathlib\nfrom ace_ray.models.cached import make_once\n"
+        "folder = pathlib.Path(sys.argv[1])\nmake_once(folder, folder.mkdir, held=True)\n"
+        "print('held', flush=True)\nsys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", holds, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    disk.others = 60
+    disk.put("etags-2")
+    assert disk.names() == ["etags-1", "etags-2"]
+    process.kill()
+    process.communicate()
+    disk.put("etags-3")
+    assert disk.names() == ["etags-3"]
+
+
+def test_converted_files_and_tokenizers_stay(disk: Disk) -> None:
+    for name in ("sha256-1", "etags-1-tokenizer"):
+        disk.put(name)
+    disk.others = 30
+    disk.put("etags-2")
+    assert disk.names() == ["etags-1-tokenizer", "etags-2", "sha256-1"]
+
+
+def test_what_a_killed_fetch_left_goes(disk: Disk) -> None:
+    for name in ("etags-1.part", "etags-2.gone"):
+        (disk.root / name).mkdir()
+    disk.others = 60
+    disk.put("etags-3")
+    assert disk.names() == ["etags-3"]
+
+
+def test_no_room_is_no_fault_of_the_model(disk: Disk) -> None:
+    disk.others = 90
+    with pytest.raises(NoRoom, match=r"20\.0 GiB do not fit this disk, 10\.0 are free"):
+        disk.put("etags-1")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, NoRoom), (errno.EDQUOT, NoRoom), (errno.EACCES, UserError)],
+)
+def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, number: int, kind: type) -> None:
+    folder = tmp_path / "etags-1"
+
+    def make() -> None:
+        with scratch_of(folder) as scratch:
+            (scratch / "half").touch()
+            raise OSError(number, "no")
+
+    with pytest.raises(UserError, match="the model cannot be cached") as error:
+        make_once(folder, make)
+    assert type(error.value) is kind
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_it_is_made_once(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make() -> None:
+        made.append(1)
+        with scratch_of(tmp_path / "etags-1"):
+            pass
+
+    for _ in range(2):
+        make_once(tmp_path / "etags-1", make)
+    assert made == [1]
