@@ -11,22 +11,21 @@ from typing import Any
 import pytest
 from an_api import an_api
 
-from ace_ray.benchmarks.stabletoolbench.apis.addresses import (
+from ace_ray.models.addresses import (
     AllowList,
     Refused,
     check_addresses,
     is_public,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
-from ace_ray.benchmarks.stabletoolbench.apis.real import (
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig
+from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
+from ace_ray.models.public_http import (
+    AiohttpTransport,
     HttpReply,
     HttpRequest,
-    RealApis,
-    RealConfig,
     TransportFailed,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
-from ace_ray.benchmarks.stabletoolbench.apis.transport import AiohttpTransport
 from ace_ray.errors import UserError
 
 web = pytest.importorskip("aiohttp.web")

@@ -12,15 +12,20 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode, urljoin, urlsplit
 
 from pydantic import Field
 
-from ace_ray.benchmarks.stabletoolbench.apis.addresses import AllowList, Refused
+from ace_ray.models.addresses import AllowList, Refused
 from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, ApiLike, Rules
 from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts, error_of_status
+from ace_ray.models.public_http import (
+    HttpReply,
+    HttpRequest,
+    TransportFailed,
+)
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.names import api_name
 from ace_ray.config import Section
@@ -50,35 +55,6 @@ class RealConfig(Section):
     timeout_s: float = Field(15.0, gt=0, le=600, description="until the whole answer is here")
     max_bytes: int = Field(1 << 20, ge=1, le=16 << 20, description="the longest answer")
     allow_http: bool = Field(False, description="ask over plain HTTP and on other ports too")
-
-
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """One request to an allowed host; its addresses are the transport's to judge."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes | None
-    timeout_s: float
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class HttpReply:
-    """What came back; ``location`` is where a redirect points, "" elsewhere."""
-
-    status: int
-    body: bytes
-    location: str = ""
-
-
-class TransportFailed(Exception):
-    """No reply. ``kind``: ``timeout``, ``too_large`` or ``failed``; no message has a secret."""
-
-    def __init__(self, kind: str, what: str) -> None:
-        super().__init__(what)
-        self.kind = kind
 
 
 class Transport(Protocol):
