@@ -189,10 +189,10 @@ class Benchmark(Protocol):
         """
 
     def files(
-        self, rows: Iterable[Mapping[str, Any]], summary: Mapping[str, Any]
+        self, rows: Callable[[], Iterable[Mapping[str, Any]]], summary: Mapping[str, Any]
     ) -> Iterator[tuple[str, bytes]]:
         """Files of the benchmark's own, (path, content), made whenever a run is summarized.
 
-        ``rows`` are those stored (columns of docs/results.md), each once and without repeats;
+        ``rows`` reads those stored (columns of docs/results.md), each once and without repeats;
         ``summary`` is that of the whole run. They land under ``files/<benchmark>/``."""
         return iter(())

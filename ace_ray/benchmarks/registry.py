@@ -14,6 +14,7 @@ GROUP = "ace_ray.benchmarks"
 BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench.from_options",
     "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL.from_options",
+    "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.benchmark:StableToolBench.from_options",
 }
 """A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
 

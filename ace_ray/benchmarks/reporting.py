@@ -19,6 +19,7 @@ GROUP = "ace_ray.reports"
 BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.paper.reporting:REPORTING",
     "bfcl": "ace_ray.benchmarks.bfcl.reporting:REPORTING",
+    "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.reporting:REPORTING",
 }
 """A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
 

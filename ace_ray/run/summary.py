@@ -6,6 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -138,7 +139,7 @@ def write_files(
                     yield row
 
     for name, benchmark in benchmarks.items():
-        for path, content in benchmark.files(rows(name), summary):
+        for path, content in benchmark.files(partial(rows, name), summary):
             store.put(f"{FILES}{name}/{path}", content)
 
 

@@ -9,24 +9,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from an_api import an_api
-
 from ace_ray.models.addresses import (
     AllowList,
     Refused,
     check_addresses,
     is_public,
 )
+from an_api import an_api
+
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig
 from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
+from ace_ray.errors import UserError
 from ace_ray.models.public_http import (
-    AiohttpTransport,
     HttpReply,
     HttpRequest,
+    PublicHttp,
     TransportFailed,
 )
-from ace_ray.errors import UserError
 
 web = pytest.importorskip("aiohttp.web")
 
@@ -375,7 +375,7 @@ def served(
             return looked_up or ["127.0.0.1"]
 
         transport = (
-            AiohttpTransport(look_up) if judged else AiohttpTransport(look_up, lambda found: found)
+            PublicHttp(look_up) if judged else PublicHttp(look_up, lambda found: found)
         )
         try:
             api = an_api(url=f"http://{host}:{port}/players")

@@ -18,18 +18,18 @@ from urllib.parse import quote, quote_plus, urlencode, urljoin, urlsplit
 
 from pydantic import Field
 
-from ace_ray.models.addresses import AllowList, Refused
 from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, ApiLike, Rules
 from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts, error_of_status
+from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
+from ace_ray.benchmarks.stabletoolbench.names import api_name
+from ace_ray.config import Section
+from ace_ray.errors import UserError
+from ace_ray.models.addresses import AllowList, Refused
 from ace_ray.models.public_http import (
     HttpReply,
     HttpRequest,
     TransportFailed,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
-from ace_ray.benchmarks.stabletoolbench.names import api_name
-from ace_ray.config import Section
-from ace_ray.errors import UserError
 
 MAX_REDIRECTS = 3
 FAILED = "request invalid, data error"

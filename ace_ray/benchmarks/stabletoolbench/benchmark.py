@@ -1,0 +1,412 @@
+"""StableToolBench behind the `Benchmark` protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ace_ray.benchmarks.protocol import Benchmark, Player, ScoredRow, Service, Stage
+from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, rehearsal
+from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
+from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
+from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
+from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, Mode
+from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
+from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, form_of, system_text
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
+from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import SAMPLING, Simulator
+from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.options import Options
+from ace_ray.benchmarks.stabletoolbench.results.convert import converted
+from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
+from ace_ray.benchmarks.stabletoolbench.results.seed import Answered, Metadata, seed_json
+from ace_ray.benchmarks.stabletoolbench.retrieval import ToolPool, parse_scope
+from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
+from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
+from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.config import cache_root, validated
+from ace_ray.errors import EpisodeStalled, UserError
+from ace_ray.models.public_http import PublicHttp
+from ace_ray.models.roles import Role, parse_role
+from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
+
+_WHERE = "benchmarks.stabletoolbench"
+_T = TypeVar("_T")
+JUDGE_S = 240.0
+"""Seconds that judging an answer may take beyond the episode's deadline; the episode's grace."""
+
+
+class StableToolBench(Benchmark):
+    """An agent works on queries with virtual APIs; a model judges its answers."""
+
+    name = "stabletoolbench"
+    refused_fix = "use a model whose template takes them, or change the benchmark's mode"
+
+    def __init__(self, options: Options) -> None:
+        backends = check_backends(options.apis, f"{_WHERE}.apis")
+        if options.cache == "off":
+            backends = tuple(name for name in backends if name != "cache")
+        self._backends = backends
+        self._folder = locate(options.data)
+        checkout = Path(options.upstream).expanduser() if options.upstream else None
+        self._options = options
+        self._settings = Settings(
+            method=options.method,
+            form=options.mode,
+            rules=options.tools,
+            max_steps=options.max_steps,
+            max_queries=options.max_queries,
+            max_observation=options.max_observation,
+            texts=read_texts(checkout) if checkout else OWN,
+        )
+        self._judging = judge.official(checkout) if checkout else judge.own()
+        # Read here and not where they are used: workers have no copy of the checkout.
+        self._systems: dict[Form, SystemText] = {
+            form: system_text(form, options.upstream)
+            for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
+        }
+        self._roles: dict[str, Role] = {}
+        if "simulator" in backends:
+            self._roles["simulator"] = parse_role(options.simulator, f"{_WHERE}.simulator")
+        if options.judge != "none":
+            self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
+        self._reference: dict[str, dict[str, Any]] = {}
+        if options.reference is not None:
+            self._reference = read_reference(_converted(options.reference), options.groups)
+        if "real" in backends:
+            self._real()  # a bad host or a missing key is found now
+        self._cache_folder = str(
+            Path(options.cache_folder).expanduser().absolute()
+            if options.cache_folder
+            else cache_root() / "stabletoolbench" / "answers"
+        )
+        self._holder = uuid.uuid4().hex
+        self._checked = False
+        self._loaded: list[Entry] = []
+        self._warnings: list[str] = []
+        self._pool: ToolPool | None = None
+        self._callers: dict[int, ApiCaller] = {}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> StableToolBench:
+        return cls(validated(Options, options, where=_WHERE))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Entries travel through the board; the cache was checked where the run began.
+        pool = self._pool if self._pool and self._pool.scope.kind != "query" else None
+        return self.__dict__ | {"_loaded": [], "_callers": {}, "_checked": True, "_pool": pool}
+
+    def entries(self) -> Sequence[Entry]:
+        if not self._loaded:
+            options = self._options
+            folder = options.tool_folder
+            tools = ToolFolder(Path(folder)) if folder else None
+            every = load(self._folder, tools=tools, without_apis=options.without_apis)
+            scope = parse_scope(options.tool_scope, f"{_WHERE}.tool_scope")
+            self._pool = ToolPool(every.entries, scope, seed=options.tool_scope_seed)
+            self._pool.require_fits(options.max_tool_chars, options.tools, self._settings.texts)
+            self._warnings = list(every.warnings)
+            unknown = [name for name in options.groups if name not in GROUPS]
+            if unknown:
+                raise UserError(
+                    f"there is no group {unknown[0]!r}",
+                    where=f"{_WHERE}.groups",
+                    fix=f"known: {', '.join(GROUPS)}",
+                )
+            self._loaded = [entry for entry in every.entries if entry.category in options.groups]
+        return self._loaded
+
+    def identity(self) -> Mapping[str, Any]:
+        options, entries = self._options, self.entries()
+        assert self._pool is not None  # made with the entries
+        found: dict[str, Any] = {
+            "data_sha256": data_hash(entries),
+            "prompts": self._settings.texts.source,
+            "prompts_sha256": self._settings.texts.sha256(),
+            "episodes": {
+                **self._settings.identity(),
+                **self._pool.identity(),
+                "apis": list(self._backends),
+                "cache": options.cache if "cache" in self._backends else None,
+                "stub_seed": options.stub_seed if "stub" in self._backends else None,
+                "real": options.real and options.real.hosts,
+                "simulator_prompts_sha256": {
+                    form: digest(system.text) for form, system in self._systems.items()
+                }
+                if "simulator" in self._backends
+                else None,
+            },
+        }
+        if "judge" in self._roles:
+            found["episodes"]["judge"] = {
+                **judge.protocol(),
+                "prompts": self._judging.source,
+                "prompts_sha256": self._judging.sha256,
+                "votes": options.votes,
+                "fac": options.fac,
+                "reference_sha256": digest(self._reference) if self._reference else None,
+            }
+        return found
+
+    def resolved(self) -> dict[str, Any]:
+        options = self._options
+        data = options.data
+        if data.partition(":")[0] == "imported":
+            data = f"imported:{self._folder.name}"
+        elif data != "mini":
+            data = str(self._folder.absolute())
+        folders = ("upstream", "tool_folder", "recorded", "reference", "cache_folder")
+        given = {name: getattr(options, name) for name in folders}
+        absolute = {
+            name: str(Path(value).expanduser().absolute()) for name, value in given.items() if value
+        }
+        return {**options.model_dump(mode="json"), **absolute, "data": data}
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        return opening(entry.data["query"], self._apis(entry), self._settings)
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        return offered(self._apis(entry), self._settings)
+
+    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+        return rehearsal(self._apis(entry), self._settings)
+
+    def interactive(self, entry: Entry) -> bool:
+        return True
+
+    def roles(self) -> Mapping[str, Role]:
+        return self._roles
+
+    def role_sampling(self, role: str) -> Sampling:
+        return SAMPLING if role == "simulator" else judge.SAMPLING
+
+    def service(self) -> Service | None:
+        if "cache" not in self._backends:
+            return None
+        options = self._options
+        mode: Mode = "readwrite" if options.cache == "readwrite" else "read"
+        recorded = options.recorded or ""
+        if not self._checked:
+            names = [
+                (api.std_category, api.std_tool, api.std_api)
+                for entry in self.entries()
+                for api in self._apis(entry)
+            ]
+            names = list(dict.fromkeys(names))
+            check_folder(
+                self._cache_folder, mode, names, recorded=recorded, where=f"{_WHERE}.cache:"
+            )
+            self._checked = True
+        return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
+
+    def _apis(self, entry: Entry) -> list[Api]:
+        if self._pool is not None:
+            entry = replace(entry, data={**entry.data, "apis": self._pool.docs_of(entry)})
+        return apis_of(entry, self._settings.rules, self._settings.texts)
+
+    def _real(self) -> RealApis:
+        if self._options.real is None:
+            raise UserError(
+                "real APIs are asked nowhere",
+                where=f"{_WHERE}.apis",
+                fix=f"name hosts in {_WHERE}.real, or leave real out",
+            )
+        return RealApis(
+            self._options.real, PublicHttp(), self._settings.rules, where=f"{_WHERE}.real"
+        )
+
+    def _caller(self, stage: Stage) -> ApiCaller:
+        """One per process and simulator, so that identical calls are answered once."""
+        player = stage.roles.get("simulator")
+        seed = player.sampling.seed if player else -1
+        if seed not in self._callers:
+            simulator = self._simulator(player) if player else None
+            cache = None
+            if stage.service is not None:
+                writes = self._options.cache == "readwrite"
+                maker = simulator.maker if simulator else ""
+                cache = CacheClient(stage.service, writes=writes, maker=maker)
+            self._callers[seed] = ApiCaller(
+                cache=cache,
+                real=self._real() if "real" in self._backends else None,
+                simulator=simulator,
+                stub_seed=self._options.stub_seed if "stub" in self._backends else None,
+            )
+        return self._callers[seed]
+
+    def _simulator(self, player: Player) -> Simulator:
+        form = form_of(str(player.identity.get("model", "")))
+        system = self._systems.get(form) or system_text(form, None)
+        return Simulator(player, form, system)
+
+    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+        apis = self._apis(entry)
+        run = await run_agent(entry, stage, self._settings, apis, self._caller(stage))
+        stored = run.as_json()
+        query = entry.data["query"]
+        answer = converted(query, (), stored)["answer"]
+        messages = stored.pop("messages")
+        state: dict[str, Any] = {
+            "run": stored,
+            "answer": {"query": query, "answer": answer},
+            "calls": run.calls,
+            "votes": None,
+            "fac": None,
+            "sowr": None,
+        }
+        if "judge" in self._roles:
+            began = time.perf_counter()
+            state |= await self._judged(entry, stage, answer)
+            state["judged_s"] = round(time.perf_counter() - began, 4)
+        return Episode(
+            messages=messages or self.prompt(entry),
+            output=run.output,
+            finish_reason=run.finish_reason,
+            prompt_tokens=run.prompt_tokens,
+            completion_tokens=run.completion_tokens,
+            model_calls=run.query_count,
+            generation_s=run.generation_s,
+            state=state,
+        )
+
+    async def _judged(
+        self, entry: Entry, stage: Stage, answer: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        player, query, options = stage.roles["judge"], entry.data["query"], self._options
+        final, prompts = answer["final_answer"], self._judging
+        votes = await _in_time(
+            stage, judge.judge_sopr(player, query, answer, final, options.votes, prompts)
+        )
+        found: dict[str, Any] = {"votes": votes}
+        if options.fac:
+            drawn = judge.FAC_SAMPLING
+            alone = replace(player, sampling=replace(drawn, seed=player.sampling.seed))
+            found["fac"] = await _in_time(
+                stage, judge.judge_fac(alone, query, answer, final, prompts)
+            )
+        if self._reference:
+            theirs = self._reference.get(entry.category, {}).get(entry.id)
+            status = "Unsolved"
+            if theirs is not None:
+                said = await _in_time(
+                    stage,
+                    judge.judge_sopr(
+                        player, query, theirs, theirs["final_answer"], options.votes, prompts
+                    ),
+                )
+                status = judge.majority(said)
+            found["sowr"] = await _in_time(
+                stage,
+                judge.judge_sowr(
+                    player,
+                    query,
+                    answer,
+                    theirs,
+                    (judge.majority(votes), status),
+                    options.votes,
+                    prompts,
+                ),
+            )
+        return found
+
+    def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
+        return verdicts(entry, episode.state)
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        summary = summarize(rows, max_unscored=max_unscored)
+        return {
+            "method": self._options.method,
+            "mode": self._options.mode,
+            "prompts": self._settings.texts.source,
+            "tool_scope": self._options.tool_scope,
+            "apis": list(self._backends),
+            "warnings": self._warnings,
+            "comparable": " ".join(
+                [self._comparable(), *(f"{note}." for note in notes(summary)), *self._warnings]
+            ),
+            **summary,
+            "table": table(summary),
+            "further_tables": further_tables(summary),
+        }
+
+    def _comparable(self) -> str:
+        if self._options.data == "mini":
+            return "not comparable with any leaderboard: the mini set is ace_ray's own."
+        return (
+            "numbers compare with those of the same judge, API answers, limits and prompts only: "
+            "upstream's own differ twofold between its environments."
+        )
+
+    def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+        """The seed document's result JSON, and upstream's converted answers by group; of several
+        samples the first."""
+        entries = {entry.key: entry for entry in self.entries()}
+
+        def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
+            for row in rows():
+                if row["sample"] == 0 and group in (None, row["category"]):
+                    scored = row["status"] == "scored" and row["state"]
+                    key = (row["language"], row["category"], row["id"])
+                    yield entries[key], json.loads(row["state"]) if scored else {}
+
+        def answered() -> Iterator[Answered]:
+            for entry, state in read():
+                yield Answered(entry, state or None, float(state.get("judged_s", 0.0)))
+
+        def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+            for entry, state in read(group):
+                if state:
+                    tools = schemas(self._apis(entry), self._settings.rules, self._settings.texts)
+                    yield entry.id, {**state["answer"], "available_tools": tools}
+
+        timing = summary["timing"]
+        metadata = Metadata(
+            framework=str(summary["model"]["source"]),
+            test_set=self._options.groups[0] if len(self._options.groups) == 1 else "all",
+            evaluator_model=self._judge_name(summary),
+            evaluation_method="official" if self._judging.source == "upstream" else "ace_ray",
+            overall_time_s=float(timing.get("wall_s") or 0.0),
+            timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
+            config={"method": self._options.method, "apis": list(self._backends)},
+        )
+        yield "results.json", b"".join(seed_json(metadata, answered))
+        for group in self._options.groups:
+            yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
+
+    def _judge_name(self, summary: Mapping[str, Any]) -> str:
+        role = self._roles.get("judge")
+        if role is None:
+            return "none"
+        if role == "same":
+            return str(summary["model"]["source"])
+        return role.endpoint.model if hasattr(role, "endpoint") else role.model.source
+
+
+async def _in_time(stage: Stage, work: Awaitable[_T]) -> _T:
+    """``work`` within what is left of the episode, and in any case `JUDGE_S`."""
+    left = JUDGE_S
+    if stage.deadline is not None:
+        left = max(left, stage.deadline - asyncio.get_running_loop().time())
+    try:
+        return await asyncio.wait_for(work, left)
+    except TimeoutError:
+        raise EpisodeStalled("the judge gave no verdict before the episode's deadline") from None
+
+
+def _converted(reference: str) -> Path:
+    """The folder of converted answers that ``reference`` is or, as a run's folder, holds."""
+    folder = Path(reference).expanduser()
+    inner = folder / "files" / StableToolBench.name / "converted"
+    return inner if inner.is_dir() else folder

@@ -1,0 +1,153 @@
+"""HTTP to public addresses only, for hosts that a config allows; see also `http`.
+
+The client resolves names itself, judges every address, and connects to those alone; it follows no
+redirect, uses no proxy, keeps no cookie, and unpacks no compressed body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ace_ray.models.addresses import check_addresses, is_numeric
+
+if TYPE_CHECKING:
+    import aiohttp
+
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""The IP addresses of a host."""
+Judge = Callable[[list[str]], list[str]]
+"""The addresses that may be connected to. Raises `Refused`."""
+MAX_REQUESTS = 16
+"""At a time; the others wait their turn, which their deadline does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request to an allowed host; its addresses are the transport's to judge."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes | None
+    timeout_s: float
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """What came back; ``location`` is where a redirect points, "" elsewhere."""
+
+    status: int
+    body: bytes
+    location: str = ""
+
+
+class TransportFailed(Exception):
+    """No reply. ``kind``: ``timeout``, ``too_large`` or ``failed``; no message has a secret."""
+
+    def __init__(self, kind: str, what: str) -> None:
+        super().__init__(what)
+        self.kind = kind
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    """The host's addresses by the system's resolver. Raises `OSError`."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+class PublicHttp:
+    """A `Transport`. One per process and event loop; ``close`` it.
+
+    Args:
+        lookup: how names become addresses.
+        judge: which of them are connected to; replaced in tests, whose servers are local.
+    """
+
+    def __init__(self, lookup: Lookup = look_up, judge: Judge = check_addresses) -> None:
+        self._lookup, self._judge = lookup, judge
+        self._slots = asyncio.Semaphore(MAX_REQUESTS)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def fetch(self, request: HttpRequest) -> HttpReply:
+        """The reply to ``request``. Raises `TransportFailed`, and `Refused` by the judge."""
+        host = urlsplit(request.url).hostname or ""
+        if is_numeric(host):  # the client would connect without asking the resolver
+            self._judge([host])
+        async with self._slots:
+            return await self._fetched(request)
+
+    async def _fetched(self, request: HttpRequest) -> HttpReply:
+        import aiohttp
+
+        try:
+            async with self._connected().request(
+                request.method,
+                request.url,
+                headers=dict(request.headers),
+                data=request.body,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=request.timeout_s),
+            ) as response:
+                if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                    raise TransportFailed("failed", "a compressed answer that nobody asked for")
+                body = bytearray()
+                async for chunk in response.content.iter_chunked(1 << 16):
+                    body += chunk
+                    if len(body) > request.max_bytes:
+                        raise TransportFailed(
+                            "too_large", f"an answer of more than {request.max_bytes:,} bytes"
+                        )
+                location = response.headers.get("Location", "")
+                return HttpReply(response.status, bytes(body), location)
+        except TimeoutError:
+            raise TransportFailed("timeout", "no end in time") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # Not the client's message: it can name the URL, and with it an argument.
+            raise TransportFailed("failed", f"no answer ({type(error).__name__})") from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _connected(self) -> aiohttp.ClientSession:
+        import aiohttp
+        from aiohttp.abc import AbstractResolver, ResolveResult
+
+        lookup, judge = self._lookup, self._judge
+
+        class Judged(AbstractResolver):
+            async def resolve(
+                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+            ) -> list[ResolveResult]:
+                return [
+                    ResolveResult(
+                        hostname=host,
+                        host=address,
+                        port=port,
+                        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                        proto=0,
+                        flags=socket.AI_NUMERICHOST,
+                    )
+                    for address in judge(await lookup(host, port))
+                ]
+
+            async def close(self) -> None:
+                return
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, resolver=Judged(), use_dns_cache=False),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
