@@ -1,0 +1,273 @@
+"""StableToolBench behind the seam: what is asked for and refused, whole episodes without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
+from ace_ray.errors import EpisodeStalled, UserError
+from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+
+FINISH = ToolCall("Finish", json.dumps({"return_type": "give_answer", "final_answer": "42."}))
+
+
+class Agent:
+    """Calls its first function once, then finishes."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        self.asked += 1
+        assert tools is not None
+        name = tools[0]["function"]["name"]
+        call = FINISH if messages[-1]["role"] == "tool" else ToolCall(name, "{}")
+        return Completion("", prompt_tokens=9, completion_tokens=3, tools=ToolAnswer("", (call,)))
+
+
+class Says:
+    """A judge or a simulator with one line."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.asked = text, 0
+
+    async def chat(self, *_: Any, **__: Any) -> Completion:
+        self.asked += 1
+        return Completion(self.text, prompt_tokens=5, completion_tokens=1)
+
+
+def made(tmp_path: Path, **options: Any) -> StableToolBench:
+    given = {"apis": ["cache", "stub"], "cache_folder": str(tmp_path / "cache"), **options}
+    return StableToolBench.from_options(given)
+
+
+def staged(benchmark: StableToolBench, agent: Any, **roles: Any) -> Stage:
+    service = benchmark.service()
+
+    async def call(method: str, *values: Any) -> Any:
+        assert service is not None
+        return service.call(method, *values)
+
+    players = {
+        name: Player(model, benchmark.role_sampling(name), {"model": name})
+        for name, model in roles.items()
+    }
+    return Stage(Player(agent, Sampling()), players, service=call if service else None)
+
+
+def played(benchmark: StableToolBench, entry: Entry, agent: Any, **roles: Any) -> Episode:
+    return asyncio.run(benchmark.run_episode(entry, staged(benchmark, agent, **roles)))
+
+
+def verdicts(benchmark: StableToolBench, entry: Entry, episode: Episode) -> dict[str, bool]:
+    """As a checker sees it: benchmark and episode have travelled."""
+    travelled: StableToolBench = pickle.loads(pickle.dumps(benchmark))
+    state = json.loads(json.dumps(episode.state))
+    found = travelled.check(entry, replace(episode, state=state))
+    assert set(found) == set(RULE_SETS)
+    return {rules: verdict.valid for rules, verdict in found.items()}
+
+
+def test_all_six_groups(tmp_path: Path) -> None:
+    benchmark = make_benchmark("stabletoolbench", {"apis": ["stub"]})
+    assert {entry.category for entry in benchmark.entries()} == set(GROUPS)
+    assert set(benchmark.roles()) == {"judge"}
+    assert set(made(tmp_path, apis=["simulator"], judge="none").roles()) == {"simulator"}
+
+
+def test_the_published_queries_load(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data.parent / "stabletoolbench"
+    benchmark = made(tmp_path, data=str(folder))
+    assert len(benchmark.entries()) == 765
+    small = made(tmp_path, data=str(folder), groups=["G3_instruction"])
+    assert len(small.entries()) == 61
+    assert small.identity()["data_sha256"] != benchmark.identity()["data_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"groups": ["G4"]}, ("no group 'G4'", "G1_tool")),
+        ({"data": "/nowhere"}, ("/nowhere",)),
+        ({"method": "BFS"}, ("unknown method", "CoT@1")),
+        ({"apis": ["stub", "cache"]}, ("not in order",)),
+        ({"apis": ["real"]}, ("real APIs are asked nowhere", "hosts")),
+        ({"apis": ["real"], "real": {"hosts": ["http://x"]}}, ("real.hosts", "no host")),
+        ({"judge": {"url": "x"}}, ("judge", "endpoint")),
+        ({"tool_scope": {"nearest": 3}}, ("tool_scope", "retrieved")),
+        ({"tool_scope": "all", "max_tool_chars": 100}, ("more than the 100 that fit",)),
+        ({"reference": "/nowhere"}, ("/nowhere", "no answers")),
+        ({"upstream": "/nowhere"}, ("/nowhere",)),
+        ({"tool_folder": "/nowhere"}, ("/nowhere", "tool directory")),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    tmp_path: Path, options: dict[str, Any], parts: Sequence[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        made(tmp_path, **options).entries()
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
+    one = made(tmp_path, tool_scope={"distractors": 2}, method="DFS_woFilter_w2", votes=2)
+    again = StableToolBench.from_options(json.loads(json.dumps(one.resolved())))
+    assert again.identity() == one.identity()
+    entry = one.entries()[0]
+    assert again.prompt(entry) == one.prompt(entry)
+    assert again.tools(entry) == one.tools(entry)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "CoT@2"},
+        {"tools": "fixed"},
+        {"mode": "react"},
+        {"tool_scope": {"distractors": 1}},
+        {"apis": ["stub"]},
+        {"stub_seed": 1},
+        {"votes": 1},
+        {"fac": True},
+        {"judge": "none"},
+        {"max_steps": 12},
+        {"cache": "read"},
+    ],
+)
+def test_what_moves_a_score_is_in_the_identity(tmp_path: Path, options: dict[str, Any]) -> None:
+    assert made(tmp_path, **options).identity() != made(tmp_path).identity()
+
+
+def test_an_answer_that_is_judged(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, fac=True)
+    entry = benchmark.entries()[0]
+    for said, official in (("Solved", True), ("Unsolved", False)):
+        agent, judging = Agent(), Says(json.dumps({"reason": "so", "status": said}))
+        episode = played(benchmark, entry, agent, judge=judging)
+        assert verdicts(benchmark, entry, episode) == dict.fromkeys(RULE_SETS, official)
+        assert judging.asked == 4, "three votes and one on completeness"
+        assert episode.model_calls == agent.asked == 2
+        assert episode.prompt_tokens == 18, "the judge's tokens are not the candidate's"
+        (call,) = episode.state["calls"]
+        assert call["source"] in ("stub", "cache")
+
+
+def test_a_judge_that_names_no_verdict_is_no_verdict(tmp_path: Path) -> None:
+    benchmark = made(tmp_path)
+    with pytest.raises(JudgeError):
+        played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Who knows?"))
+
+
+def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.benchmark.JUDGE_S", 0.1)
+
+    class Silent:
+        async def chat(self, *_: Any, **__: Any) -> Completion:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    benchmark = made(tmp_path)
+    with pytest.raises(EpisodeStalled, match="judge"):
+        played(benchmark, benchmark.entries()[0], Agent(), judge=Silent())
+
+
+def test_without_a_judge_nothing_is_called_unsolved(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, judge="none")
+    entry = benchmark.entries()[0]
+    found = benchmark.check(entry, played(benchmark, entry, Agent()))["official"]
+    assert (found.valid, found.error_type) == (False, "not_judged")
+    assert "sopr" not in found.metrics
+    assert found.metrics["finish"] == 1
+
+
+def test_a_second_run_comes_from_the_cache(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
+    entry = benchmark.entries()[0]
+    simulator = Says(json.dumps({"error": "", "response": {"answer": "rye"}}))
+    first = played(benchmark, entry, Agent(), simulator=simulator)
+    again = made(tmp_path, apis=["cache", "simulator"], judge="none", cache="read")
+    silent = Says("nothing")
+    second = played(again, entry, Agent(), simulator=silent)
+    assert (simulator.asked, silent.asked) == (1, 0)
+    assert [call["source"] for call in first.state["calls"]] == ["simulator"]
+    assert [call["source"] for call in second.state["calls"]] == ["cache"]
+    assert second.messages == first.messages
+    assert second.state["answer"] == first.state["answer"]
+
+
+def test_two_writers_of_one_folder(tmp_path: Path) -> None:
+    first, second = made(tmp_path), made(tmp_path)
+    service = first.service()
+    assert service is not None
+    service.call("stats")
+    with pytest.raises(UserError, match="cache"):
+        second.service()
+
+
+def test_a_broken_record_is_named_before_anything_starts(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
+    entry = benchmark.entries()[0]
+    played(benchmark, entry, Agent(), simulator=Says('{"error": "", "response": 1}'))
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    record = next(path for path in files if "response" in path.read_text())
+    record.write_text('{"cut')
+    with pytest.raises(UserError, match=record.stem):
+        made(tmp_path, apis=["cache", "simulator"], cache="read").service()
+
+
+def test_files_for_others(tmp_path: Path) -> None:
+    benchmark = made(tmp_path)
+    rows = []
+    judging = Says('{"status": "Solved"}')
+    for entry in benchmark.entries():
+        episode = played(benchmark, entry, Agent(), judge=judging)
+        row = {"language": "en", "category": entry.category, "id": entry.id, "sample": 0}
+        rows.append({**row, "status": "scored", "state": json.dumps(episode.state)})
+    rows[0] |= {"status": "infra_error", "state": None}
+    summary = {"timing": {"wall_s": 3}, "model": {"source": "org/tiny"}}
+    files = dict(benchmark.files(lambda: rows, summary))
+    assert set(files) == {"results.json", *(f"converted/{group}.json" for group in GROUPS)}
+    seed = json.loads(files["results.json"])
+    assert seed["summary"]["solved_count"] == len(rows) - 1
+    assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
+    assert set(seed["results"][0]["scores"]) == {"sopr_score", "api_call_score"}
+    converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
+    assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"
+
+    # And back: another run is compared with these.
+    for path, content in files.items():
+        place = tmp_path / "run" / "files" / "stabletoolbench" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    compared = made(tmp_path, apis=["stub"], reference=str(tmp_path / "run"))
+    entry = compared.entries()[1]
+    sowr = played(compared, entry, Agent(), judge=judging).state["sowr"]
+    assert sowr["by"] in ("coin", "judge", "status")
+
+
+def test_every_entry_has_a_prompt_and_a_rehearsal(tmp_path: Path) -> None:
+    for mode in ("native", "react"):
+        benchmark = made(tmp_path, mode=mode)
+        for entry in benchmark.entries():
+            assert all(message["content"] for message in benchmark.prompt(entry))
+            assert (benchmark.tools(entry) is None) == (mode == "react")
+            assert benchmark.rehearsal(entry)
+        assert len(pickle.dumps(benchmark)) < 200_000
