@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from ace_ray.models.addresses import (
-    AllowList,
-    Refused,
-    check_addresses,
-    is_public,
-)
 from an_api import an_api
 
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig
 from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
 from ace_ray.errors import UserError
+from ace_ray.models.addresses import (
+    AllowList,
+    Refused,
+    check_addresses,
+    is_public,
+)
 from ace_ray.models.public_http import (
     HttpReply,
     HttpRequest,
@@ -287,7 +287,15 @@ PRIVATE = [
     *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255"),
     *("192.168.1.1", "169.254.169.254", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1"),
     *("240.0.0.1", "255.255.255.255", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1"),
-    *("fd12::1", "ff02::1", "2001:db8::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1"),
+    *(
+        "fd12::1",
+        "fec0::1",
+        "ff02::1",
+        "2001:db8::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "::127.0.0.1",
+    ),
     *("64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::1", "2002:a00:1::1", "2001:0:1::1"),
     *("100::1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "1.1.1.1.1"),
 ]
@@ -374,9 +382,7 @@ def served(
             assert name == host
             return looked_up or ["127.0.0.1"]
 
-        transport = (
-            PublicHttp(look_up) if judged else PublicHttp(look_up, lambda found: found)
-        )
+        transport = PublicHttp(look_up) if judged else PublicHttp(look_up, lambda found: found)
         try:
             api = an_api(url=f"http://{host}:{port}/players")
             hosts = [".api.test", "127.0.0.1", "2130706433", "127.1", "::1"]
@@ -426,7 +432,9 @@ def test_an_address_in_any_spelling_is_judged_too(host: str) -> None:
 
 def test_a_redirect_to_this_machine_is_not_followed() -> None:
     async def handler(request: Any) -> Any:
-        raise web.HTTPFound("http://127.0.0.1:1/")
+        if request.host.startswith("127.0.0.1"):
+            return web.json_response({})
+        raise web.HTTPFound(f"http://127.0.0.1:{request.url.port}/")
 
     answered, hits = served(handler)
     assert (answered.failure, hits) == ("real", 1)
