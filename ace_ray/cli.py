@@ -6,6 +6,7 @@ the same command again. Heavy imports happen inside the commands that need them.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -306,11 +307,31 @@ def submit(
 
 
 @cli.group()
+def judge() -> None:
+    """Models that judge answers."""
+
+
+@judge.command("check")
+@click.argument("labels", type=click.Path(path_type=Path))
+@click.option("--config", required=True, help="Of a run whose model is the judge.")
+@click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
+@_overrides
+def judge_check(
+    labels: Path, config: str, votes: int, output: str | None, overrides: tuple[str, ...]
+) -> None:
+    """How far a judge agrees with people: LABELS has a judged answer a line."""
+    asked = {"name": "stabletoolbench_judge", "labels": str(labels.absolute()), "votes": votes}
+    only = f"benchmarks={json.dumps([asked])}"
+    sys.exit(run_evaluate(config, output=output, overrides=(*overrides, only)))
+
+
+@cli.group()
 def data() -> None:
     """Benchmark data: import, pull, check."""
 
 
-_benchmark = click.argument("benchmark", type=click.Choice(["acebench", "bfcl"]))
+_benchmark = click.argument("benchmark", type=click.Choice(["acebench", "bfcl", "stabletoolbench"]))
 _acebench = click.argument("benchmark", type=click.Choice(["acebench"]))
 
 
@@ -319,8 +340,8 @@ _acebench = click.argument("benchmark", type=click.Choice(["acebench"]))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--from-installed", is_flag=True, help="bfcl: the installed package bfcl-eval.")
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
-    """Import data into the cache: acebench from a checkout of the official repository, bfcl from
-    a wheel or a folder of the package bfcl-eval, or from the installed one."""
+    """Import data into the cache: acebench and stabletoolbench from a checkout of the official
+    repository, bfcl from a wheel or a folder of bfcl-eval, or from the installed one."""
     if (path is None) != from_installed or (from_installed and benchmark != "bfcl"):
         either = " or --from-installed" if benchmark == "bfcl" else ""
         raise UserError(
@@ -331,9 +352,14 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
 
         import_copy(path, say=click.echo)
         return
+    assert path is not None  # the only way, here
+    if benchmark == "stabletoolbench":
+        from ace_ray.benchmarks.stabletoolbench.data.importer import import_queries
+
+        import_queries(path, say=click.echo)
+        return
     from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
-    assert path is not None  # the only way, here
     import_checkout(path, say=click.echo)
 
 
@@ -349,7 +375,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 
 
 @data.command("check")
-@_benchmark
+@click.argument("benchmark", type=click.Choice(["acebench", "bfcl"]))
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
     """Put every gold answer, and a mangled copy, through both rule sets; replay ideal paths."""

@@ -15,6 +15,9 @@ BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench.from_options",
     "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL.from_options",
     "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.benchmark:StableToolBench.from_options",
+    "stabletoolbench_judge": (
+        "ace_ray.benchmarks.stabletoolbench.judge_check:JudgeCheck.from_options"
+    ),
 }
 """A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ace_ray.benchmarks.stabletoolbench.judge.agreement import agreement
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
+    CUTS,
     FAC_SAMPLING,
     SAMPLING,
     JudgeError,
@@ -17,6 +18,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.sopr import judge_sopr, majority, 
 from ace_ray.benchmarks.stabletoolbench.judge.sowr import judge_sowr
 
 __all__ = [
+    "CUTS",
     "FAC_SAMPLING",
     "SAMPLING",
     "JudgeError",
