@@ -18,6 +18,9 @@ from ace_ray.benchmarks.bfcl.episodes.services import (
     WebSearchConfig,
 )
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
+from ace_ray.benchmarks.stabletoolbench.judge_check import Options as JudgeOptions
+from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, StoreConfig
 from ace_ray.models.roles import EndpointConfig, EndpointRole, ServedRole
 from ace_ray.sweep.config import SweepModel, SweepOptions
@@ -51,6 +54,18 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("web_search", "Of bfcl.", WebSearchConfig),
     ("A service", "bfcl's `web_search.search` and `web_search.fetch`.", ServiceConfig),
     ("embedding", "Of bfcl: a service with a model.", EmbeddingsConfig),
+    (
+        "benchmarks: stabletoolbench",
+        "Keys of the item `{name: stabletoolbench, ...}` of `benchmarks`; see "
+        "[StableToolBench](stabletoolbench.md).",
+        StableToolBenchOptions,
+    ),
+    ("real", "Of stabletoolbench.", RealConfig),
+    (
+        "benchmarks: stabletoolbench_judge",
+        "What `ace-ray judge check` runs; the model is the judge.",
+        JudgeOptions,
+    ),
     (
         "Roles: a served model",
         "A role, such as acebench's `user`, is `same` (the candidate's engine), this, or an "
