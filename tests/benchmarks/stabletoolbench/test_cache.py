@@ -110,6 +110,14 @@ def test_an_answer_is_kept_and_read_again(tmp_path: Path) -> None:
     assert json.loads(again.get(*NAMES, '{"a": 2, "b": 1}') or "") == json.loads(ANSWER)
 
 
+def test_an_answer_of_another_shape_is_not_written(tmp_path: Path) -> None:
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    with pytest.raises(ValueError, match="another shape"):
+        folder.put(*NAMES, "{}", '{"error": "", "response": 1}')
+    assert not (tmp_path / own_file(NAMES)).exists()
+    folder.close()
+
+
 def test_of_two_answers_the_first_stays(tmp_path: Path) -> None:
     folder = CacheFolder(str(tmp_path), "readwrite")
     second = ANSWER.replace('"n": 1', '"n": 2')

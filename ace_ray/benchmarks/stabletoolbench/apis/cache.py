@@ -22,6 +22,7 @@ from typing import Any, Literal
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
 from ace_ray.benchmarks.stabletoolbench.apis.lock import FolderLock
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import (
+    ANSWER_KEYS,
     MAX_ANSWER_CHARS,
     OWN,
     TEMPORARY,
@@ -108,6 +109,8 @@ class CacheFolder:
             return answer
         if (found := shelf.find(key, upstream_key(given))) is not None:
             return found
+        if set(json.loads(answer)) != ANSWER_KEYS:
+            raise ValueError("an answer of another shape would make the file unreadable")
         try:
             if not self._lock.held():
                 raise UserError("another run has taken the cache over", where=str(self._root))
