@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from synthetic_stb_checkout import api, ids_file, queries_file, query, write, write_checkout
 
+from ace_ray.benchmarks import imports
 from ace_ray.benchmarks.stabletoolbench.data import importer
 from ace_ray.benchmarks.stabletoolbench.data.loader import (
     MINI,
@@ -240,7 +241,7 @@ def test_a_changed_import_is_noticed(root: Path) -> None:
         importer.import_queries(root)
     write(folder / "manifest.json", "{")
     with pytest.raises(UserError, match="no readable manifest"):
-        importer.verify(folder)
+        imports.verify(folder)
 
 
 def test_an_import_follows_no_links(root: Path, tmp_path: Path) -> None:

@@ -5,13 +5,10 @@ An import lands whole or not at all: it is written beside its place and renamed 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +17,14 @@ from ace_ray.benchmarks.acebench.data.loader import files_of, imports_folder, lo
 from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
 from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
 from ace_ray.benchmarks.files import read_inside, strict_json
+from ace_ray.benchmarks.imports import content_hash, keep, sha256s
 from ace_ray.errors import UserError
-from ace_ray.records import digest
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
 """What `content_hash` gives for an import of that commit."""
 
 PROMPTS, WORLDS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
-
-_AGAIN = "remove the folder and import again"
 
 Files = dict[str, bytes]
 """Contents by path relative to the version's folder."""
@@ -54,7 +49,7 @@ def import_checkout(
     """
     path = path.expanduser().resolve()
     files = _collect(path)
-    content = content_hash({name: _sha256(raw) for name, raw in files.items()})
+    content = content_hash(sha256s(files))
     if expect_sha256 is not None and content != expect_sha256:
         raise UserError(
             f"its contents have the hash {content}, not the expected {expect_sha256}",
@@ -62,53 +57,19 @@ def import_checkout(
             fix="import a checkout of your own to use other contents",
         )
     rows = Counter((e.language, e.category) for e in load(_rows_folder(path)))
-    manifest = {
-        "benchmark": "acebench",
-        "version": content[:12],
-        "content_sha256": content,
-        "commit": OFFICIAL_COMMIT if content == OFFICIAL_CONTENT_SHA256 else None,
-        "source": dict(source or {"path": str(path)}),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": {lang: {c: rows[lang, c] for c in CATEGORIES} for lang in LANGUAGES},
-        "files": {name: _sha256(raw) for name, raw in sorted(files.items())},
-    }
-    home = imports_folder(cache)
-    target = home / content[:12]
-    try:
-        new = not target.exists() and _land(files, manifest, target)
-    except OSError as error:
-        raise UserError(
-            f"cannot be written ({error.strerror})",
-            where=str(home),
-            fix="set ACE_RAY_CACHE to a folder you can write to",
-        ) from error
-    verify(target)
+    target, new = keep(
+        files,
+        imports_folder(cache),
+        "acebench",
+        commit=OFFICIAL_COMMIT if content == OFFICIAL_CONTENT_SHA256 else None,
+        source=dict(source or {"path": str(path)}),
+        rows={lang: {c: rows[lang, c] for c in CATEGORIES} for lang in LANGUAGES},
+    )
     counts = f"{sum(rows.values()):,} rows, version {content[:12]}"
     say(f"{'imported' if new else 'already imported, nothing to do'}: {counts} in {target}")
     if PROMPTS not in files:
         say(f"{path} has no {PROMPTS}: official prompts and worlds are not available from it")
     return target
-
-
-def content_hash(sha256_by_file: Mapping[str, str]) -> str:
-    """SHA-256 (hex) over names and hashes of the imported files."""
-    return digest(sorted(sha256_by_file.items()))
-
-
-def verify(folder: Path) -> None:
-    """Raise `UserError` when an imported version is not what its manifest says."""
-    try:
-        manifest = strict_json(read_inside(folder, "manifest.json").decode())
-        files: dict[str, str] = manifest["files"]
-        good = content_hash(files) == manifest["content_sha256"]
-        changed = "manifest.json" if not good else ""
-        changed = changed or next(
-            (name for name, sha in files.items() if _sha256(read_inside(folder, name)) != sha), ""
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError("has no readable manifest.json", where=str(folder), fix=_AGAIN) from error
-    if changed:
-        raise UserError(f"{changed} was changed after the import", where=str(folder), fix=_AGAIN)
 
 
 def _collect(path: Path) -> Files:
@@ -163,25 +124,3 @@ def _json_bytes(value: Any, where: Path) -> bytes:
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"holds literals that JSON cannot: {error}", where=str(where)) from error
-
-
-def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
-    """Write a version; False when another process was first."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".import-", dir=target.parent) as scratch:
-        folder = Path(scratch) / target.name
-        for name, raw in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(raw)
-        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-        try:
-            folder.rename(target)
-        except OSError:
-            if not target.exists():
-                raise
-            return False
-    return True
-
-
-def _sha256(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
