@@ -59,6 +59,23 @@ def keep(files: Files, home: Path, benchmark: str, **facts: Any) -> tuple[Path, 
     return target, new
 
 
+def kept(home: Path, version: str, get_data: str) -> Path:
+    """The folder of an import in ``home``; without a ``version`` of the only one.
+
+    ``get_data`` says how to import. Raises `UserError`: there is none, or not that one.
+    """
+    have = sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
+    if not have:
+        raise UserError(f"nothing is imported in {home}", where="data", fix=get_data)
+    if version in have:
+        return home / version
+    if not version and len(have) == 1:
+        return home / have[0]
+    what = f"version {version} is not imported" if version else "several versions are imported"
+    choices = " or ".join(f"imported:{one}" for one in have)
+    raise UserError(what, where="data", fix=f"write {choices}")
+
+
 def verify(folder: Path) -> None:
     """Raise `UserError` when an imported version is not what its manifest says."""
     try:

@@ -13,6 +13,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, dialogue
 from ace_ray.benchmarks.acebench.data.shapes import check_question, gold_of
 from ace_ray.benchmarks.files import json_lines, read_bounded
+from ace_ray.benchmarks.imports import kept
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest
@@ -71,7 +72,7 @@ def locate(name: str) -> Path:
     if name == "mini":
         return MINI
     if name == "imported" or name.startswith("imported:"):
-        return _imported(name.partition(":")[2])
+        return kept(imports_folder(), name.partition(":")[2], GET_DATA)
     folder = Path(name).expanduser()
     if not name or not folder.is_dir():
         raise UserError(
@@ -88,20 +89,6 @@ def locate(name: str) -> Path:
     if not any((folder / f"data_{language}").is_dir() for language in LANGUAGES):
         raise UserError(f"{name} has no data_en or data_zh in it", where="data", fix=GET_DATA)
     return folder
-
-
-def _imported(version: str) -> Path:
-    folder = imports_folder()
-    have = sorted(path.parent.name for path in folder.glob("[!.]*/manifest.json"))
-    if not have:
-        raise UserError(f"nothing is imported in {folder}", where="data", fix=GET_DATA)
-    if version in have:
-        return folder / version
-    if not version and len(have) == 1:
-        return folder / have[0]
-    what = f"version {version} is not imported" if version else "several versions are imported"
-    choices = " or ".join(f"imported:{one}" for one in have)
-    raise UserError(what, where="data", fix=f"write {choices}")
 
 
 def _known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from ace_ray.benchmarks.files import (
     read_inside,
     strict_json,
 )
+from ace_ray.benchmarks.imports import kept
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.records import digest
@@ -162,18 +163,8 @@ def _wheel(path: Path) -> Copy:
 
 
 def _imported(version: str) -> Copy:
-    home = imports_folder()
-    have = sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
-    if not have:
-        raise UserError(f"nothing is imported in {home}", where="data", fix=GET_DATA)
-    if not version and len(have) == 1:
-        version = have[0]
-    if version not in have:
-        what = f"version {version} is not imported" if version else "several versions are imported"
-        choices = " or ".join(f"imported:{one}" for one in have)
-        raise UserError(what, where="data", fix=f"write {choices}")
-    root = home / version
-    return Copy("copy", f"imported:{version}", root, _manifest_version(root))
+    root = kept(imports_folder(), version, GET_DATA)
+    return Copy("copy", f"imported:{root.name}", root, _manifest_version(root))
 
 
 def _manifest_version(root: Path) -> str:

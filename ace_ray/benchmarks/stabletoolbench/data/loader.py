@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.files import read_bounded, strict_json
+from ace_ray.benchmarks.imports import kept
 from ace_ray.benchmarks.stabletoolbench.data.shapes import (
     Doc,
     docs_of,
@@ -103,7 +104,7 @@ def locate(name: str) -> Path:
     if name == "mini":
         return MINI
     if name == "imported" or name.startswith("imported:"):
-        return _imported(name.partition(":")[2])
+        return kept(imports_folder(), name.partition(":")[2], GET_DATA)
     folder = Path(name).expanduser()
     if not name or not folder.is_dir():
         raise UserError(
@@ -113,20 +114,6 @@ def locate(name: str) -> Path:
         )
     queries_folder(folder)
     return folder
-
-
-def _imported(version: str) -> Path:
-    folder = imports_folder()
-    have = sorted(path.parent.name for path in folder.glob("[!.]*/manifest.json"))
-    if not have:
-        raise UserError(f"nothing is imported in {folder}", where="data", fix=GET_DATA)
-    if version in have:
-        return folder / version
-    if not version and len(have) == 1:
-        return folder / have[0]
-    what = f"version {version} is not imported" if version else "several versions are imported"
-    choices = " or ".join(f"imported:{one}" for one in have)
-    raise UserError(what, where="data", fix=f"write {choices}")
 
 
 def _load_group(
