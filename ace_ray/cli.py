@@ -115,6 +115,7 @@ def run_sweep(
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
     from ace_ray.report.report import make_report
+    from ace_ray.run.submission import make_submission
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.show import print_ledger, print_plan
     from ace_ray.sweep.sweep import Sweep
@@ -126,7 +127,13 @@ def run_sweep(
 
     found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
     if only_plan:
-        print_plan(found, config, console)
+        print_plan(
+            found,
+            lambda: make_submission(
+                "sweep", config, overrides=overrides, output=output, limit=limit
+            ),
+            console,
+        )
         return 0
     code = found.run()
     print_ledger(found, console)
@@ -267,17 +274,17 @@ def compare(
 
 
 @cli.command()
-@click.argument("config")
+@click.argument("config", metavar="CONFIG|RUN")
 @click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
 @click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
 @_overrides
 @click.option("--limit", type=click.IntRange(min=1), help="Evaluate at most N entries.")
 @click.option(
     "--job",
-    type=click.Choice(["evaluate", "sweep"]),
+    type=click.Choice(["evaluate", "sweep", "score", "report"]),
     default="evaluate",
     show_default=True,
-    help="What to do with the config.",
+    help="What to do with the config; score and report take a run or a sweep in its place.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
@@ -292,14 +299,23 @@ def submit(
     follow: bool,
 ) -> None:
     """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
-    from ace_ray.run.submission import make_submission
+    from ace_ray.run.submission import make_submission, submission_about
     from ace_ray.run.submit import submit as send
 
+    if job in ("score", "report"):
+        if overrides or limit is not None or (output is not None and job == "score"):
+            raise UserError(
+                "takes a run as it is",
+                where=f"submit --job {job}",
+                fix="leave out --set and --limit, and --output of score",
+            )
+        submission = submission_about(job, config, output=output)
+    else:
+        submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
     if job == "sweep":
         from ace_ray.sweep.config import load_sweep
 
         load_sweep(config, overrides, _given(output, limit))  # refused here, not on the cluster
-    submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
     if dry_run:
         click.echo(submission.command(address))
         return

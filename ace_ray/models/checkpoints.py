@@ -74,8 +74,7 @@ def check_whole(folder: Path) -> None:
 def lacking(names: Collection[str]) -> str:
     """What is missing of the weights of a checkpoint without an index, by its files' names; "" for
     nothing. Trainers write the index last: until then the parts tell how many there will be."""
-    weights = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
-    weights = sorted(name for name in weights if not name.startswith(_BESIDES))
+    weights = weight_names(names)
     if not weights:
         return "the folder holds no weights (*.safetensors)"
     for part in filter(None, map(_PART.fullmatch, weights)):
@@ -84,6 +83,12 @@ def lacking(names: Collection[str]) -> str:
             if (name := f"{head}{other:0{len(number)}}{tail}") not in names:
                 return f"{name} is missing"
     return ""
+
+
+def weight_names(names: Collection[str]) -> list[str]:
+    """Those of ``names`` that files of weights have."""
+    weights = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
+    return sorted(name for name in weights if not name.startswith(_BESIDES))
 
 
 def check_finite(folder: Path) -> None:

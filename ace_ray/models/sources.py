@@ -182,6 +182,17 @@ def tokenizer_folder(ref: ModelRef) -> Path:
     return materialize(ref)
 
 
+def file_sizes(ref: ModelRef) -> dict[str, int]:
+    """Name -> bytes of a model's files; {} where nobody can tell. Raises `UserError`: the prefix
+    cannot be read."""
+    if ref.kind == "folder":
+        return {path.name: path.stat().st_size for path in Path(ref.location).iterdir()}
+    if ref.kind == "s3":
+        store = S3Store(ref.location, ref.endpoint_url, ref.region, patient=False)
+        return {item.path: item.size for item in _objects(store)}
+    return _hub_sizes(ref) if ref.kind == "hub" else {}
+
+
 def tokenizer_is_near(ref: ModelRef) -> bool:
     """Whether `tokenizer_folder` takes seconds: a GGUF file is converted first."""
     return ref.kind != "gguf" or _cached(ref).is_dir()
@@ -317,6 +328,21 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
             fix="check the id, the revision, HF_TOKEN and the network, or name a local folder",
         ) from error
     return ModelRef(source, "hub", source, str(commit))
+
+
+def _hub_sizes(ref: ModelRef) -> dict[str, int]:
+    from huggingface_hub import HfApi, constants
+
+    if constants.HF_HUB_OFFLINE:
+        return {}
+    try:
+        info = HfApi().model_info(
+            ref.location, revision=ref.revision, files_metadata=True, timeout=20
+        )
+    # As in `_resolve_hub`; a size is for estimates only, and nothing depends on it.
+    except Exception:  # noqa: BLE001
+        return {}
+    return {file.rfilename: file.size or 0 for file in info.siblings or ()}
 
 
 def _hub_snapshot(ref: ModelRef, *, weights: bool) -> Path:

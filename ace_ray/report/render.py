@@ -11,6 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.reporting import Estimate, Table, Value
+from ace_ray.report.clean import spreadsheet
 
 NOT_AVAILABLE = "N/A"
 
@@ -50,7 +51,8 @@ def markdown(table: Table, *, n: bool = False) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """One column per column; of shares also ``low``, ``high`` (95 % interval) and ``n``."""
+    """One column per column; of shares also ``low``, ``high`` (95 % interval) and ``n``. Texts that
+    a spreadsheet would run have a quote before them."""
     shares = [
         any(isinstance(line[i], Estimate) for line in table.lines) for i in range(len(table.header))
     ]
@@ -58,13 +60,13 @@ def csv_text(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     header: list[str] = []
     for name, share in zip(table.header, shares, strict=True):
-        header += [name, *(f"{name} {part}" for part in ("low", "high", "n") if share)]
+        header += [spreadsheet(name), *(f"{name} {part}" for part in ("low", "high", "n") if share)]
     writer.writerow(header)
     for line in table.lines:
         cells: list[str] = []
         for value, share in zip(line, shares, strict=True):
             if not share:
-                cells.append(cell(value))
+                cells.append(spreadsheet(value) if isinstance(value, str) else cell(value))
             elif isinstance(value, Estimate):
                 cells += [f"{100 * x:.4f}" for x in (value.value, *value.interval)]
                 cells.append(str(value.n))

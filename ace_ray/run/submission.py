@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 import ace_ray
-from ace_ray.config import load_config, read_tree
+from ace_ray.config import RunConfig, load_config, read_tree
 from ace_ray.errors import UserError
 from ace_ray.store import is_relative
 
@@ -47,12 +47,12 @@ class Submission:
     """A job that may be sent many times, one attempt after another."""
 
     job: str
-    """``evaluate`` or ``sweep``: the file in ``jobs/``."""
+    """``evaluate``, ``sweep``, ``score`` or ``report``: the file in ``jobs/``."""
     arguments: tuple[str, ...]
     checkout: Path
     excludes: tuple[str, ...]
     digest: str
-    """SHA-256 (hex) of the job and its resolved config."""
+    """SHA-256 (hex) of the job and its resolved config, or the run that it is about."""
     facts: Mapping[str, str]
 
     @property
@@ -108,12 +108,7 @@ def make_submission(
         UserError: a bad config, one that holds a secret, an output that a job's end would take
             along, or a checkout that is none.
     """
-    if not (checkout / "jobs" / f"{job}.py").is_file():
-        raise UserError(
-            f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
-            where=str(checkout),
-            fix="submit from a checkout (pip install --editable .), or with ray job submit",
-        )
+    _check_checkout(job, checkout)
     asked = {"output": output, "limit": limit}
     values = {key: value for key, value in asked.items() if value is not None}
     if job == "evaluate":
@@ -123,12 +118,42 @@ def make_submission(
         tree = read_tree(config, overrides, values)
     _refuse_secrets(tree)
     _check_output(tree)
-    resolved = yaml.safe_dump({"job": job, "config": tree}, sort_keys=True)
-    digest = hashlib.sha256(resolved.encode()).hexdigest()
     arguments = [*_config_arguments(config, checkout)]
     for flag, value in (("--output", output), ("--limit", limit)):
         arguments += [] if value is None else [f"{flag}={value}"]
     arguments += [f"--set={item}" for item in overrides]
+    return _submission(job, tree, arguments, checkout)
+
+
+def submission_about(
+    job: str, run: str, *, output: str | None = None, checkout: Path = CHECKOUT
+) -> Submission:
+    """The submission of ``jobs/{job}.py`` about a run or a sweep that is there already: ``score``,
+    or ``report``, whose files may go to another ``output``. Raises `UserError` as
+    `make_submission` does."""
+    _check_checkout(job, checkout)
+    tree = {"run": run, "output": output} if output else {"run": run}
+    _refuse_secrets(tree)
+    for where, value in tree.items():
+        _check_lasting(value, where)
+    arguments = [run, *([f"--out={output}"] if output else [])]
+    return _submission(job, tree, arguments, checkout)
+
+
+def _check_checkout(job: str, checkout: Path) -> None:
+    if not (checkout / "jobs" / f"{job}.py").is_file():
+        raise UserError(
+            f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
+            where=str(checkout),
+            fix="submit from a checkout (pip install --editable .), or with ray job submit",
+        )
+
+
+def _submission(
+    job: str, tree: Mapping[str, Any], arguments: Sequence[str], checkout: Path
+) -> Submission:
+    content = yaml.safe_dump({"job": job, "config": dict(tree)}, sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()
     return Submission(
         job=job,
         arguments=tuple(arguments),
@@ -166,12 +191,18 @@ def _large(checkout: Path) -> Iterator[str]:
 
 
 def _check_output(tree: Mapping[str, Any]) -> None:
-    output = tree.get("output")
-    if isinstance(output, str) and is_relative(output):
+    # A sweep's tree is as it was written: what it leaves out is the default.
+    _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
+
+
+def _check_lasting(value: Any, where: str) -> None:
+    if isinstance(value, str) and is_relative(value):
         raise UserError(
-            f"the output {output!r} is relative, and a job's folder is temporary",
-            where="output",
-            fix="pass --output s3://bucket/prefix or an absolute path",
+            f"{value!r} is relative, and a job's folder is temporary",
+            where=where,
+            fix="pass --output s3://bucket/prefix or an absolute path"
+            if where == "output"
+            else "name it by an s3:// URI or an absolute path",
         )
 
 
@@ -205,6 +236,7 @@ def _facts(job: str, tree: Mapping[str, Any], digest: str, checkout: Path) -> di
     found = {
         "ace_ray": ace_ray.__version__,
         "job": job,
+        "run": tree.get("run"),
         "model": _joined("source", [*of_run, *_mappings(tree.get("models"))]),
         "checkpoints": tree.get("checkpoints"),
         "benchmarks": _joined("name", _mappings(tree.get("benchmarks"))),

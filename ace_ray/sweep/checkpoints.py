@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,8 +32,13 @@ class Checkpoint:
     lacks: str
 
 
-def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoint]:
+def find_checkpoints(
+    options: SweepOptions, store: StoreConfig, seen: set[int] | None = None
+) -> list[Checkpoint]:
     """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
+
+    ``seen``: the steps of earlier looks, to which those of this one are added: a trainer that keeps
+    the last few must not change which ``every`` chooses.
 
     Raises:
         UserError: nothing matches, a name without a number, or two of the same step.
@@ -62,7 +67,9 @@ def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoi
                 where=root,
                 fix="narrow the pattern",
             )
-    taken = chosen(found, options)
+    seen = set() if seen is None else seen
+    seen.update(checkpoint.step for checkpoint in found)
+    taken = chosen(found, options, seen)
     if not taken and not options.watch:
         raise UserError(
             f"none of its {len(found)} checkpoints is between 'from' and 'to'",
@@ -72,12 +79,15 @@ def find_checkpoints(options: SweepOptions, store: StoreConfig) -> list[Checkpoi
     return taken
 
 
-def chosen(found: Sequence[Checkpoint], options: SweepOptions) -> list[Checkpoint]:
-    """``from`` and ``to``, then ``every``, then ``last``."""
+def chosen(
+    found: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int]
+) -> list[Checkpoint]:
+    """``from`` and ``to``, then ``every`` n-th step ever seen, then ``last``."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
-    within = [checkpoint for checkpoint in found if low <= checkpoint.step <= high]
-    taken = within[:: options.every]
+    steps = sorted(step for step in seen if low <= step <= high)
+    counted = {*steps[:: options.every]}
+    taken = [checkpoint for checkpoint in found if checkpoint.step in counted]
     return taken[-options.last :] if options.last else taken
 
 

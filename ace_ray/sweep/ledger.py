@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ace_ray.run.clock import STATES
-from ace_ray.run.summary import SUMMARY, as_json
+from ace_ray.run.summary import SUCCESS, SUMMARY, as_json
 from ace_ray.store import Store
 from ace_ray.sweep.runs import SweepRun
 
@@ -45,8 +45,9 @@ class Account:
 def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Account:
     """The line of ``run`` from its summary in the sweep's ``store``, if there is one."""
     line = Account(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
-    if run.refused:
-        line.state, line.note = "refused", run.refused
+    if run.plan is None:
+        line.state = "refused" if run.refused else "pending"
+        line.note = run.refused or run.awaited
         return line
     summary = _summary(store.child(run.run_id))
     if not summary:
@@ -81,5 +82,34 @@ def _summary(store: Store) -> dict[str, Any]:
         return {}
 
 
-def write_ledger(store: Store, lines: Sequence[Account]) -> None:
-    store.put(LEDGER, as_json({"schema_version": 1, "runs": [asdict(line) for line in lines]}))
+def write_ledger(store: Store, lines: Sequence[Account], steps: Collection[int] = ()) -> None:
+    """``steps``: all that were ever seen of the checkpoints, for later calls to count from."""
+    tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
+    store.put(LEDGER, as_json(tree))
+
+
+def read_ledger(store: Store) -> tuple[list[Account], set[int]]:
+    """The lines and the steps of an earlier call; none where there is no ledger that can be read:
+    it is made anew from the runs."""
+    try:
+        tree = json.loads(store.get(LEDGER) or b"{}")
+        lines = [Account(**line) for line in tree.get("runs", [])]
+        return lines, {step for step in tree.get("steps", []) if isinstance(step, int)}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return [], set()
+
+
+def kept(before: Sequence[Account], now: Sequence[Account], store: Store) -> list[Account]:
+    """Of an earlier ledger the lines of finished runs that are no part of this call: their
+    checkpoint is gone, or others were asked for."""
+    known = {line.run_id for line in now} | {""}
+    # A checkpoint that has changed is another run, and the one before it is history.
+    planned = {(line.step, line.source) for line in now if line.run_id}
+    return [
+        line
+        for line in before
+        if line.state == "complete"
+        and line.run_id not in known
+        and (line.step, line.source) not in planned
+        and store.child(line.run_id).get(SUCCESS) is not None
+    ]

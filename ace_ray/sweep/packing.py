@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep.runs import SweepRun
 
@@ -26,6 +28,10 @@ GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
 """What one GPU, or the cores of one CPU engine, sustain in batched generation: for estimates."""
 
 
+GUESS = 1_000_000_000
+"""Parameters of a model of which nothing is known; `--plan` says where."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """What a sweep may use. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
@@ -40,10 +46,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Lane:
-    """Runs that one engine holds one after another, and how many GPUs it takes."""
+    """Runs that one set of engines holds one after another, and how many GPUs it takes: those of
+    the engines, and of what is served beside them."""
 
     runs: tuple[SweepRun, ...]
     gpus: int
+
+    @property
+    def engines(self) -> int:
+        """How many fit its GPUs; 1 where there are none."""
+        first = self.runs[0]
+        return max(1, (self.gpus - first.server_gpus) // first.gpus)
 
     @property
     def seconds(self) -> float:
@@ -51,8 +64,10 @@ class Lane:
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     def _generation(self, run: SweepRun) -> float:
-        flops = GPU_FLOPS * self.gpus if self.gpus else CPU_FLOPS
-        return 2 * (run.parameters or 1_000_000_000) * run.tokens / flops
+        flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
+        # Most weights are stored in 16 bits.
+        size = run.parameters or (run.weight_bytes or 0) // 2 or GUESS
+        return 2 * size * run.tokens / flops
 
 
 @dataclass(frozen=True)
@@ -66,11 +81,13 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
     """Raise `UserError` for a model that cannot fit: its GPUs, or its weights in their memory."""
     for run in runs:
         where = f"{run.label} ({run.source})"
-        if machine.gpus and run.gpus > machine.gpus:
+        if machine.gpus and run.least_gpus > machine.gpus:
+            beside = f", {run.server_gpus} of them for served models" if run.server_gpus else ""
             raise UserError(
-                f"takes {run.gpus} GPUs, there are {machine.gpus}",
+                f"takes {run.least_gpus} GPUs{beside}, there are {machine.gpus}",
                 where=where,
-                fix="lower engine.tensor_parallel_size, join a larger cluster, or leave it out",
+                fix="lower engine.tensor_parallel_size or workers, join a larger cluster, or leave "
+                "it out",
             )
         have = machine.memory_gib
         if run.weight_bytes is None or have is None:
@@ -92,22 +109,37 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
     for number, run in enumerate(runs):
         alone = not (swap and run.kin)
         families.setdefault(f"{number}" if alone else run.kin, []).append(run)
-    # What an engine takes of its kind of machine: a tensor parallel size says nothing on CPUs.
-    each = {key: family[0].gpus if machine.gpus else 0 for key, family in families.items()}
+    # What a lane takes of its kind of machine: a tensor parallel size says nothing on CPUs.
+    each = {key: family[0].least_gpus if machine.gpus else 0 for key, family in families.items()}
     work = {key: Lane(tuple(family), each[key]).seconds for key, family in families.items()}
     total = sum(work.values())
     found = []
     for key, family in families.items():
-        gpus = each[key]
+        share, gpus = work[key] / total, each[key]
         room = machine.gpus // gpus if gpus else machine.slots
-        wide = max(1, min(len(family), round(room * work[key] / total)))
+        wide = max(1, min(len(family), round(room * share)))
+        if gpus and family[0].workers is None:
+            # Few models on many GPUs: each gets more than one engine.
+            more = round(machine.gpus * share) // wide - gpus
+            gpus += max(0, more) // family[0].gpus * family[0].gpus
         for part in range(wide):
             # Neighbours in training stay together.
             low, high = part * len(family) // wide, (part + 1) * len(family) // wide
-            # Few models on many GPUs: each gets more than one engine.
-            engines = max(1, round(room * work[key] / total) // wide) if gpus else 1
-            found.append(Lane(tuple(family[low:high]), gpus * engines))
+            found.append(Lane(tuple(family[low:high]), gpus))
     return sorted(found, key=lambda lane: -lane.seconds)
+
+
+def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
+    """The config that the lane's process reads.
+
+    A lane that sees no GPUs but its own, or has all of them, finds out by itself how many engines
+    they hold; of a cluster's it must leave some to other lanes."""
+    assert run.plan is not None  # only planned runs are in lanes
+    config: RunConfig = run.plan.config
+    if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:
+        workers = min(lane.engines, len(run.plan.rows))
+        config = config.model_copy(update={"workers": workers})
+    return config.model_dump(mode="json")
 
 
 def schedule(found: Sequence[Lane], machine: Machine) -> list[Placed]:

@@ -92,3 +92,20 @@ class LaneProcess:
         assert self._process.stdout is not None  # a pipe, since there is somebody to tell
         for line in self._process.stdout:
             say(line.rstrip("\n"))
+
+
+class Signals:
+    """SIGINT and SIGTERM go to ``ask``, from the main thread."""
+
+    def __init__(self, ask: Callable[[int], None]) -> None:
+        self._ask = ask
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, lambda n, frame: self._ask(n))
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import check_whole, parameters, tensors_of, weight_bytes
+from ace_ray.models.checkpoints import check_whole, tensors_of
+from ace_ray.models.sizes import size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
+from ace_ray.run import roles
+from ace_ray.run.cluster import gpus_per_worker
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.plan import MANIFEST, Plan
 from ace_ray.run.summary import SUCCESS
@@ -38,23 +41,42 @@ _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
 
 @dataclass(frozen=True)
 class SweepRun:
-    """``plan`` is None where ``refused`` says why the model cannot be evaluated."""
+    """``plan`` is None where ``refused`` says why the model cannot be evaluated, or ``awaited`` why
+    not yet."""
 
     label: str
     step: int | None
     source: str
     plan: Plan | None = None
     refused: str = ""
+    awaited: str = ""
     kin: str = ""
     """Equal for models that a live engine can hold one after another; "" for none."""
     gpus: int = 1
     """Of one engine, where there are GPUs."""
+    workers: int | None = None
+    """How many engines were asked for; None: as many as there is room for."""
+    server_gpus: int = 0
+    server_cpus: float = 0.0
+    """What other models that are served beside the engines hold."""
     weight_bytes: int | None = None
     parameters: int | None = None
 
     @property
     def run_id(self) -> str:
         return self.plan.run_id if self.plan else ""
+
+    @property
+    def least_gpus(self) -> int:
+        """Without which it cannot run, where there are GPUs."""
+        return (self.workers or 1) * self.gpus + self.server_gpus
+
+    @property
+    def cpus(self) -> float:
+        """Without which it cannot run on CPUs: checkers, writer and sandboxes take one."""
+        if self.plan is None:
+            return 0.0
+        return (self.workers or 1) * self.plan.config.worker_cpus + 1.0 + self.server_cpus
 
     def without_plan(self, why: str) -> SweepRun:
         """The same model, refused."""
@@ -80,6 +102,11 @@ def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun
     return _measured(SweepRun(model.label or plan.model.name, None, model.source, plan))
 
 
+def awaited_checkpoint(checkpoint: Checkpoint, why: str) -> SweepRun:
+    """A checkpoint that a later call may evaluate."""
+    return SweepRun(f"step {checkpoint.step}", checkpoint.step, checkpoint.source, awaited=why)
+
+
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
     """The run of one checkpoint; a refused one where it is not whole."""
     label = f"step {checkpoint.step}"
@@ -94,6 +121,21 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
     except UserError as error:
         return bare.without_plan(str(error))
     return _measured(SweepRun(label, checkpoint.step, checkpoint.source, plan))
+
+
+def check_distinct(runs: Sequence[SweepRun]) -> None:
+    """Raise `UserError` when two models are one run: a copy, or one listed twice."""
+    seen: dict[str, SweepRun] = {}
+    for run in runs:
+        if run.plan is None:
+            continue
+        if run.run_id in seen:
+            raise UserError(
+                f"is the same model as {seen[run.run_id].label} ({seen[run.run_id].source})",
+                where=f"{run.label} ({run.source})",
+                fix="list each model once, or leave this copy out",
+            )
+        seen[run.run_id] = run
 
 
 def is_finished(store: Store, plan: Plan) -> bool:
@@ -111,21 +153,20 @@ def is_finished(store: Store, plan: Plan) -> bool:
 def _measured(run: SweepRun) -> SweepRun:
     plan = run.plan
     assert plan is not None  # only planned runs are measured
-    engine = plan.config.engine
-    gpus = int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
-    size = count = None
-    if plan.model.kind == "folder":
-        folder = Path(plan.model.location)
-        size, count = weight_bytes(folder), parameters(folder)
-    return SweepRun(
-        run.label,
-        run.step,
-        run.source,
-        plan,
+    config = plan.config
+    servers = []
+    if config.backend == "vllm" and plan.rows.interactive.any():
+        servers = roles.demand(plan.parts, on_gpu=True)
+    size = size_of(plan.model)
+    return replace(
+        run,
         kin=_kin(plan),
-        gpus=gpus,
-        weight_bytes=size,
-        parameters=count,
+        gpus=gpus_per_worker(config.engine),
+        workers=None if config.workers == "auto" else config.workers,
+        server_gpus=sum(gpus for _, gpus in servers),
+        server_cpus=sum(cpus for cpus, _ in servers),
+        weight_bytes=size.bytes if size else None,
+        parameters=size.parameters if size else None,
     )
 
 

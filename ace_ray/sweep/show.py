@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
 
-from ace_ray.sweep.packing import schedule
+from ace_ray.errors import UserError
+from ace_ray.run.submission import Submission
+from ace_ray.sweep.packing import GUESS, schedule
 from ace_ray.sweep.sweep import Sweep
 
 
-def print_plan(sweep: Sweep, config: str, console: Console) -> None:
+def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Console) -> None:
     """Placement, estimated device hours, the object prefix, and how to submit it."""
     found = schedule(sweep.lanes(), sweep.machine)
     table = Table("lane", "models", title=sweep.sweep_id)
@@ -38,6 +40,13 @@ def print_plan(sweep: Sweep, config: str, console: Console) -> None:
     _say(console, f"{len(planned)} models, {len(planned) - owed} of them finished")
     for run in refused:
         _say(console, f"{run.label}: refused, {run.refused}")
+    for run in planned:
+        if run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
+            _say(
+                console,
+                f"{run.label}: its size is not known before it is fetched: not held against any "
+                f"memory, {GUESS / 1e9:g} billion parameters in the estimate",
+            )
     _say(
         console,
         f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours, "
@@ -47,8 +56,10 @@ def print_plan(sweep: Sweep, config: str, console: Console) -> None:
     if price is not None:
         _say(console, f"about {total * price:.2f} at {price:g} an hour")
     _say(console, f"results: {sweep.uri}/")
-    line = f"ray job submit --working-dir . -- python jobs/sweep.py --config {shlex.quote(config)}"
-    _say(console, line)
+    try:
+        _say(console, submission().command(None))
+    except UserError as error:
+        _say(console, f"not as a job as it is: {error}")
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:

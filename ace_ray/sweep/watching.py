@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ace_ray.config import StoreConfig
+from ace_ray.errors import UserError
 from ace_ray.sweep.checkpoints import Checkpoint, Settling, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
 
@@ -20,32 +21,44 @@ class Watching:
         options: SweepOptions,
         store: StoreConfig,
         now: Callable[[], float] = time.monotonic,
+        seen: set[int] | None = None,
     ) -> None:
+        """``seen``: as of `find_checkpoints`."""
         self._options, self._store, self._now = options, store, now
+        self._seen = set() if seen is None else seen
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
         self._began = now()
-        self._ending = False
         self._until: float | None = None
-        """When what there was at the end has settled, if it does."""
+        """While it is ending: how long what there was then, or a look at it, is waited for."""
         self._last: set[str] | None = None
         """What there was when it was time to end. Later ones are not waited for: there may be no
         end to them."""
         self._open: list[Checkpoint] = []
+        self.blind = False
+        """Whether one could not look the last time: nobody knows what there is."""
 
-    def look(self, reached: int | None = None) -> list[Checkpoint]:
-        """Checkpoints that have settled whole, and were not taken as they are now. ``reached`` is
-        the highest step taken so far. Raises `UserError`: one cannot look now."""
-        self._ending = self._ending or self._is_time(reached)
-        self._open = []
-        found = find_checkpoints(self._options, self._store)
-        if self._ending:
+    def look(self) -> list[Checkpoint]:
+        """Checkpoints that have settled whole, and were not taken as they are now.
+
+        Raises `UserError`: one cannot look now."""
+        if self._is_time():
+            self._end()
+        try:
+            found = find_checkpoints(self._options, self._store, self._seen)
+        except UserError:
+            self.blind = True
+            raise
+        self.blind = False
+        settled = self._settling.look(found)
+        if self._has_reached(found):
+            self._end()
+        if self._until is not None:
             if self._last is None:
                 self._last = {checkpoint.source for checkpoint in found if self._counts(checkpoint)}
+                self._until = self._now() + self._options.settle_s
             found = [checkpoint for checkpoint in found if checkpoint.source in self._last]
-        settled = self._settling.look(found)
-        if self._ending and self._until is None:
-            self._until = self._now() + self._options.settle_s
+            settled = [checkpoint for checkpoint in settled if checkpoint.source in self._last]
         self._open = [checkpoint for checkpoint in found if not self._is_taken(checkpoint)]
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
@@ -56,9 +69,9 @@ class Watching:
     @property
     def wait_s(self) -> float:
         """Until the next look; 0 when there should be none."""
-        if not self._ending:
+        if self._until is None:
             return self._options.poll_s
-        if self._until is None or not self.unfinished():
+        if not (self.blind or self.unfinished() or self.left()):
             return 0.0
         return max(0.0, min(self._options.poll_s, self._until - self._now()))
 
@@ -70,17 +83,33 @@ class Watching:
         """Those seen last that lack something, and that nobody is writing any more."""
         return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
 
+    def left(self) -> list[Checkpoint]:
+        """Those seen last that are whole and were not taken all the same."""
+        whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
+        return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
+
     def _is_taken(self, checkpoint: Checkpoint) -> bool:
         return self._taken.get(checkpoint.source) == checkpoint.state
 
     def _counts(self, checkpoint: Checkpoint) -> bool:
         until = self._options.until_step
-        return until is None or checkpoint.step <= until
+        return until is None or checkpoint.step <= until or self._settling.has_settled(checkpoint)
 
-    def _is_time(self, reached: int | None) -> bool:
-        options, step = self._options, self._options.until_step
-        return (
-            (step is not None and reached is not None and reached >= step)
-            or (options.stop_file is not None and Path(options.stop_file).exists())
-            or (options.watch_s is not None and self._now() - self._began > options.watch_s)
+    def _end(self) -> None:
+        if self._until is None:
+            self._until = self._now() + self._options.settle_s
+
+    def _has_reached(self, found: Sequence[Checkpoint]) -> bool:
+        """Whether the last step is there, or a later one: whole or not, nobody writes it any
+        more."""
+        until = self._options.until_step
+        return until is not None and any(
+            checkpoint.step >= until and self._settling.has_settled(checkpoint)
+            for checkpoint in found
+        )
+
+    def _is_time(self) -> bool:
+        options = self._options
+        return (options.stop_file is not None and Path(options.stop_file).exists()) or (
+            options.watch_s is not None and self._now() - self._began > options.watch_s
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -95,6 +96,23 @@ class TestLanes:
         found = lanes([run("x", gpus=3)], EIGHT, swap=True)
         assert [lane.gpus for lane in found] == [6]
 
+    def test_servers_beside_the_engines_count(self) -> None:
+        """A user model that is served for the episodes holds a GPU of its own."""
+        for machine in (EIGHT, Machine(8, 80.0, shared=True)):
+            (alone,) = lanes([run("x", server_gpus=1)], machine, swap=True)
+            assert (alone.gpus, alone.engines) == (8, 7)
+            found = lanes(checkpoints(16, server_gpus=1), machine, swap=True)
+            assert [(lane.gpus, lane.engines) for lane in found] == [(2, 1)] * 4
+        (lane,) = lanes([run("x", gpus=2, server_gpus=3)], EIGHT, swap=True)
+        assert (lane.gpus, lane.engines) == (7, 2)
+
+    def test_workers_that_were_asked_for(self) -> None:
+        (lane,) = lanes([run("x", workers=2)], EIGHT, swap=True)
+        assert (lane.gpus, lane.engines) == (2, 2)
+        found = lanes(checkpoints(16, workers=4), EIGHT, swap=True)
+        assert [lane.gpus for lane in found] == [4, 4]
+        assert [lane.engines for lane in lanes([run("x", workers=4)], CPU, swap=True)] == [1]
+
     def test_on_cpus_engines_take_no_gpus(self) -> None:
         asked = [*checkpoints(8, gpus=2), run("x", gpus=4)]
         four = Machine(0, None, slots=4, shared=True)
@@ -115,6 +133,14 @@ class TestSizes:
         assert e.value.where == "big (big)"
         check_sizes([run("big", gpus=8)], EIGHT)
         check_sizes([run("big", gpus=8)], CPU)
+
+    def test_with_all_that_is_served_beside_it(self) -> None:
+        with pytest.raises(UserError, match="takes 2 GPUs, 1 of them for served models, there are"):
+            check_sizes([run("x", server_gpus=1)], ONE)
+        with pytest.raises(UserError, match="takes 4 GPUs, there are 1"):
+            check_sizes([run("x", workers=4)], ONE)
+        check_sizes([run("x", server_gpus=4, workers=4)], EIGHT)
+        check_sizes([run("x", server_gpus=1)], CPU)
 
     @pytest.mark.parametrize(
         ("gib", "gpus", "machine", "fits"),
@@ -243,6 +269,15 @@ def test_more_work_takes_longer() -> None:
     assert Lane((run("a", rows=10**6),), 8).seconds < Lane((run("a", rows=10**6),), 1).seconds
     unknown = SweepRun("x", None, "x", run("x").plan)
     assert Lane((unknown,), 1).seconds > 0
+
+
+def test_bytes_tell_of_parameters_where_nothing_else_does() -> None:
+    """Two to each; a size that nobody knows is a guess."""
+    known = run("a", parameters=7 * 10**9)
+    sized = replace(known, parameters=None, weight_bytes=14 * 10**9)
+    unknown = replace(known, parameters=None)
+    assert Lane((sized,), 1).seconds == Lane((known,), 1).seconds
+    assert Lane((unknown,), 1).seconds < Lane((known,), 1).seconds
 
 
 def test_episodes_count_for_more() -> None:

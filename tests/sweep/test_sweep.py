@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +197,22 @@ def die(lane: FakeLane, run: SweepRun) -> None:
     raise Died
 
 
+def outage(stage: Stage, monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
+    """Once a lane has run, nobody can tell so many times what is finished; the times left."""
+    left = list(range(times))
+    finished = module.is_finished
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+
+    def asks(*arguments: Any) -> bool:
+        if stage.started and left:
+            left.pop()
+            raise UserError("the store is away")
+        return finished(*arguments)
+
+    monkeypatch.setattr(module, "is_finished", asks)
+    return left
+
+
 class TestToTheEnd:
     def test_all_in_one_lane(self, stage: Stage) -> None:
         stage.save(30, 4, 100)
@@ -269,6 +287,67 @@ class TestToTheEnd:
         stage.run(swap=False)
         assert stage.most_at_once == 2
         assert {"[step 1] hello", "[step 2] hello"} <= {*stage.said}
+
+    def test_finished_runs_stay_in_the_ledger(self, stage: Stage) -> None:
+        """Their checkpoints were removed, or others are asked for."""
+        stage.save(1, 2, 3)
+        stage.run()
+        before = stage.ledger()
+        shutil.rmtree(stage.checkpoints / "step_1")
+        assert stage.run(**{"from": 3}) == 0
+        assert stage.ledger() == before
+        assert stage.run() == 0
+        assert list(stage.ledger()) == ["step 1", "step 2", "step 3"]
+        # Those whose runs were removed do not.
+        stage.folder.delete(f"{before['step 1']['run_id']}/_SUCCESS")
+        stage.run()
+        assert list(stage.ledger()) == ["step 2", "step 3"]
+
+    def test_every_counts_from_the_first_that_there_ever_was(self, stage: Stage) -> None:
+        stage.save(10, 20, 30, 40)
+        assert stage.run(every=2) == 0
+        assert stage.lanes == [["step 10", "step 30"]]
+        # The trainer keeps the last few.
+        for step in (10, 20):
+            shutil.rmtree(stage.checkpoints / f"step_{step}")
+        stage.save(50, 60)
+        assert stage.run() == 0
+        assert stage.lanes == [["step 50"]]
+        assert list(stage.ledger()) == ["step 10", "step 30", "step 50"]
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"runs": [{"a": 1}]}'])
+    def test_a_ledger_that_is_none_is_made_anew(self, stage: Stage, content: bytes) -> None:
+        stage.save(1)
+        stage.run()
+        stage.folder.put("ledger.json", content)
+        assert stage.run() == 0
+        assert stage.states() == {"step 1": "complete"}
+
+    def test_one_process_at_a_time(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ace_ray.run.lease.BEAT_S", 0.1)
+        other = stage.sweep
+
+        def play(lane: FakeLane) -> None:
+            with pytest.raises(UserError, match="is being written by process"):
+                other().run()
+            all_well(lane)
+
+        stage.play = play
+        stage.save(1)
+        assert stage.run() == 0
+        assert len(stage.started) == 1
+        assert stage.folder.get("lease.json") is None
+
+    def test_a_sweep_that_was_taken_over_writes_no_more(self, stage: Stage) -> None:
+        def play(lane: FakeLane) -> None:
+            all_well(lane)
+            stage.folder.put("lease.json", b'{"holder": "another"}')
+
+        stage.play = play
+        stage.save(1)
+        assert stage.run() == 75
+        assert stage.folder.get("ledger.json") is None
+        assert any("taken this run over" in line for line in stage.said)
 
     def test_a_saved_config_goes_on(self, stage: Stage) -> None:
         stage.save(1)
@@ -411,6 +490,58 @@ class TestWhatFails:
         assert sum("the store is away" in line for line in stage.said) == 2
         assert set(stage.states().values()) == {"complete"}
 
+    def test_one_that_another_process_made_whole(self, stage: Stage) -> None:
+        """The run's own lease was held: it is no failure of this checkpoint."""
+
+        def fails_first(lane: FakeLane, run: SweepRun) -> None:
+            lane.tell(run, failed="the run is being written by process 1")
+            later.append(run)
+
+        later: list[SweepRun] = []
+        stage.play = plays(step_1=fails_first)
+        stage.save(1, 2)
+        sweep = stage.sweep(swap=False)
+        gather = sweep._gather
+
+        def gathers() -> bool:
+            found = gather()
+            for run in later:
+                stage.put(run, complete=True).put("_SUCCESS", b"")
+            return found
+
+        sweep._gather = gathers  # type: ignore[method-assign]
+        assert sweep.run() == 0
+        assert stage.states() == {"step 1": "complete", "step 2": "complete"}
+
+    def test_the_store_is_away_between_two_lanes(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        left = outage(stage, monkeypatch, times=3)
+        stage.save(1, 2)
+        assert stage.run(swap=False) == 0
+        assert left == []
+        assert set(stage.states().values()) == {"complete"}
+
+    def test_the_store_is_away_for_too_long(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        left = outage(stage, monkeypatch, times=10**6)
+        stage.save(1, 2)
+        assert stage.run(swap=False, store_patience_s=0.05) == 75
+        assert any("the same command goes on with the sweep" in line for line in stage.said)
+        left.clear()
+        assert stage.run() == 0
+
+    def test_the_last_ledger_cannot_be_written(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuses(*arguments: Any) -> None:
+            raise UserError("the store is away")
+
+        monkeypatch.setattr(module, "write_ledger", refuses)
+        stage.save(1)
+        assert stage.run(store_patience_s=0.0) == 75
+
     def test_what_ends_the_sweep_ends_its_lanes(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -550,13 +681,23 @@ class TestPlaces:
         assert stage.most_at_once == 2
         assert [lane.devices for lane in stage.started] == [None] * 3
 
-    def test_one_model_on_many_gpus_has_as_many_workers(self, stage: Stage) -> None:
+    def test_one_model_on_many_gpus_finds_out_how_many_engines_they_hold(
+        self, stage: Stage
+    ) -> None:
         stage.machine = Machine(4, None)
         stage.save(1)
         stage.run()
         (lane,) = stage.started
         assert lane.devices == [0, 1, 2, 3]
-        assert lane.specs[0]["config"]["workers"] == 4
+        assert lane.specs[0]["config"]["workers"] == "auto"
+
+    def test_in_a_cluster_it_is_told_what_it_may_take(self, stage: Stage) -> None:
+        stage.machine = Machine(4, None, shared=True)
+        stage.save(1)
+        model = {"source": str(stage.checkpoints / "step_1"), "engine": {"default": "[a()]"}}
+        stage.run(limit=9, models=[model])
+        assert [lane.specs[0]["config"]["workers"] for lane in stage.started] == [2, 2]
+        assert stage.most_at_once == 2
 
     def test_slots_of_cpus(self, stage: Stage) -> None:
         stage.machine = Machine(0, None, slots=2, shared=True)
@@ -826,6 +967,88 @@ class TestWatching:
         assert stage.run() == 0
         assert any("cannot look for checkpoints now" in line for line in stage.said)
         assert stage.lanes == [["step 1"], ["step 2"]]
+
+    def test_what_comes_while_a_lane_runs_is_not_left_to_its_end(self, stage: Stage) -> None:
+        stage.machine = Machine(0, None, slots=2)
+
+        def wait(lane: FakeLane, seconds: float) -> None:
+            """Each lane goes on until there is another one beside it."""
+            if not (stage.checkpoints / "step_2").exists():
+                stage.save(2)
+            if len(stage.started) == 2:
+                for running in stage.at_work():
+                    running.end()
+                self.stop(stage)
+
+        stage.save(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FakeLane, "wait", wait)
+            assert stage.run() == 0
+        assert stage.lanes == [["step 1"], ["step 2"]]
+
+    def test_what_came_one_by_one_while_a_lane_ran_shares_an_engine(self, stage: Stage) -> None:
+        left = [2, 3, 4]
+
+        def wait(lane: FakeLane, seconds: float) -> None:
+            time.sleep(0.02)
+            if left:
+                stage.save(left.pop(0))
+            else:
+                self.stop(stage)
+                lane.end()
+
+        stage.save(1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FakeLane, "wait", wait)
+            assert stage.run() == 0
+        assert stage.lanes == [["step 1"], ["step 2", "step 3", "step 4"]]
+
+    def test_one_that_is_being_written_at_the_end_is_left_to_the_next_call(
+        self, stage: Stage
+    ) -> None:
+        stage.save(1)
+
+        def goes_on() -> None:
+            for n in range(200):
+                if stop.is_set():
+                    return
+                stage._make(stage.checkpoints / "step_2", *[float(n)] * (n + 1))
+                time.sleep(0.01)
+
+        stop = threading.Event()
+        writer = threading.Thread(target=goes_on)
+
+        def play(lane: FakeLane) -> None:
+            all_well(lane)
+            writer.start()
+            time.sleep(0.05)
+            self.stop(stage)
+
+        stage.play = play
+        assert stage.run(settle_s=0.3) == 75
+        stop.set()
+        writer.join()
+        assert stage.states() == {"step 1": "complete", "step 2": "pending"}
+        assert stage.ledger()["step 2"]["note"] == "it was being written when the watch ended"
+
+    def test_a_store_that_is_away_at_the_end(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The last checkpoint may be there, and nobody can tell."""
+        stage.save(1)
+
+        def play(lane: FakeLane) -> None:
+            all_well(lane)
+            stage.save(2)
+            self.stop(stage)
+            monkeypatch.setattr("ace_ray.sweep.watching.find_checkpoints", away)
+
+        def away(*arguments: Any) -> Any:
+            raise UserError("the store is away")
+
+        stage.play = play
+        assert stage.run(settle_s=0.05) == 75
+        assert any("the last checkpoints could not be looked for" in line for line in stage.said)
 
     def test_failed_ones_are_not_tried_for_ever(self, stage: Stage) -> None:
         def play(lane: FakeLane) -> None:

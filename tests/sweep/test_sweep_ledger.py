@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.run.clock import STATES
 from ace_ray.store import LocalStore
-from ace_ray.sweep.ledger import LEDGER, Account, account, write_ledger
+from ace_ray.sweep.ledger import LEDGER, Account, account, kept, read_ledger, write_ledger
 from ace_ray.sweep.runs import SweepRun
 
 TIMING = {
@@ -137,6 +137,41 @@ def test_a_run_that_had_nothing_left_to_do(store: LocalStore, timing: Any) -> No
 def test_a_summary_that_is_none(store: LocalStore, content: bytes) -> None:
     store.put("r1/summary.json", content)
     assert account(run(), store, 1.0).state == "pending"
+
+
+def test_one_that_somebody_may_be_writing(store: LocalStore) -> None:
+    line = account(SweepRun("step 5", 5, "/c/step_5", awaited="being written"), store, 1.0)
+    assert (line.state, line.note, line.run_id) == ("pending", "being written", "")
+
+
+class TestKept:
+    def line(self, store: LocalStore, name: str, step: int, **changes: Any) -> Account:
+        store.put(f"{name}/_SUCCESS", b"")
+        line = Account(f"step {step}", step, f"/c/step_{step}", name, "complete")
+        return replace(line, **changes)
+
+    def test_finished_runs_that_are_no_part_of_this_call(self, store: LocalStore) -> None:
+        gone, still = self.line(store, "r1", 1), self.line(store, "r2", 2)
+        assert kept([gone, still], [still], store) == [gone]
+        store.delete("r1/_SUCCESS")
+        assert kept([gone, still], [still], store) == []
+
+    def test_not_what_was_never_whole(self, store: LocalStore) -> None:
+        failed = self.line(store, "r1", 1, state="failed")
+        assert kept([failed], [], store) == []
+
+    def test_not_what_its_checkpoint_was_before_it_changed(self, store: LocalStore) -> None:
+        before, after = self.line(store, "r1", 1), self.line(store, "r2", 1)
+        assert kept([before], [after], store) == []
+        # A folder that is falling apart does not take the result along.
+        torn = replace(after, run_id="", state="refused")
+        assert kept([before], [torn], store) == [before]
+
+    def test_it_is_read_as_it_was_written(self, store: LocalStore) -> None:
+        assert read_ledger(store) == ([], set())
+        lines = [self.line(store, "r1", 1), Account("a", None, "s", "r")]
+        write_ledger(store, lines, {3, 1})
+        assert read_ledger(store) == (lines, {1, 3})
 
 
 def test_the_file(store: LocalStore) -> None:

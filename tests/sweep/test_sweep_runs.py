@@ -12,6 +12,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
+from ace_ray.run import roles
 from ace_ray.run.plan import make_manifest
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore
@@ -81,6 +82,18 @@ def test_a_model_that_cannot_be_is_a_mistake(tmp_path: Path) -> None:
 def test_gpus_of_an_engine(one: Path) -> None:
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
     assert of(one, backend="vllm", engine=engine).gpus == 8
+
+
+def test_what_it_holds_besides(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of servers only where there are episodes; of workers what was asked for."""
+    monkeypatch.setattr(roles, "demand", lambda parts, *, on_gpu: [(2.0, 1), (2.0, 2)])
+    agents = [{"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}]
+    run = of(one, backend="vllm", benchmarks=agents, workers=2)
+    assert (run.workers, run.server_gpus, run.server_cpus) == (2, 3, 4.0)
+    assert run.least_gpus == 5
+    plain = [{"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}]
+    run = of(one, backend="vllm", benchmarks=plain)
+    assert (run.workers, run.server_gpus, run.least_gpus) == (None, 0, 1)
 
 
 class TestRefused:

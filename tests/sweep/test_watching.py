@@ -10,6 +10,7 @@ import pytest
 
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
+from ace_ray.sweep import watching as module
 from ace_ray.sweep.config import SweepOptions
 from ace_ray.sweep.watching import Watching
 
@@ -22,7 +23,6 @@ class Watched:
     def __init__(self, root: Path, make_checkpoint: Callable[..., Path], **options: Any) -> None:
         self.root, self._make = root, make_checkpoint
         self.now = 1000.0
-        self.reached: int | None = None
         asked = {"checkpoints": str(root), "watch": True, "settle_s": 60, "poll_s": 25}
         self.watching = Watching(
             SweepOptions.model_validate({**asked, **options}), StoreConfig(), lambda: self.now
@@ -35,10 +35,9 @@ class Watched:
 
     def look(self) -> list[int]:
         """The steps that a sweep would take now, and it takes them."""
-        found = self.watching.look(self.reached)
+        found = self.watching.look()
         for checkpoint in found:
             self.watching.take(checkpoint)
-            self.reached = max(checkpoint.step, self.reached or 0)
         return [checkpoint.step for checkpoint in found]
 
     def until_the_end(self, looks: int = 10) -> list[int]:
@@ -160,14 +159,15 @@ def test_a_training_that_goes_on_holds_nobody(make: Make) -> None:
     watched = make(watch_s=10)
     watched.look()
     watched.now += 20
+    taken = []
     for step in range(20):
         watched.save(step)
-        watched.look()
+        taken += watched.look()
         if not (wait := watched.watching.wait_s):
             break
         watched.now += wait
     assert step <= 4
-    assert watched.reached == 0
+    assert taken == [0]
 
 
 def test_one_that_never_settles_is_left_out(make: Make) -> None:
@@ -216,6 +216,60 @@ def test_a_folder_that_cannot_be_looked_at(make: Make, tmp_path: Path) -> None:
             watched.look()
         assert watched.watching.wait_s == 25
     (tmp_path / "stop").touch()
+    for _ in range(3):
+        with pytest.raises(UserError, match="has no step in it"):
+            watched.look()
+        assert 0 < watched.watching.wait_s <= 25
+        watched.now += watched.watching.wait_s
     with pytest.raises(UserError, match="has no step in it"):
         watched.look()
+    assert watched.watching.wait_s == 0
+    assert watched.watching.blind
+
+
+def test_the_last_checkpoint_is_not_lost_to_an_outage_at_the_end(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = make(stop_file=str(tmp_path / "stop"))
+    watched.save(1)
+    watched.look()
+    (tmp_path / "stop").touch()
+    find = module.find_checkpoints
+
+    def away(*arguments: Any) -> Any:
+        raise UserError("the store is away")
+
+    monkeypatch.setattr(module, "find_checkpoints", away)
+    with pytest.raises(UserError):
+        watched.look()
+    assert watched.watching.wait_s == 25
+    watched.now += 50
+    monkeypatch.setattr(module, "find_checkpoints", find)
+    assert watched.until_the_end() == [1]
+    assert not watched.watching.blind
+
+
+@pytest.mark.parametrize("step", [10, 11])
+def test_a_last_step_that_is_torn_ends_it_too(make: Make, step: int) -> None:
+    watched = make(until_step=10)
+    watched.save(5)
+    watched.save(step, whole=False)
+    watched.look()
+    watched.now += 60
+    assert watched.look() == [5]
+    assert watched.until_the_end(3) == []
+    assert [c.step for c in watched.watching.torn()] == [step]
+
+
+def test_one_that_could_not_be_planned_at_the_end(make: Make, tmp_path: Path) -> None:
+    watched = make(stop_file=str(tmp_path / "stop"))
+    watched.save(1)
+    watched.look()
+    watched.now += 60
+    (tmp_path / "stop").touch()
+    assert [c.step for c in watched.watching.look()] == [1]
+    assert watched.watching.wait_s == 25
+    assert [c.step for c in watched.watching.left()] == [1]
+    assert watched.look() == [1]
+    assert watched.watching.left() == []
     assert watched.watching.wait_s == 0

@@ -1,0 +1,49 @@
+"""How large a model is, before its weights are on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ace_ray.models.checkpoints import INDEX, parameters, shards_of, weight_bytes, weight_names
+from ace_ray.models.sources import ModelRef, file_sizes, tokenizer_folder
+
+
+@dataclass(frozen=True)
+class Size:
+    bytes: int
+    """Of the weights as they are stored."""
+    parameters: int | None
+    """Numbers in them; None where only the bytes are known."""
+
+
+def size_of(ref: ModelRef) -> Size | None:
+    """The size of a model's weights; None where it cannot be told before they are fetched or
+    converted. Raises `UserError`: a folder or prefix that cannot be read."""
+    if ref.kind in ("fake", "gguf"):
+        return None
+    folder = tokenizer_folder(ref)
+    if all((folder / name).is_file() for name in shards_of(folder) or ["none"]):
+        return Size(weight_bytes(folder), parameters(folder))
+    sizes = file_sizes(ref)
+    total = sum(sizes.get(name, 0) for name in _weights(folder, sizes))
+    return Size(total, _counted(folder)) if total else None
+
+
+def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
+    """Which of the files are loaded: a prefix may hold the weights in two formats."""
+    shards = shards_of(folder)
+    if shards:
+        return shards
+    names = weight_names(sizes)
+    return [name for name in names if name.endswith(".safetensors")] or names
+
+
+def _counted(folder: Path) -> int | None:
+    """The number of parameters that the index states, if it does."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        return int(json.loads((folder / INDEX).read_text())["metadata"]["total_parameters"])
+    return None
