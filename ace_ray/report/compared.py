@@ -15,6 +15,7 @@ from ace_ray.report.contenders import (
     cautions,
     check_labels,
     refusals,
+    seed_of,
 )
 from ace_ray.report.curves import Drawn, size_curves, step_curves
 from ace_ray.report.fits import Law
@@ -141,6 +142,7 @@ def side_of(benchmark: str, contenders: Sequence[Contender]) -> Side:
         cells=cells,
         groups=groups_of(cells.units, reporting.groups()),
         repeats=[repeats_of(first, second) for first, second in zip(rows, again, strict=True)],
+        seeds=[seed_of(contender.run) for contender in contenders],
     )
 
 

@@ -142,6 +142,12 @@ def _surroundings(contender: Contender) -> Mapping[str, str]:
     return flattened(facts)
 
 
+def seed_of(run: Run) -> int | None:
+    """What the run's answers were sampled with; None for greedy ones."""
+    sampling = run.manifest.identity.sampling[0]
+    return int(sampling.get("seed", 0)) if sampling.get("temperature") else None
+
+
 def _mapping(run: Run, key: str) -> Mapping[str, Any]:
     found = (run.manifest.model_extra or {}).get(key)
     return found if isinstance(found, Mapping) else {}

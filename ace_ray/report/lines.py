@@ -68,7 +68,8 @@ class Line:
 class Side:
     """One benchmark of the runs that are compared.
 
-    ``repeats`` are what each run, by number, generated twice.
+    ``repeats`` are what each run, by number, generated twice; ``seeds`` what its answers were
+    sampled with, None where nothing was left to chance.
     """
 
     benchmark: str
@@ -76,6 +77,16 @@ class Side:
     cells: Cells
     groups: Sequence[Group]
     repeats: Sequence[Repeats | None]
+    seeds: Sequence[int | None]
+
+    def noise_between(self, base: str, other: str) -> list[Repeats]:
+        """Repeats that tell by how much identical runs differ under the labels' conditions; none
+        where the two were sampled with other seeds: a repeat is drawn with its run's own."""
+        numbers = self.labels.index(base), self.labels.index(other)
+        if len({self.seeds[number] for number in numbers}) > 1:
+            return []
+        found = (self.repeats[number] for number in numbers)
+        return [cells for cells in found if cells is not None]
 
 
 def lines_of(
@@ -96,8 +107,7 @@ def lines_of(
         ]
         adjusted = holm([found.p for _, _, found in drafts])
         for (side, question, found), p in zip(drafts, adjusted, strict=True):
-            repeats = (side.repeats[side.labels.index(o)] for o in (question.base, question.other))
-            known = [cells for cells in repeats if cells is not None]
+            known = side.noise_between(question.base, question.other)
             line = Line(
                 asked=question,
                 found=found,

@@ -23,6 +23,17 @@ def notes_on(
     yield from facts([(c.label, c.run) for c in contenders], side.benchmark)
     yield from _left_out(side, pairs, rule_sets)
     yield from _noise(side, rule_sets)
+    yield from _other_seeds(side, pairs)
+
+
+def _other_seeds(side: Side, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    held = [pair for pair in pairs if {*pair} <= {*side.labels}]
+    for base, other in held if any(side.repeats) else ():
+        if side.seeds[side.labels.index(base)] != side.seeds[side.labels.index(other)]:
+            yield (
+                f"{side.benchmark}: {other} and {base} were sampled with other seeds, and rows "
+                "are repeated with their run's own: there is no noise floor between them"
+            )
 
 
 def _left_out(

@@ -80,12 +80,13 @@ def find_checkpoints(
 
 
 def chosen(
-    found: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int]
+    found: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
     """``from`` and ``to``, then ``every`` n-th step ever seen, then ``last``."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
-    steps = sorted(step for step in seen if low <= step <= high)
+    known = {*seen, *(checkpoint.step for checkpoint in found)}
+    steps = sorted(step for step in known if low <= step <= high)
     counted = {*steps[:: options.every]}
     taken = [checkpoint for checkpoint in found if checkpoint.step in counted]
     return taken[-options.last :] if options.last else taken

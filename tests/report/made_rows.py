@@ -71,6 +71,7 @@ def side(
         cells=cells,
         groups=groups_of(cells.units, named or {}),
         repeats=repeats or [None] * len(runs),
+        seeds=[None] * len(runs),
     )
 
 

@@ -203,6 +203,29 @@ def test_repeats_count_in_no_accuracy_and_give_the_noise(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "floor"),
+    [
+        ({}, {}, True),
+        ({"seed": 1}, {"seed": 2}, True),
+        ({"temperature": 0.7, "seed": 1}, {"temperature": 0.7, "seed": 1}, True),
+        ({"temperature": 0.7, "seed": 1}, {"temperature": 0.7, "seed": 2}, False),
+    ],
+)
+def test_repeats_tell_nothing_of_runs_with_other_seeds(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], floor: bool
+) -> None:
+    """They are drawn with their run's own seed, and say nearly the same."""
+    again = [{**item, "repeat": 1, "row_id": item["row_id"][::-1]} for item in ROWS]
+    runs = contenders(
+        write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=first),
+        write_run(tmp_path / "b", WORSE, model="o/B", sampling=second),
+    )
+    comparison = compared(runs, rule_sets=["strict"])
+    assert {line.noise is not None for line in comparison.lines} == {floor}
+    assert any("there is no noise floor between" in x for x in comparison.notes) is not floor
+
+
 def test_without_repeats_the_noise_is_unknown(tmp_path: Path) -> None:
     notes = compared(two(tmp_path, ROWS, WORSE)).notes
     assert any("no row was generated twice" in note for note in notes)

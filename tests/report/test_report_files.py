@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,15 @@ def test_csv_has_columns_for_the_interval() -> None:
         "Model,Share,Share low,Share high,Share n,Rows",
         "a|b*,50.0000,25.0000,75.0000,8,3",
         "c,N/A,N/A,N/A,N/A,N/A",
+    ]
+
+
+def test_csv_runs_nothing_in_a_spreadsheet() -> None:
+    """Labels and sources are whatever somebody called a model."""
+    table = replace(TABLE, lines=[["=HYPERLINK(1)", None, -3], ["@x", None, 1]])
+    assert csv_text(table).splitlines()[1:] == [
+        "'=HYPERLINK(1),N/A,-3",
+        "'@x,N/A,1",
     ]
 
 

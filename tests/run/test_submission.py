@@ -14,7 +14,13 @@ import yaml
 
 from ace_ray.errors import UserError
 from ace_ray.run import submission as module
-from ace_ray.run.submission import LARGE_BYTES, TEXT_BYTES, Submission, make_submission
+from ace_ray.run.submission import (
+    LARGE_BYTES,
+    TEXT_BYTES,
+    Submission,
+    make_submission,
+    submission_about,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -254,6 +260,62 @@ def test_a_config_too_long_for_a_command_is_refused(config: Path, checkout: Path
 def test_an_installed_package_is_no_checkout(config: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not installed from a checkout"):
         make_submission("evaluate", str(config), checkout=tmp_path)
+
+
+@pytest.mark.parametrize("output", [None, "runs"])
+def test_a_sweep_whose_output_dies_with_the_job_is_refused(
+    checkout: Path, tmp_path: Path, output: str | None
+) -> None:
+    """Left out it is the default, which is relative."""
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"checkpoints": "s3://b/run", "benchmarks": ["acebench"]}))
+    with pytest.raises(UserError, match="'runs' is relative, and a job's folder is temporary"):
+        make_submission("sweep", str(path), output=output, checkout=checkout)
+
+
+class TestAboutARun:
+    def test_the_job_reads_its_arguments(self) -> None:
+        made = submission_about("score", "s3://b/p/run 1")
+        assert shlex.split(made.entrypoint) == ["python", "jobs/score.py", "s3://b/p/run 1"]
+        made = submission_about("report", "s3://b/p/r", output="s3://b/reports/x")
+        assert made.entrypoint == "python jobs/report.py s3://b/p/r --out=s3://b/reports/x"
+
+    def test_the_id_is_of_job_and_run(self) -> None:
+        name = submission_about("score", "s3://b/p/r").name
+        assert name.startswith("ace-ray-score-")
+        assert submission_about("score", "s3://b/p/r").name == name
+        others = {
+            submission_about("report", "s3://b/p/r").digest,
+            submission_about("report", "s3://b/p/r", output="s3://b/x").digest,
+            submission_about("score", "s3://b/p/s").digest,
+            name,
+        }
+        assert len(others) == 4
+
+    def test_metadata_names_the_run(self) -> None:
+        metadata = submission_about("report", "s3://b/p/r").metadata(2)
+        assert (metadata["job"], metadata["run"], metadata["attempt"]) == (
+            "report",
+            "s3://b/p/r",
+            "2",
+        )
+
+    @pytest.mark.parametrize("run", ["runs/x", "./x"])
+    def test_a_relative_run_is_refused(self, run: str) -> None:
+        with pytest.raises(UserError, match="is relative, and a job's folder is temporary"):
+            submission_about("score", run)
+        with pytest.raises(UserError, match="is relative"):
+            submission_about("report", "s3://b/p/r", output=run)
+
+
+def test_score_and_report_take_no_options_of_a_config(here: Any) -> None:
+    done = here("submit", "s3://b/p/r", "--job", "score", "--dry-run")
+    assert done.code == 0, done.stderr
+    assert "jobs/score.py s3://b/p/r" in done.stdout
+    for option in (["--limit", "3"], ["--set", "a=1"], ["--output", "s3://b/q"]):
+        done = here("submit", "s3://b/p/r", "--job", "score", "--dry-run", *option)
+        assert done.code == 2
+        assert "takes a run as it is" in done.stderr
 
 
 def test_this_checkout_is_one() -> None:
