@@ -6,7 +6,8 @@ Both sides evaluate the same checkpoints on the same rows, one request at a time
 answers can be compared row by row (in batches they depend on the batch). Overhead of a checkpoint:
 the wall time that it adds (of the sweep: from the end of the last row of the one before to the end
 of its own last row; of a command: from its start to its end) less the time that its rows took.
-Target: after the first checkpoint at least 10 times smaller with the sweep, all answers equal.
+Target: after the first checkpoint at least 10 times smaller with the sweep, all answers equal; exit
+code 1 when it is missed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ ENGINE = {
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def main() -> None:
+TARGET = 10.0
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--copies", type=int, default=4)
     parser.add_argument("--rows", type=int, default=16)
@@ -51,12 +55,13 @@ def main() -> None:
     args = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-perf-"))
     try:
-        compare(args, scratch)
+        return compare(args, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def compare(args: argparse.Namespace, scratch: Path) -> None:
+def compare(args: argparse.Namespace, scratch: Path) -> int:
+    """Print what both sides took; the exit code."""
     checkpoints = scratch / "checkpoints"
     perturb(materialize(resolve(SMOLLM2, None)), checkpoints, args.copies)
     shared: dict[str, Any] = {
@@ -95,7 +100,11 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
     own, other = statistics.median(alone), statistics.median(with_swap)
     print(f"overhead with a command each: {shown_all(alone)} s, median {own:.1f}")
     print(f"overhead after the first with a sweep: {shown_all(with_swap)} s, median {other:.1f}")
-    print(f"smaller by {own / other:.1f} (target 10); answers that differ: {differing} (target 0)")
+    times = own / other
+    print(
+        f"smaller by {times:.1f} (target {TARGET:g}); answers that differ: {differing} (target 0)"
+    )
+    return int(times < TARGET or differing > 0)
 
 
 def perturb(source: Path, target: Path, copies: int) -> None:
@@ -153,4 +162,4 @@ def shown_all(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
