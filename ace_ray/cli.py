@@ -331,13 +331,25 @@ def judge() -> None:
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.option("--config", required=True, help="Of a run whose model is the judge.")
 @click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
+@click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
 @_overrides
 def judge_check(
-    labels: Path, config: str, votes: int, output: str | None, overrides: tuple[str, ...]
+    labels: Path,
+    config: str,
+    votes: int,
+    upstream: Path | None,
+    output: str | None,
+    overrides: tuple[str, ...],
 ) -> None:
     """How far a judge agrees with people: LABELS has a judged answer a line."""
-    asked = {"name": "stabletoolbench_judge", "labels": str(labels.absolute()), "votes": votes}
+    asked: dict[str, Any] = {
+        "name": "stabletoolbench_judge",
+        "labels": str(labels.absolute()),
+        "votes": votes,
+    }
+    if upstream is not None:
+        asked["upstream"] = str(upstream.absolute())
     only = f"benchmarks={json.dumps([asked])}"
     sys.exit(run_evaluate(config, output=output, overrides=(*overrides, only)))
 

@@ -55,7 +55,7 @@ class Stage:
     at the deadline is the candidate's fault only then. ``prepared`` is the value of the entry's
     `Benchmark.prepare`. ``token_logprobs`` gives the candidate's logprob of each token of a text as
     the answer to messages; it raises as `Model.chat` does. ``service`` calls `Benchmark.service`,
-    by method and arguments.
+    by method and arguments. ``attempt`` counts the tries of the row, from 1.
     """
 
     candidate: Player
@@ -68,6 +68,7 @@ class Stage:
         None
     )
     service: Callable[..., Awaitable[Any]] | None = None
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class Benchmark(Protocol):
 
     def service(self) -> Service | None:
         """What one process holds for all episodes; made there, on the machine of the run's driver.
-        None, and cheap to ask, for nothing."""
+        None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
         return None
 
     async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...

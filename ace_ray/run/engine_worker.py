@@ -210,6 +210,7 @@ class EngineWorker:
             works=self._engine.works,
             token_logprobs=self._engine.token_logprobs,
             service=self._services.get(entry.benchmark),
+            attempt=row["attempt"],
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0

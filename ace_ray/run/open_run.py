@@ -14,7 +14,7 @@ import numpy as np
 from ace_ray.run.lease import Lease
 from ace_ray.run.parts import FOLDER, Ledger, part_names, read_ledger
 from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, read_manifest
-from ace_ray.run.preflight import check_chat, open_output, output_store
+from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.rows import ROWS
 from ace_ray.run.summary import (
     FILES,
@@ -114,6 +114,7 @@ def opened(
     """
     open_output(plan, fresh=fresh)
     facts = check_chat(plan)
+    check_services(plan)
     lease = Lease.acquire(output_store(plan), say)
     try:
         # Again: what was there before may have changed until the run was ours.

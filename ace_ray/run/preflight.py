@@ -299,6 +299,12 @@ def _check_length(engine: Mapping[str, Any], trained: Any, where: str) -> None:
         )
 
 
+def check_services(plan: Plan) -> None:
+    """Raise `UserError` when what a benchmark has one process own cannot be had."""
+    for benchmark in plan.benchmarks.values():
+        benchmark.service()
+
+
 def check_output(config: RunConfig) -> Store:
     """The store that run folders go to, found to be reachable and writable. Raises `UserError`."""
     store = _output(config)
