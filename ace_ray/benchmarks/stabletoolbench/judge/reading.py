@@ -1,8 +1,8 @@
 """What a judge's reply says: one verdict, or nothing.
 
 A reply counts when everything in it that states a verdict states the same one: a JSON object with
-the field, a labelled word (``Answer Status: Solved``), or a short last line with the word. Prose
-that merely mentions a verdict states none, and a word behind a negation or among alternatives is no
+the field, a labelled word (``Answer Status: Solved``), or a last line of the word alone. Prose that
+merely mentions a verdict states none, and a word that is asked or stands among alternatives is no
 statement.
 """
 
@@ -16,19 +16,16 @@ from typing import Any
 STATUSES = ("Solved", "Unsure", "Unsolved")
 MAX_REPLY = 20_000
 _MAX_OBJECTS = 50
-_MAX_LINE_WORDS = 8
 _WORD = r"un-?solved|unsolved|unsure|solved"
-_STATUS_FIELDS = ("answer_status", "answer status", "status", "verdict")
+_ASKED_FIELDS = ("answer_status", "answer status")
+_OTHER_FIELDS = ("status", "verdict")
+"""What the judge quotes may have these too: a value that is no verdict says nothing."""
 _LABELLED = re.compile(
     rf"\b(?:status|verdict|judge?ment|decision)\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b"
-    rf"(?![\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))",
+    rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))",
     re.IGNORECASE,
 )
-_ALONE = re.compile(rf"\b({_WORD})\b", re.IGNORECASE)
-_UNSTATED = re.compile(
-    r"n['’]t\b|\b(?:not|cannot|never|whether|if|neither|nor|or|cant|unclear|unless|either|would|could)\b",
-    re.IGNORECASE,
-)
+_ALONE = re.compile(rf"[\W_]*({_WORD})(?:[^\w?]|_)*", re.IGNORECASE)
 _INDEX = re.compile(
     r"\b(?:index|better(?:\s{0,3}answer)?|choice|choose|select(?:ed)?|verdict)\b(?:\s{0,3}\bis\b)?"
     r"[\W_]{1,20}(?:answer)?[\W_]{0,4}([01])\b(?![\W_]{0,8}(?:or\b|and\b|for\b|[01]\b)|\.\d)",
@@ -40,15 +37,11 @@ _INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNOREC
 def read_status(reply: str) -> str | None:
     """One of `STATUSES`, None for a reply that states none or several."""
     reply = _bounded(reply)
-    found = {_status(str(value)[:20]) for value in _fields(reply, _STATUS_FIELDS)}
-    if not found:
-        found = {_status(match[1]) for match in _LABELLED.finditer(reply)}
-        last = _last_line(reply)
-        stated = {_status(match[1]) for match in _ALONE.finditer(last)}
-        if len(last.split()) <= _MAX_LINE_WORDS and not _UNSTATED.search(last):
-            found |= stated
-        elif len(stated) > 1:
-            return None
+    found = {_status(str(value)[:20]) for value in _fields(reply, _ASKED_FIELDS)}
+    found |= {_status(str(value)[:20]) for value in _fields(reply, _OTHER_FIELDS)} - {""}
+    found |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
+    if alone := _ALONE.fullmatch(_last_line(reply)):
+        found.add(_status(alone[1]))
     return (found.pop() or None) if len(found) == 1 else None
 
 
