@@ -20,7 +20,7 @@ from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder
 from ace_ray.benchmarks.bfcl.episodes.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
 from ace_ray.benchmarks.bfcl.gold import gold_text
-from ace_ray.benchmarks.bfcl.options import Options, absent, chosen
+from ace_ray.benchmarks.bfcl.options import Options, absent, chosen, named
 from ace_ray.benchmarks.bfcl.prompts import official, own, with_system
 from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_metrics
 from ace_ray.benchmarks.bfcl.scoring.summary import summarize
@@ -29,10 +29,14 @@ from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
 from ace_ray.benchmarks.bfcl.tools import load_class, open_tools, opening_of, tool_sources
 from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
 from ace_ray.config import validated
-from ace_ray.errors import UserError
+from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.records import Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
+
+OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
+OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee4e3ed7397"
+"""Of the prompts and the tool classes' sources of the published package."""
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
@@ -106,7 +110,7 @@ class BFCL(Benchmark):
                 "conversations_sha256": digest(self._conversations),
                 "prompts_sha256": self._prompts.sha256,
                 "embedding": options.embedding and options.embedding.model,
-                "web_search": options.web_search and options.web_search.search.url,
+                "web_search": _web(options),
             }
         return found
 
@@ -232,8 +236,11 @@ class BFCL(Benchmark):
         if self._options.contamination and asked_for_gold(entry.category):
             assert stage.token_logprobs is not None  # every pipeline has it
             text = gold_text(entry.gold, entry.data["function"])
-            said = await stage.token_logprobs(self._sent(messages), text)
-            episode.state = {"gold_logprobs": [round(value, 6) for value in said]}
+            try:
+                said = await stage.token_logprobs(self._sent(messages), text)
+                episode.state = {"gold_logprobs": [round(value, 6) for value in said]}
+            except PromptTooLong:  # a diagnostic costs no verdict
+                episode.state = {"gold_logprobs": None}
         return episode
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
@@ -245,7 +252,7 @@ class BFCL(Benchmark):
             return with_metrics(verdicts, ended=ended or "finished")
         if entry.category in groups.AGENTIC:
             answers = [answer for turn in turns for answer in turn]
-            verdicts = dict(check_agentic(answers, entry.gold["ground_truth"]))
+            verdicts = dict(check_agentic(answers, entry.gold["ground_truth"], ended))
             return with_metrics(verdicts, ended=ended or "finished")
         answer = turns[0][0] if turns else Answer(episode.output)
         asked = entry.category
@@ -257,8 +264,8 @@ class BFCL(Benchmark):
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
-        missing = absent(self._options) if "all" in self._options.categories else {}
-        missing = {name: why for name, why in missing.items() if name in groups.SCORING}
+        asked = named(self._options)
+        missing = {name: why for name, why in absent(self._options).items() if name in asked}
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,
@@ -284,10 +291,14 @@ class BFCL(Benchmark):
         """What sets this run apart from upstream's."""
         if data_sha256(self._copy) != OFFICIAL_DATA_SHA256:
             yield "the data is not the official one"
+        if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
+            yield "the tools are not the official ones"
         if self._native:
             yield "native tool calling compares with native tool calling only"
-        elif self._prompts.source == "own":
+        elif self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256:
             yield "the prompts are not the official ones"
+        if "memory_vector" in self._categories:
+            yield "memory_vector has another embedding than upstream's"
         if self._options.results != "tool" or self._options.system != "system":
             yield "messages have other roles"
         if set(self._categories) & set(groups.WEB_SEARCH):
@@ -309,6 +320,19 @@ class BFCL(Benchmark):
         if self._embeddings is None:
             self._embeddings = Embeddings(config, Service(config, self._http))
         return self._embeddings
+
+
+def _web(options: Options) -> Mapping[str, Any] | None:
+    """What of the services can move a score."""
+    config = options.web_search
+    if config is None:
+        return None
+    return {
+        "search": config.search.url,
+        "fetch": config.fetch.url,
+        "max_page_chars": config.max_page_chars,
+        "max_bytes": [config.search.max_bytes, config.fetch.max_bytes],
+    }
 
 
 def _hints(category: str) -> int:

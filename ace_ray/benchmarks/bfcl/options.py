@@ -72,6 +72,14 @@ def absent(options: Options) -> dict[str, str]:
     return found
 
 
+def named(options: Options) -> set[str]:
+    """The categories that were asked for, by name or by group; known ones."""
+    found: set[str] = set()
+    for name in options.categories:
+        found.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))
+    return found
+
+
 def chosen(options: Options) -> list[str]:
     """The categories to run, in upstream's order.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ace_ray.benchmarks.bfcl.data import layout
 from ace_ray.benchmarks.bfcl.data.copy import MINI, VERSION
+from ace_ray.benchmarks.bfcl.tools.sources import FOLDER, MODULES
 
 PROMPTS = """
 OUTPUT_FORMAT_MAPPING = {
@@ -98,6 +99,7 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
         layout.HINT_SOURCE: HINTS,
         layout.NATIVE_SOURCE: NATIVE,
         **dict.fromkeys(layout.TOOL_SOURCES, "class Tool:\n    pass\n"),
+        **{f"{FOLDER}/{name}.py": f"class {one}:\n    pass\n" for one, name in MODULES.items()},
     }
     for name, text in sources.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import json
 import pickle
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +20,10 @@ from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.gold import gold_text
 from ace_ray.benchmarks.bfcl.goldcheck import check_all
 from ace_ray.benchmarks.bfcl.system_role import without_system
+from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.errors import UserError
+from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.run.plan import entries_digest
 from ace_ray.sandbox.local import LocalSession
@@ -51,6 +54,10 @@ class Scripted:
 
 def bfcl(**options: Any) -> BFCL:
     return BFCL.from_options(options)
+
+
+def web(fetch: str, **more: Any) -> dict[str, Any]:
+    return {"search": {"url": "http://s"}, "fetch": {"url": fetch}, **more}
 
 
 def entry_of(benchmark: BFCL, category: str, number: int = 0) -> Entry:
@@ -151,6 +158,9 @@ def test_what_moves_a_score_is_in_the_identity() -> None:
             {"results": "user"},
             {"contamination": True},
             {"categories": ["multiple"]},
+            {"web_search": web("http://a"), "categories": ["web_search"]},
+            {"web_search": web("http://b"), "categories": ["web_search"]},
+            {"web_search": web("http://b", max_page_chars=9), "categories": ["web_search"]},
             {"embedding": {"url": "http://e", "model": "one"}, "categories": ["multi_turn"]},
             {"embedding": {"url": "http://e", "model": "two"}, "categories": ["multi_turn"]},
         )
@@ -237,6 +247,34 @@ def test_the_engine_is_asked_how_likely_the_gold_calls_are() -> None:
     assert len(asked) == 1, "Java has no gold text of its own"
 
 
+def test_a_diagnostic_costs_no_verdict() -> None:
+    benchmark = bfcl(categories=["multiple"], contamination=True)
+
+    async def too_long(*_: Any) -> list[float]:
+        raise PromptTooLong("no room for the gold calls")
+
+    entry = entry_of(benchmark, "multiple")
+    right = gold_text(entry.gold, entry.data["function"])
+    episode = played(benchmark, entry, Scripted(right), token_logprobs=too_long)
+    assert verdicts(benchmark, entry, episode)["strict"] == (True, "")
+
+
+def test_categories_that_a_group_names_are_said_not_to_be_run() -> None:
+    summary = bfcl(categories=["agentic", "non_live"]).summarize([], 0.0)
+    assert set(summary["not_run"]) == NOT_RUN
+    assert bfcl(categories=["non_live"]).summarize([], 0.0)["not_run"] == {}
+
+
+def test_an_agentic_episode_that_was_cut() -> None:
+    benchmark = bfcl(categories=["memory_kv"])
+    entry = entry_of(benchmark, "memory_kv")
+    answer = entry.gold["ground_truth"][0]
+    for ended, valid in (("", True), ("steps", True), ("context", False), ("deadline", False)):
+        episode = Episode(state={"turns": [[answer]], "ended": ended})
+        found = verdicts(benchmark, entry, episode)["official"]
+        assert found == ((True, "") if valid else (False, "agentic:inference_error"))
+
+
 def test_a_multi_turn_entry_played_by_its_key() -> None:
     benchmark = bfcl(categories=["multi_turn"])
     entry = entry_of(benchmark, "multi_turn_miss_func")
@@ -312,3 +350,18 @@ def test_the_real_copy_s_prompts_and_gold(bfcl_copy: Copy) -> None:
     assert benchmark.identity()["prompts"] == "official"
     assert "compares with its local prompt models" in benchmark.summarize([], 0.0)["comparable"]
     assert len(benchmark.entries()) == 16 + 155
+
+
+def test_an_altered_copy_is_not_called_official(bfcl_copy: Copy, tmp_path: Path) -> None:
+    if bfcl_copy.root.is_file():
+        pytest.skip("BFCL_DATA names a wheel, which this cannot alter")
+    folder = tmp_path / "bfcl_eval"
+    shutil.copytree(bfcl_copy.root, folder)
+    prompts = folder / "constants" / "default_prompts.py"
+    prompts.write_text(prompts.read_text().replace("expert in composing", "expert at composing"))
+    with (folder / FOLDER / "math_api.py").open("a") as file:
+        file.write("# altered\n")
+    benchmark = bfcl(data=str(folder), categories=["simple_python"])
+    said = benchmark.summarize([], 0.0)["comparable"]
+    assert "the tools are not the official ones" in said
+    assert "the prompts are not the official ones" in said

@@ -14,6 +14,7 @@ from ace_ray.benchmarks.bfcl.data import importer, layout
 from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy, imports_folder
 from ace_ray.benchmarks.bfcl.data.loader import data_hash, load
 from ace_ray.benchmarks.bfcl.prompts import official
+from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
 from ace_ray.errors import UserError
 
 
@@ -58,7 +59,7 @@ def test_the_same_content_is_imported_once(made_up: Path, tmp_path: Path) -> Non
 def test_other_contents_are_another_version(made_up: Path) -> None:
     first = importer.import_copy(made_up)
     path = made_up / "bfcl_eval" / layout.TOOL_SOURCES[0]
-    path.write_text("class Other: ...\n")
+    path.write_text(path.read_text() + "class Other: ...\n")
     second = importer.import_copy(made_up)
     assert left() == sorted([first.name, second.name])
     with pytest.raises(UserError, match=rf"several versions .* write imported:.*{second.name}"):
@@ -137,3 +138,11 @@ def test_the_published_package_is_known(bfcl_folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["official_data"] is True
     assert sum(manifest["rows"].values()) == 10_306
+
+
+def test_tools_that_do_not_load_are_not_imported(made_up: Path) -> None:
+    source = made_up / "bfcl_eval" / FOLDER / "ticket_api.py"
+    source.write_text("import socket\n\n\nclass TicketAPI:\n    pass\n")
+    with pytest.raises(UserError, match="ticket_api"):
+        importer.import_copy(made_up)
+    assert left() == []

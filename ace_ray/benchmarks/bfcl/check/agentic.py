@@ -17,8 +17,14 @@ from ace_ray.records import Verdict
 _IGNORED = str.maketrans("", "", ",./-_*^()")
 
 
-def check_agentic(answers: Sequence[Answer], acceptable: Sequence[str]) -> Mapping[str, Verdict]:
-    """The verdicts of both rule sets on the answers of an episode, in order."""
+def check_agentic(
+    answers: Sequence[Answer], acceptable: Sequence[str], ended: str = ""
+) -> Mapping[str, Verdict]:
+    """The verdicts of both rule sets on the answers of an episode, in order. ``ended`` says what
+    cut it, "" for nothing: upstream judges no answers of an entry whose inference raised."""
+    if ended in ("context", "deadline"):
+        cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
+        return {"official": cut, "strict": cut}
     last = ""
     for answer in answers:
         if executable(answer) is None:

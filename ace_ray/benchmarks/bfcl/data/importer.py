@@ -21,6 +21,7 @@ from ace_ray.benchmarks.bfcl.data.copy import (
 from ace_ray.benchmarks.bfcl.data.layout import all_files, data_files
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
+from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class, tool_sources
 from ace_ray.benchmarks.imports import keep
 from ace_ray.errors import UserError
 
@@ -49,6 +50,9 @@ def import_copy(
     rows = Counter(entry.category for entry in load(copy))
     # read only to find out now, rather than in a run, that they can be
     function_docs(copy), prerequisites(copy), read_texts(copy)
+    sources = tool_sources(copy)
+    for name in MODULES:
+        load_class(sources, name)
     data = files_sha256({name: files[name] for name in data_files()})
     target, new = keep(
         files,
