@@ -105,6 +105,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return list(latest.values())
 
 
+@pytest.mark.slow
 def test_simulator_that_is_down_fails_its_rows_only_and_resume_mends_them(
     tmp_path: Path, simulator: Simulator
 ) -> None:

@@ -56,6 +56,7 @@ def test_jobs_write_score_and_report_a_run(cluster, config, tmp_path):
     assert "normal_atom_bool" in said.partition("no verdict changed")[2]
 
 
+@pytest.mark.slow
 def test_a_driver_without_the_token_is_told_so(cluster, config):
     env = {
         key: value for key, value in cluster.driver_env.items() if not key.startswith("RAY_AUTH")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from ace_ray.run.parts import read_ledger
@@ -60,6 +61,7 @@ def test_native_calls_are_offered_read_judged_and_labelled(tmp_path: Path) -> No
     assert manifest["identity"]["benchmarks"]["acebench"]["variant"] == "native"
 
 
+@pytest.mark.slow
 def test_one_pass_is_read_as_several_formats(tmp_path: Path) -> None:
     replies = {"lock the back door": LOCKED}
     rows, store = run(

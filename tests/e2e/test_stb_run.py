@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
@@ -37,6 +38,7 @@ def rows_of(runs: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: row["id"])
 
 
+@pytest.mark.slow
 def test_a_second_run_comes_from_the_cache(cli: Any, tmp_path: Path) -> None:
     runs = {}
     for name, cache in (("first", "readwrite"), ("second", "read")):

@@ -104,6 +104,7 @@ def test_deaths_are_counted(faulty):
     assert sum("its process was killed" in death for death in deaths) == 2
 
 
+@pytest.mark.slow
 def test_in_a_crowd_only_the_killer_is_quarantined(make_run):
     run = make_run()
     run.write(engine={"die": {run.questions[6]: ""}, "delay_s": 0.2})

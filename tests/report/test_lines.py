@@ -166,6 +166,7 @@ def test_process_lines_only_where_every_entry_has_one() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_false_positives_are_rare() -> None:
     """Sixty comparisons of two runs of one model: tests keep their level, and families do."""
     rng = np.random.default_rng(11)
