@@ -33,7 +33,7 @@ quickstart: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-# Runs that are killed, starved and refused, and clusters of two nodes: 20 minutes on 2 cores.
+# Runs that are killed, starved and refused, and clusters of two nodes: 25 minutes on 2 cores.
 faults: $(READY)
 	$(BIN)/pytest -m slow
 
