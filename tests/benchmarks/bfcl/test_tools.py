@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools
-from ace_ray.benchmarks.bfcl.tools import toolbox as bounds
+from ace_ray.benchmarks.bfcl.tools import budget as bounds
 from ace_ray.benchmarks.bfcl.tools.evaluate import BLOCKED, as_upstream_reads
 from ace_ray.errors import UserError
 
@@ -171,15 +171,23 @@ class TestBounds:
         assert len(tools.execute("list_orders()")) < 3_000_000
         assert len(json.dumps(tools.state())) < 10_000_000
 
-    def test_steps_and_conversations_have_budgets(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        tools = bakery()
-        results = tools.step(["get_price('roll')"] * (bounds.MAX_STEP_CALLS + 2))
-        assert len(results) == bounds.MAX_STEP_CALLS + 2
-        assert results[bounds.MAX_STEP_CALLS - 1] == '{"price": 0.5}'
-        assert all("calls in one step" in text for text in results[bounds.MAX_STEP_CALLS :])
+    def test_a_step_has_no_bound_of_its_own(self) -> None:
+        results = bakery().step(["get_price('roll')"] * 2_000)
+        assert set(results) == {'{"price": 0.5}'}
+
+    def test_conversations_have_a_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bounds, "MAX_CALLS", 2)
         tools = bakery()
         assert "budget" in tools.step(["get_price('roll')"] * 3)[-1]
+
+    def test_nested_calls_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bounds, "MAX_CALLS", 4)
+        price = "get_price(item='roll')"
+        tools = bakery()
+        assert "budget" not in tools.execute(f"total(customer=[{price}, {price}, {price}])")
+        assert "budget" in tools.execute(price)
+        tools = bakery()
+        assert "budget" in tools.execute(f"total(customer=[{', '.join([price] * 9)}])")
 
 
 def test_state_is_json_whatever_it_holds() -> None:

@@ -143,6 +143,24 @@ class TestFiles:
             assert "Error" in within(20, lambda text=text: tools.execute(text))
         within(20, lambda: json.dumps(tools.state()))
 
+    def test_what_is_listed_counts(self, open_class: Open) -> None:
+        """One call of a thousand listings of a tree that is as large as one listing may be."""
+        tools = open_class("GorillaFileSystem")
+        tools.execute("mkdir('a')")
+        for _ in range(13):
+            tools.step(["mkdir('d')", "cp('a', 'b')", "mv('b', 'd')", "mv('a', 'd')"])
+            tools.execute("mv('d', 'a')")
+        assert "too large" not in tools.execute("find(name='q')")
+        for one in ("find(name='q')", "du(human_readable={'x': 1})"):
+            nested = ", ".join(f"a{n}={one}" for n in range(1_000))
+            assert "budget" in tools.execute(f"echo({nested})")
+        assert "budget" in tools.execute("pwd()")
+
+    def test_looking_at_a_directory_in_itself_counts(self, open_class: Open) -> None:
+        tools = open_class("GorillaFileSystem")
+        tools.step([f"touch('f{n}')" for n in range(1_000)] + ["mkdir('a')", "cp('a', 'a')"])
+        assert "budget" in tools.step(["find()"] * 1_200)[-1]
+
     def test_a_directory_in_itself(self, open_class: Open) -> None:
         tools = open_class("GorillaFileSystem")
         tools.step(["mkdir('a')", "cp('a', 'a')"])

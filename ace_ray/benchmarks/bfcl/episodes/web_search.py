@@ -28,12 +28,14 @@ from ace_ray.benchmarks.bfcl.episodes.services import (
 )
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
-from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS, MAX_STEP_CALLS
+from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS
 from ace_ray.benchmarks.protocol import Stage
 from ace_ray.models.http import Reply
 from ace_ray.records import Entry, Episode
 
 MAX_RESULTS = 50
+MAX_STEP_CALLS = 500
+"""Each is a request to a service."""
 _FIELD_CHARS = 10_000
 _MODES = ("raw", "markdown", "truncate")
 

@@ -3,7 +3,7 @@
 Found by reading upstream's classes: powers and roundings of integers, precisions, replacements
 that multiply a text, listings of directory trees whose copies share what they hold. All other
 methods take time and memory in proportion to their arguments and the state, which the episode's
-budgets bound (`toolbox`).
+`Budget` bounds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from decimal import localcontext
 from functools import wraps
 from typing import Any
 
+from ace_ray.benchmarks.bfcl.tools.budget import Budget
 from ace_ray.benchmarks.bfcl.tools.size import TooLarge, check_tree
 
 MAX_PRECISION = 1_000
@@ -27,7 +28,7 @@ _Method = Callable[..., Any]
 _Arguments = Mapping[str, Any]
 
 
-def _precision(_: Any, arguments: _Arguments) -> None:
+def _precision(_: Any, arguments: _Arguments, __: Budget) -> None:
     try:
         digits = abs(int(arguments["precision"]))
     except (TypeError, ValueError, OverflowError):
@@ -36,7 +37,7 @@ def _precision(_: Any, arguments: _Arguments) -> None:
         raise TooLarge(f"precision beyond {MAX_PRECISION} digits")
 
 
-def _power(_: Any, arguments: _Arguments) -> None:
+def _power(_: Any, arguments: _Arguments, __: Budget) -> None:
     base, exponent = arguments["base"], arguments["exponent"]
     if isinstance(base, int) and isinstance(exponent, int):
         # A result that cannot be printed: upstream says the same, after having computed it.
@@ -48,27 +49,27 @@ def _power(_: Any, arguments: _Arguments) -> None:
             )
 
 
-def _places(_: Any, arguments: _Arguments) -> None:
+def _places(_: Any, arguments: _Arguments, __: Budget) -> None:
     places = arguments.get("decimal_places", 0)
     if isinstance(places, int) and abs(places) > MAX_PLACES:
         raise TooLarge(f"more than {MAX_PLACES} decimal places")
 
 
-def _replacement(memory: Any, arguments: _Arguments) -> None:
+def _replacement(memory: Any, arguments: _Arguments, _: Budget) -> None:
     old, new = str(arguments["old_text"]), str(arguments["new_text"])
     size = len(memory.memory) + memory.memory.count(old) * max(0, len(new) - len(old))
     if size > MAX_MEMORY_CHARS:
         raise TooLarge(f"the memory would hold more than {MAX_MEMORY_CHARS} characters")
 
 
-def _listing(files: Any, arguments: _Arguments) -> None:
+def _listing(files: Any, arguments: _Arguments, budget: Budget) -> None:
     path = arguments.get("path", "")
     # From the root, so that no path has to be resolved here.
-    check_tree(files.root, path if isinstance(path, str) else "")
-    check_tree(files._current_dir, path if isinstance(path, str) else "")
+    for start in (files.root, files._current_dir):
+        check_tree(start, path if isinstance(path, str) else "", budget.walk)
 
 
-_GUARDS: Mapping[tuple[str, str], Callable[[Any, _Arguments], None]] = {
+_GUARDS: Mapping[tuple[str, str], Callable[[Any, _Arguments, Budget], None]] = {
     ("MathAPI", "logarithm"): _precision,
     ("MathAPI", "square_root"): _precision,
     ("MathAPI", "power"): _power,
@@ -79,7 +80,7 @@ _GUARDS: Mapping[tuple[str, str], Callable[[Any, _Arguments], None]] = {
 }
 
 
-def guarded(class_name: str, name: str, method: _Method, owner: Any) -> _Method:
+def guarded(class_name: str, name: str, method: _Method, owner: Any, budget: Budget) -> _Method:
     """``method``, or one that raises `TooLarge` first where its arguments ask for too much.
 
     Precisions that it sets for the thread end with the call."""
@@ -93,7 +94,7 @@ def guarded(class_name: str, name: str, method: _Method, owner: Any) -> _Method:
             arguments = inspect.signature(method).bind(*args, **named).arguments
         except TypeError:
             return method(*args, **named)  # raises it in Python's words
-        guard(owner, arguments)
+        guard(owner, arguments, budget)
         with localcontext():
             return method(*args, **named)
 

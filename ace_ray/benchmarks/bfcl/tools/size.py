@@ -6,7 +6,7 @@ memory can be endless in print.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_VALUES = 20_000
@@ -16,9 +16,13 @@ MAX_PATHS = 20_000
 MAX_PATH_CHARS = 2_000_000
 MAX_CONTENT_CHARS = 20_000_000
 """Of a directory tree, counted along every path that leads to an item."""
+_CONTENT_PER_PATH = 1_000
+"""Characters that are read in about the time that one path takes."""
 MAX_DEPTH = 100
 
 _PLAIN = (str, int, float, bool, type(None))
+_Size = tuple[int, int, int]
+Charge = Callable[[int], None]
 
 
 class TooLarge(Exception):
@@ -45,19 +49,21 @@ def check_size(value: Any) -> int:
     return MAX_VALUES - values + MAX_CHARS - chars
 
 
-def check_tree(directory: Any, prefix: str = "") -> None:
+def check_tree(directory: Any, prefix: str = "", charge: Charge = lambda paths: None) -> None:
     """Raise `TooLarge` where listing every path under an upstream ``Directory``, or reading every
-    file, would take too long; `RecursionError`, as upstream, where it contains itself."""
-    paths, chars, content = _walk(directory, {}, 0)
+    file, would take too long; `RecursionError`, as upstream, where it contains itself.
+
+    ``charge`` is told what this check costs while it goes on, then what the listing will; it may
+    raise."""
+    paths, chars, content = _walk(directory, {}, 0, charge)
     chars += paths * len(prefix)
+    charge(min(paths, MAX_PATHS))
+    charge(min(chars + content, MAX_CONTENT_CHARS) // _CONTENT_PER_PATH)
     if paths > MAX_PATHS or chars > MAX_PATH_CHARS or content > MAX_CONTENT_CHARS:
         raise TooLarge("the directory tree is too large")
 
 
-_Size = tuple[int, int, int]
-
-
-def _walk(directory: Any, seen: dict[int, _Size | None], depth: int) -> _Size:
+def _walk(directory: Any, seen: dict[int, _Size | None], depth: int, charge: Charge) -> _Size:
     """(paths, their characters, characters of content) below ``directory``."""
     key = id(directory)
     if key in seen:
@@ -66,9 +72,10 @@ def _walk(directory: Any, seen: dict[int, _Size | None], depth: int) -> _Size:
             raise RecursionError("maximum recursion depth exceeded")
         return found
     seen[key] = None
+    charge(len(directory.contents))
     paths = chars = content = 0
     for name, item in directory.contents.items():
-        inside = _walk(item, seen, depth + 1) if hasattr(item, "contents") else (0, 0, 0)
+        inside = _walk(item, seen, depth + 1, charge) if hasattr(item, "contents") else (0, 0, 0)
         paths += 1 + inside[0]
         chars += (len(str(name)) + 1) * (1 + inside[0]) + inside[1]
         content += inside[2] + (len(str(item.content)) if hasattr(item, "content") else 0)

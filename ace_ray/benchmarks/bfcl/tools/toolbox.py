@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any
 
+from ace_ray.benchmarks.bfcl.tools.budget import MAX_CALLS, Budget
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
 from ace_ray.benchmarks.bfcl.tools.limits import guarded
 from ace_ray.benchmarks.bfcl.tools.opening import Opening
@@ -19,14 +20,7 @@ from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 
 MAX_CALL_CHARS = 100_000
-MAX_STEP_CALLS = 500
-MAX_CALLS = 5_000
-MAX_TEXT_CHARS = 2_000_000
-MAX_RESULT_CHARS = 20_000_000
-"""Bounds on one call, one step, and all calls of an episode with their results. A model's 21 steps
-of 4,096 tokens a turn stay far below."""
 
-_SPENT = "the calls of this conversation have used up their budget"
 _STATELESS = frozenset(["MathAPI"])
 _SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
 # Where upstream hands out objects of its modules in long_context entries.
@@ -51,10 +45,12 @@ class Toolbox:
     string as it is, ``str()`` of anything else, and ``Error during execution: ...``.
     """
 
-    def __init__(self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]]):
+    def __init__(
+        self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]], budget: Budget
+    ):
         self.instances = instances
         self._tools = tools
-        self._calls, self._text, self._results = MAX_CALLS, MAX_TEXT_CHARS, MAX_RESULT_CHARS
+        self._budget = budget
         self._vectors: dict[str, Sequence[float]] = {}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
@@ -90,24 +86,22 @@ class Toolbox:
 
     def step(self, texts: Sequence[str]) -> list[str]:
         """The results of the calls of one step."""
-        results = [self.execute(text) for text in texts[:MAX_STEP_CALLS]]
-        refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
-        return results + [refused] * (len(texts) - len(results))
+        return [self.execute(text) for text in texts]
 
     def execute(self, text: str) -> str:
         """The result of one call, as a model is shown it. Never raises."""
-        self._calls -= 1
-        self._text -= len(text)
+        budget = self._budget
+        budget.calls -= 1
+        budget.text -= len(text)
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
-            if self._calls < 0 or self._text < 0 or self._results < 0:
-                raise TooLarge(_SPENT)
+            budget.check()
             with known(self._vectors):
                 shown = self._shown(evaluate(text, self._tools, self._taken))
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             shown = _error(error)
-        self._results -= len(shown)
+        budget.results -= len(shown)
         return shown
 
     def _shown(self, result: Any) -> str:
@@ -122,11 +116,11 @@ class Toolbox:
         return str(result)
 
     def _taken(self, result: Any) -> Any:
-        """A result as an argument: a copy, where upstream passes the object itself. A few dozen
-        objects that hold each other take forever to print."""
-        self._text -= check_size(result)
-        if self._text < 0:
-            raise TooLarge(_SPENT)
+        """A nested call's result as an argument: a copy, where upstream passes the object itself. A
+        few dozen objects that hold each other take forever to print."""
+        self._budget.calls -= 1
+        self._budget.text -= check_size(result)
+        self._budget.check()
         return copy.deepcopy(result)
 
     def _memory(self) -> Any:
@@ -152,7 +146,7 @@ class Toolbox:
                         setattr(memory, key, copy.deepcopy(snapshot[key]))
 
     def _unknown_texts(self, texts: Sequence[str]) -> list[str]:
-        found = dict.fromkeys(one for text in texts[:MAX_STEP_CALLS] for one in strings_in(text))
+        found = dict.fromkeys(one for text in texts[:MAX_CALLS] for one in strings_in(text))
         return [text for text in found if text not in self._vectors]
 
 
@@ -167,6 +161,7 @@ def open_tools(sources: ToolSources, opening: Opening, shared: Shared | None = N
     """
     memo: Shared = {} if shared is None else shared
     instances: dict[str, Any] = {}
+    budget = Budget()
     tools: dict[str, Callable[..., Any]] = {}
     for class_name, names in opening.names.items():
         instance = load_class(sources, class_name)()
@@ -182,9 +177,9 @@ def open_tools(sources: ToolSources, opening: Opening, shared: Shared | None = N
                 setattr(instance, key, records | added)
         for name in names:
             method = _with_defaults(getattr(instance, name), memo)
-            tools[name] = guarded(class_name, name, method, instance)
+            tools[name] = guarded(class_name, name, method, instance, budget)
         instances[class_name] = instance
-    return Toolbox(instances, tools)
+    return Toolbox(instances, tools, budget)
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:

@@ -1,0 +1,31 @@
+"""What the calls of one attempt may cost together."""
+
+from __future__ import annotations
+
+from ace_ray.benchmarks.bfcl.tools.size import TooLarge
+
+MAX_CALLS = 5_000
+MAX_TEXT_CHARS = 2_000_000
+MAX_RESULT_CHARS = 20_000_000
+MAX_WALKED = 1_000_000
+"""Bounds on all calls of an attempt, nested ones among them, on their texts and the results that
+become arguments, on their results, and on the paths that they list. A model's 21 steps of 4,096
+tokens a turn stay far below."""
+
+
+class Budget:
+    """Counts down; once any part is used up, every further call is refused."""
+
+    def __init__(self) -> None:
+        self.calls, self.text, self.results = MAX_CALLS, MAX_TEXT_CHARS, MAX_RESULT_CHARS
+        self.walked = MAX_WALKED
+
+    def check(self) -> None:
+        """Raise `TooLarge` where a part is used up."""
+        if min(self.calls, self.text, self.results, self.walked) < 0:
+            raise TooLarge("the calls of this conversation have used up their budget")
+
+    def walk(self, paths: int) -> None:
+        """Take what a listing costs, before it is made. Raises `TooLarge`."""
+        self.walked -= paths
+        self.check()
