@@ -36,10 +36,14 @@ DATA = {
 
 
 def verdicts(
-    turns: Sequence[Sequence[Any]], ended: str = "", gold: Any = None
+    turns: Sequence[Sequence[Any]],
+    ended: str = "",
+    gold: Any = None,
+    category: str = "multi_turn_base",
+    **data: Any,
 ) -> dict[str, Verdict]:
     """``turns``: per turn the texts of the answers."""
-    entry = Entry("bfcl", "multi_turn_base", "en", "multi_turn_base_0", DATA, gold or GOLD)
+    entry = Entry("bfcl", category, "en", f"{category}_0", DATA | data, gold or GOLD)
     answers = [[Answer(text) for text in turn] for turn in turns]
     return check_multi_turn(entry, answers, ended, ToolSources(), DOCS)
 
@@ -98,12 +102,32 @@ def test_a_result_counts_from_any_turn_so_far() -> None:
     assert found["official"].error_type == multi_turn.RESPONSE
 
 
-def test_strict_forbids_calls_where_none_can_help() -> None:
-    turns = [[PRICE], [PRICE], [SET, ADD]]
-    assert both(turns) == ("", multi_turn.IRRELEVANCE)
-    found = verdicts(turns)["strict"]
-    assert found.metrics["turn_2"] == 0
-    assert "turn 2" in found.error
+@pytest.mark.parametrize(
+    ("category", "data", "gold", "kind"),
+    [
+        ("multi_turn_miss_param", {}, GOLD, multi_turn.IRRELEVANCE),
+        ("multi_turn_miss_param", {}, [*GOLD, []], ""),
+        (
+            "multi_turn_miss_func",
+            {"missed_function": {"2": ["total"]}},
+            GOLD,
+            multi_turn.IRRELEVANCE,
+        ),
+        ("multi_turn_miss_func", {"missed_function": {"1": ["total"]}}, GOLD, ""),
+        ("multi_turn_base", {}, GOLD, ""),
+        ("multi_turn_long_context", {}, GOLD, ""),
+    ],
+)
+def test_strict_forbids_calls_where_none_can_help(
+    category: str, data: Any, gold: Any, kind: str
+) -> None:
+    turns = [[PRICE], [PRICE], [SET, ADD], []][: len(gold)]
+    found = verdicts(turns, gold=gold, category=category, **data)
+    assert found["official"].valid
+    assert found["official"].metrics["turn_2"] == 1
+    assert found["strict"].error_type == kind
+    assert found["strict"].metrics["turn_2"] == (not kind)
+    assert ("turn 2" in found["strict"].error) == bool(kind)
 
 
 def test_a_cut_in_the_last_turn() -> None:
@@ -177,6 +201,21 @@ class TestRealCopy:
             silent = check_multi_turn(entry, nothing, "", sources, docs)
             counts["silent"] += silent["official"].valid
         assert counts == {"official": 200, "strict": 200, "silent": 0}
+
+    def test_turns_in_which_no_call_can_help(self, bfcl_copy: Copy) -> None:
+        """One an entry; none where an empty key stands at a turn that a tool can serve."""
+        found = {
+            entry.id: multi_turn.hopeless(entry)
+            for category in MULTI_TURN
+            for entry in load(bfcl_copy, [category])
+        }
+        assert not any(
+            found[f"multi_turn_{kind}_{n}"] for kind in ("base", "long_context") for n in range(200)
+        )
+        assert {len(found[f"multi_turn_miss_func_{n}"]) for n in range(200)} == {1}
+        assert found["multi_turn_miss_func_167"] == found["multi_turn_miss_func_180"] == {0}
+        silent = {n for n in range(200) if not found[f"multi_turn_miss_param_{n}"]}
+        assert silent == {167, 180}
 
     def test_no_key_fails_for_want_of_a_module(self, bfcl_copy: Copy, sources: ToolSources) -> None:
         """Both sides failing alike would pass every check."""

@@ -6,16 +6,17 @@ the key's calls must be among the model's results so far, order ignored.
 
 ``official`` is upstream's verdict, with what its instances share in one process (see
 `tools.toolbox.Shared`); of several entries that one process of upstream's evaluates nothing is
-handed on. ``strict`` differs in three things: a call in a turn whose key is empty makes the entry
-invalid (upstream has the check and never calls it); a conversation that the step limit cut in its
-last turn counts as cut, as it does in any other; the two sides share nothing.
+handed on. ``strict`` differs in three things: a call in a turn in which none can help (see
+`hopeless`) makes the entry invalid (upstream has the check and never calls it); a conversation that
+the step limit cut in its last turn counts as cut, as it does in any other; the two sides share
+nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
@@ -47,14 +48,17 @@ class Turn:
     """The attribute that differs, "" if none does."""
     missing: int = 0
     """Results of the key that the model has not got."""
+    hopeless: bool = False
 
     @property
     def passed(self) -> bool:
-        return not self.asked or (self.called and not self.state and not self.missing)
+        if not self.asked:
+            return not self.needless
+        return self.called and not self.state and not self.missing
 
     @property
     def needless(self) -> bool:
-        return self.called and not self.asked
+        return self.called and self.hopeless
 
 
 def check_multi_turn(
@@ -90,12 +94,30 @@ def check_multi_turn(
     shared: dict[int, Any] = {}
     official = replay(sources, opening, steps, gold, shared)
     strict = replay(sources, opening, steps, gold) if shared_changed(shared) else official
+    strict = [replace(turn, hopeless=n in hopeless(entry)) for n, turn in enumerate(strict)]
     cut = _cut(ended, len(steps), len(gold))
     cut_last = (TERMINATED, "the step limit cut the last turn") if ended == "steps" else ("", "")
     return {
         "official": _verdict(official, cut, len(gold)),
-        "strict": _verdict(strict, cut if cut[0] else cut_last, len(gold), irrelevance=True),
+        "strict": _verdict(strict, cut if cut[0] else cut_last, len(gold)),
     }
+
+
+def hopeless(entry: Entry) -> frozenset[int]:
+    """The turns, from 0, in which no call can help, by what the data say of them.
+
+    In ``multi_turn_miss_func`` those right before a turn that brings held-out functions; in
+    ``multi_turn_miss_param`` the only turn whose key is empty. Other empty keys say nothing:
+    entries 167 and 180 of every category have them in turns that ask for what a tool does (an
+    invoice, a message to the support), and the key of 180 in ``miss_param`` lags its questions by a
+    turn, so that the turn without a parameter cannot be told there.
+    """
+    empty = frozenset(turn for turn, calls in enumerate(entry.gold) if not calls)
+    if entry.category == "multi_turn_miss_func":
+        return empty & {int(turn) - 1 for turn in entry.data.get("missed_function", {})}
+    if entry.category == "multi_turn_miss_param" and len(empty) == 1:
+        return empty
+    return frozenset()
 
 
 def replay(
@@ -135,10 +157,8 @@ def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
     return "", ""
 
 
-def _verdict(
-    turns: Sequence[Turn], cut: tuple[str, str], wanted: int, *, irrelevance: bool = False
-) -> Verdict:
-    passed = [turn.passed and not (irrelevance and turn.needless) for turn in turns]
+def _verdict(turns: Sequence[Turn], cut: tuple[str, str], wanted: int) -> Verdict:
+    passed = [turn.passed for turn in turns]
     kind, error = cut
     if not kind and not all(passed):
         failed = passed.index(False)
