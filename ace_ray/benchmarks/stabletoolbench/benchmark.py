@@ -23,10 +23,10 @@ from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_back
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, form_of, system_text
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
 from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
+from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import SAMPLING, Simulator
-from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate, present
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
@@ -94,6 +94,7 @@ class StableToolBench(Benchmark):
         )
         self._holder = uuid.uuid4().hex
         self._checked = False
+        self._digest: str | None = None
         self._loaded: list[Entry] = []
         self._warnings: list[str] = []
         self._pool: ToolPool | None = None
@@ -113,19 +114,26 @@ class StableToolBench(Benchmark):
             options = self._options
             folder = options.tool_folder
             tools = ToolFolder(Path(folder)) if folder else None
-            every = load(self._folder, tools=tools, without_apis=options.without_apis)
             scope = parse_scope(options.tool_scope, f"{_WHERE}.tool_scope")
-            self._pool = ToolPool(every.entries, scope, seed=options.tool_scope_seed)
+            wanted = load(
+                self._folder,
+                groups=options.groups,
+                tools=tools,
+                without_apis=options.without_apis,
+                where=f"{_WHERE}.groups",
+            )
+            offering = wanted.entries
+            if scope.kind != "query":  # the pool holds the APIs of all groups that are there
+                offering = load(
+                    self._folder,
+                    groups=present(self._folder),
+                    tools=tools,
+                    without_apis=options.without_apis,
+                ).entries
+            self._pool = ToolPool(offering, scope, seed=options.tool_scope_seed)
             self._pool.require_fits(options.max_tool_chars, options.tools, self._settings.texts)
-            self._warnings = list(every.warnings)
-            unknown = [name for name in options.groups if name not in GROUPS]
-            if unknown:
-                raise UserError(
-                    f"there is no group {unknown[0]!r}",
-                    where=f"{_WHERE}.groups",
-                    fix=f"known: {', '.join(GROUPS)}",
-                )
-            self._loaded = [entry for entry in every.entries if entry.category in options.groups]
+            self._warnings = list(dict.fromkeys(wanted.warnings))
+            self._loaded = wanted.entries
         return self._loaded
 
     def identity(self) -> Mapping[str, Any]:
@@ -141,7 +149,13 @@ class StableToolBench(Benchmark):
                 "apis": list(self._backends),
                 "cache": options.cache if "cache" in self._backends else None,
                 "stub_seed": options.stub_seed if "stub" in self._backends else None,
-                "real": options.real and options.real.hosts,
+                "cache_any_simulator": options.cache_any_simulator
+                if "cache" in self._backends
+                else None,
+                "recorded_sha256": self._recorded_sha256(),
+                "real": options.real.model_dump(mode="json", exclude={"key_env"})
+                if options.real and "real" in self._backends
+                else None,
                 "simulator_prompts_sha256": {
                     form: digest(system.text) for form, system in self._systems.items()
                 }
@@ -199,15 +213,8 @@ class StableToolBench(Benchmark):
         mode: Mode = "readwrite" if options.cache == "readwrite" else "read"
         recorded = options.recorded or ""
         if not self._checked:
-            names = [
-                (api.std_category, api.std_tool, api.std_api)
-                for entry in self.entries()
-                for api in self._apis(entry)
-            ]
-            names = list(dict.fromkeys(names))
-            check_folder(
-                self._cache_folder, mode, names, recorded=recorded, where=f"{_WHERE}.cache:"
-            )
+            names, where = self._names(), f"{_WHERE}.cache:"
+            check_folder(self._cache_folder, mode, names, recorded=recorded, where=where)
             self._checked = True
         return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
 
@@ -215,6 +222,24 @@ class StableToolBench(Benchmark):
         if self._pool is not None:
             entry = replace(entry, data={**entry.data, "apis": self._pool.docs_of(entry)})
         return apis_of(entry, self._settings.rules, self._settings.texts)
+
+    def _names(self) -> list[Names]:
+        """The APIs of the run, once each, as normalised."""
+        return list(
+            dict.fromkeys(
+                (api.std_category, api.std_tool, api.std_api)
+                for entry in self.entries()
+                for api in self._apis(entry)
+            )
+        )
+
+    def _recorded_sha256(self) -> str | None:
+        if "cache" not in self._backends:
+            return None
+        if self._digest is None:
+            root = Path(self._options.recorded or self._cache_folder)
+            self._digest = recorded_sha256(root, self._names()) or ""
+        return self._digest or None
 
     def _real(self) -> RealApis:
         if self._options.real is None:
@@ -237,7 +262,8 @@ class StableToolBench(Benchmark):
             if stage.service is not None:
                 writes = self._options.cache == "readwrite"
                 maker = simulator.maker if simulator else ""
-                cache = CacheClient(stage.service, writes=writes, maker=maker)
+                shared = self._options.cache_any_simulator
+                cache = CacheClient(stage.service, writes=writes, maker=maker, any_maker=shared)
             self._callers[seed] = ApiCaller(
                 cache=cache,
                 real=self._real() if "real" in self._backends else None,

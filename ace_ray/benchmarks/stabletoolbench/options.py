@@ -70,6 +70,9 @@ class Options(Section):
         None,
         description="of recorded answers; default: in $ACE_RAY_CACHE, on the driver's machine",
     )
+    cache_any_simulator: bool = Field(
+        False, description="also use answers on record that another simulator made"
+    )
     recorded: str | None = Field(
         None, description="upstream's tool_response_cache, if not in cache_folder"
     )

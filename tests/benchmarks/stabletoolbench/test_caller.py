@@ -70,18 +70,28 @@ def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path
     assert recounted == {"cache": 4, "cache:simulator": 4}
 
 
-def test_answers_of_another_simulator_are_told_apart(tmp_path: Path) -> None:
+def test_answers_of_another_simulator_are_used_where_asked_for_only(tmp_path: Path) -> None:
     folder = CacheFolder(str(tmp_path), "readwrite")
     door = local(folder)
     one, other = simulator(Scripted(GOOD)), Simulator(Scripted().player(model="b"), "own", SYSTEM)
     assert one.maker == simulator(Scripted()).maker != other.maker
     mine = CacheClient(door, writes=True, maker=one.maker)
     asyncio.run(ApiCaller(cache=mine, simulator=one).call(API, {}))
+    strange = CacheClient(door, writes=True, maker=other.maker)
+    assert asyncio.run(ApiCaller(cache=strange).call(API, {})).failure == "no_backend"
     for maker, origin in [(one.maker, "simulator"), (other.maker, "other simulator")]:
-        caller = ApiCaller(cache=CacheClient(door, writes=True, maker=maker))
+        cache = CacheClient(door, writes=True, maker=maker, any_maker=True)
+        caller = ApiCaller(cache=cache)
         assert asyncio.run(caller.call(API, {})).origin == origin
         assert caller.counts == {"cache": 1, f"cache:{origin}": 1}
+    theirs = Simulator(Scripted('{"response": 2}').player(model="b"), "own", SYSTEM)
+    own = asyncio.run(ApiCaller(cache=strange, simulator=theirs).call(API, {}))
+    assert (own.source, own.response) == ("simulator", 2)
     folder.close()
+    again = local(CacheFolder(str(tmp_path), "read"))
+    for maker, response in [(one.maker, VALUE), (other.maker, 2)]:
+        cache = CacheClient(again, writes=False, maker=maker)
+        assert asyncio.run(ApiCaller(cache=cache).call(API, {})).response == response
 
 
 def test_two_identical_calls_at_once_are_one_generation(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_missing_group_is_named(root: Path) -> None:
     queries_file(root, GROUP).unlink()
     refused(root, f"the group {GROUP} is missing")
     assert len(load(root, groups=GROUPS[1:]).entries) == 5
-    with pytest.raises(UserError, match="unknown group 'G4'"):
+    with pytest.raises(UserError, match="no group 'G4'"):
         load(root, groups=["G4"])
 
 

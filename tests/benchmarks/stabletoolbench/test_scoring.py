@@ -61,6 +61,19 @@ def test_without_calls_there_are_no_shares_of_calls() -> None:
     }
 
 
+def test_whose_answers_the_cache_gave() -> None:
+    made = [call(origin="recorded"), call(origin="other simulator"), call(source="stub"), call()]
+    answered = state(SCRIPTS["answered"]) | {"calls": made}
+    summary = summarize([Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))])
+    assert summary["sources"]["cached"] == {
+        "recorded": 1,
+        "simulator": 0,
+        "other simulator": 1,
+        "real": 0,
+    }
+    assert any("other simulator 1" in note for note in notes(summary))
+
+
 def test_errors_and_sources() -> None:
     made = [
         call(),
@@ -181,6 +194,7 @@ def test_a_group() -> None:
         "calls": 12,
         "counts": {"cache": 12, "simulator": 0, "real": 0, "stub": 0, "none": 0},
         "shares": {"cache": 1, "simulator": 0, "real": 0, "stub": 0, "none": 0},
+        "cached": {"recorded": 0, "simulator": 0, "other simulator": 0, "real": 0},
     }
     assert stats["fac"] == {"value": None, "interval": None, "n": 0}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,20 @@ import pytest
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.data.loader import MINI
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
 from ace_ray.errors import EpisodeStalled, UserError
-from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.records import (
+    RULE_SETS,
+    Completion,
+    Entry,
+    Episode,
+    Sampling,
+    ToolAnswer,
+    ToolCall,
+    digest,
+)
 
 FINISH = ToolCall("Finish", json.dumps({"return_type": "give_answer", "final_answer": "42."}))
 
@@ -101,6 +112,26 @@ def test_the_published_queries_load(shared_data: Path, tmp_path: Path) -> None:
     assert small.identity()["data_sha256"] != benchmark.identity()["data_sha256"]
 
 
+def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "some"
+    shutil.copytree(MINI, folder)
+    few = ["G1_instruction", "G3_instruction"]
+    for group in set(GROUPS) - set(few):
+        (folder / "solvable_queries" / "test_instruction" / f"{group}.json").unlink()
+    scope = {"retrieved": 3}
+    for options in ({}, {"tool_scope": scope}):
+        benchmark = made(tmp_path, data=str(folder), groups=few, **options)
+        assert {entry.category for entry in benchmark.entries()} == set(few)
+    with pytest.raises(UserError, match=r"G2_category is missing.*groups"):
+        made(tmp_path, data=str(folder), groups=["G2_category"]).entries()
+    # A pool holds the APIs of groups that are there and not run.
+    one = made(tmp_path, groups=few[:1], tool_scope=scope)
+    one.entries()
+    whole = made(tmp_path, tool_scope=scope)
+    whole.entries()
+    assert one.identity()["episodes"]["pool_sha256"] == whole.identity()["episodes"]["pool_sha256"]
+
+
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
@@ -150,10 +181,28 @@ def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
         {"judge": "none"},
         {"max_steps": 12},
         {"cache": "read"},
+        {"cache_any_simulator": True},
     ],
 )
 def test_what_moves_a_score_is_in_the_identity(tmp_path: Path, options: dict[str, Any]) -> None:
     assert made(tmp_path, **options).identity() != made(tmp_path).identity()
+
+
+def test_recorded_answers_and_real_apis_are_in_the_identity(tmp_path: Path) -> None:
+    found = [made(tmp_path, recorded=str(tmp_path)).identity()]
+    api = made(tmp_path)._names()[0]
+    path = tmp_path / api[0] / f"{api[1]}_for_{api[0]}" / f"{api[2]}.json"
+    path.parent.mkdir(parents=True)
+    for response in (1, 2):
+        path.write_text(json.dumps({"{}": {"error": "", "response": response}}))
+        found.append(made(tmp_path, recorded=str(tmp_path)).identity())
+    assert len({digest(one) for one in found}) == 3
+    (tmp_path / "unrelated.json").write_text("{}")
+    assert made(tmp_path, recorded=str(tmp_path)).identity() == found[-1]
+    asked = {"hosts": ["api.example.org"]}
+    for more in ({"timeout_s": 3}, {"service_url": "https://api.example.org/x"}):
+        both = [made(tmp_path, apis=["real"], real=real) for real in (asked, asked | more)]
+        assert both[0].identity() != both[1].identity()
 
 
 def test_an_answer_that_is_judged(tmp_path: Path) -> None:

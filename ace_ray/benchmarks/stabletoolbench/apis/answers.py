@@ -67,7 +67,8 @@ class Answered:
     """An API's answer in upstream's shape, and where it came from.
 
     ``origin`` is who first made an answer out of the cache: ``recorded`` for upstream's files,
-    else ``simulator``, ``other simulator`` (not the one of this run) or ``real``.
+    else ``simulator``, ``other simulator`` (not the one of this run; where that is asked for) or
+    ``real``.
 
     ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON object within
     the bounds), ``cache`` (the recorded answers cannot be read), ``simulator`` (no usable answer in

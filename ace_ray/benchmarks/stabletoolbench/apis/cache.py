@@ -28,6 +28,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.shelves import (
     TEMPORARY,
     Names,
     Shelf,
+    own_key,
     read_shelf,
     write_shelf,
 )
@@ -78,24 +79,33 @@ class CacheFolder:
                     "there is no such folder", where=str(place), fix="correct the path of the cache"
                 )
 
-    def get(self, category: str, tool: str, api: str, arguments: str) -> str | None:
+    def get(
+        self,
+        category: str,
+        tool: str,
+        api: str,
+        arguments: str,
+        maker: str = "",
+        any_maker: bool = False,
+    ) -> str | None:
         """The answer on record, as JSON text: ``{"error", "response", "origin", "by"}``, or with
         ``corrupt``, why it cannot be read. None: there is none.
 
-        ``arguments`` is the JSON text of an object, in the order in which they were given.
+        ``arguments`` is the JSON text of an object, in the order in which they were given. Of
+        simulated answers ``maker``'s count, and others' only with ``any_maker``.
         """
         shelf = self._shelf((category, tool, api))
         if shelf.problem:
             self._counts["corrupt"] += 1
             return json.dumps({"corrupt": shelf.problem})
         given = json.loads(arguments)
-        found = shelf.find(canonical_key(given), upstream_key(given))
+        found = shelf.find(canonical_key(given), upstream_key(given), maker, any_maker)
         self._counts["misses" if found is None else "hits"] += 1
         return found
 
     def put(self, category: str, tool: str, api: str, arguments: str, answer: str) -> str:
         """Record an answer, JSON text as `get` gives it; it is on disk when this returns. Of two
-        for the same call the first stays: its text is returned.
+        for the same call and by the same maker the first stays: its text is returned.
 
         An answer that cannot be recorded (a corrupt file, a full disk, a lock that was lost) is
         returned as well, and counted in `stats`.
@@ -107,10 +117,12 @@ class CacheFolder:
         if shelf.problem or self._lock is None or len(answer) > MAX_ANSWER_CHARS:
             self._counts["not_recorded"] += 1
             return answer
-        if (found := shelf.find(key, upstream_key(given))) is not None:
-            return found
-        if set(json.loads(answer)) != ANSWER_KEYS:
+        tree = json.loads(answer)
+        if set(tree) != ANSWER_KEYS:
             raise ValueError("an answer of another shape would make the file unreadable")
+        if (found := shelf.find(key, upstream_key(given), tree["by"])) is not None:
+            return found
+        key = own_key(tree["by"], key)
         try:
             if not self._lock.held():
                 raise UserError("another run has taken the cache over", where=str(self._root))
@@ -119,7 +131,7 @@ class CacheFolder:
             self._counts["not_recorded"] += 1
             self._problems.setdefault(str(error)[:300])
             return answer
-        shelf.own[key] = answer
+        shelf.add(key, answer)
         shelf.size_bytes += len(key) + len(answer)
         self._make_room(len(key) + len(answer))
         self._counts["recorded"] += 1
@@ -195,16 +207,21 @@ class CacheClient:
     Args:
         service: `local`, or an actor's door.
         writes: whether new answers are recorded.
-        maker: the simulator that this run has (`Simulator.maker`). An answer that another one made
-            is used as well; its origin is then ``other simulator``, so that a run's counts show it.
+        maker: the simulator that this run has (`Simulator.maker`).
+        any_maker: whether an answer that another one made is used as well; its origin is then
+            ``other simulator``, so that a run's counts show it.
     """
 
-    def __init__(self, service: Service, *, writes: bool, maker: str = "") -> None:
-        self._service, self._writes, self._maker = service, writes, maker
+    def __init__(
+        self, service: Service, *, writes: bool, maker: str = "", any_maker: bool = False
+    ) -> None:
+        self._service, self._writes = service, writes
+        self._maker, self._any_maker = maker, any_maker
 
     async def get(self, api: ApiLike, arguments: dict[str, Any]) -> Answered | None:
         """The answer on record, None without one."""
-        found = await self._service("get", *_names(api), json.dumps(arguments))
+        text = json.dumps(arguments)
+        found = await self._service("get", *_names(api), text, self._maker, self._any_maker)
         return None if found is None else self._answered(found)
 
     async def put(self, api: ApiLike, arguments: dict[str, Any], answered: Answered) -> Answered:
@@ -231,7 +248,7 @@ class CacheClient:
         if "corrupt" in tree:
             return Answered(UNREADABLE, "", "none", failure="cache")
         origin = str(tree["origin"])
-        if origin == "simulator" and self._maker and tree["by"] != self._maker:
+        if origin == "simulator" and tree["by"] != self._maker:
             origin = f"other {origin}"
         return Answered(tree["error"], tree["response"], "cache", origin=origin)
 

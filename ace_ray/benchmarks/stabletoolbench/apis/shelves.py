@@ -2,16 +2,20 @@
 
 Upstream's layout is ``<category>/<tool>_for_<category>/<api>.json``, one object whose keys are
 Python's text of the arguments. Our own files lie under ``ace_ray/answers`` in the same folder, one
-per API: ``{"format": 1, "category", "tool", "api", "answers": {canonical arguments: {"error",
-"response", "origin", "by"}}}``, names as normalised. A file is replaced as a whole or not at all.
+per API: ``{"format": 1, "category", "tool", "api", "answers": {key: {"error", "response", "origin",
+"by"}}}``, names as normalised; a key is the maker (``by``) and the canonical arguments, so that an
+answer is kept for each simulator. A file is replaced as a whole or not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,20 +43,35 @@ Names = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Shelf:
-    """The recorded answers of one API: upstream key, or our key, to an answer's JSON text.
+    """The recorded answers of one API: upstream key, or `own_key`, to an answer's JSON text.
 
+    ``first`` is the first of our own keys of canonical arguments, whoever made the answer.
     ``problem`` says why its files cannot be used, naming the file relative to the cache.
     """
 
     recorded: dict[str, str] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
     problem: str = ""
     size_bytes: int = 1024
     _alike: dict[int, list[str]] | None = None
 
-    def find(self, key: str, upstream: str) -> str | None:
-        """Our own answer, else upstream's under its exact key, else under one of equal value."""
-        found = self.own.get(key) or self.recorded.get(upstream)
+    def add(self, key: str, answer: str) -> None:
+        """An answer of our own."""
+        self.own[key] = answer
+        self.first.setdefault(key[key.index("{") :], key)
+
+    def find(self, key: str, upstream: str, maker: str, any_maker: bool = False) -> str | None:
+        """An answer that ``maker`` or a real API gave, else upstream's under its exact key, else
+        under one of equal value, else (``any_maker``) another maker's."""
+        found = self.own.get(own_key(maker, key)) or self.own.get(key)
+        found = found or self._of_upstream(key, upstream)
+        if found is None and any_maker and key in self.first:
+            return self.own[self.first[key]]
+        return found
+
+    def _of_upstream(self, key: str, upstream: str) -> str | None:
+        found = self.recorded.get(upstream)
         if found is not None or not self.recorded:
             return found
         # Python's texts of equal dicts are made of the same characters, in another order.
@@ -66,6 +85,22 @@ class Shelf:
             if canonical_of_upstream(text) == key:
                 return self.recorded[text]
         return None
+
+
+def own_key(maker: str, arguments: str) -> str:
+    """The key of an answer: its maker ("" for a real API), then the canonical arguments."""
+    return maker + arguments
+
+
+def recorded_sha256(root: Path, names: Iterable[Names]) -> str | None:
+    """SHA-256 (hex) over upstream's files of these APIs, None without any. One that cannot be read
+    counts as absent: `CacheFolder.check` names it."""
+    found = []
+    for place in sorted(filter(None, map(recorded_file, names))):
+        with contextlib.suppress(UserError, OSError):
+            if (raw := _read(root, place)) is not None:
+                found.append([place, hashlib.sha256(raw).hexdigest()])
+    return digest(found) if found else None
 
 
 def recorded_file(names: Names) -> str | None:
@@ -92,7 +127,8 @@ def read_shelf(recorded: Path, own: Path, names: Names) -> Shelf:
             shelf.size_bytes += len(raw)
         place = own_file(names)
         if (raw := _read(own, place)) is not None:
-            shelf.own = _own(raw, place, names)
+            for key, answer in _own(raw, place, names).items():
+                shelf.add(key, answer)
             shelf.size_bytes += len(raw)
     except (UserError, OSError) as error:
         what = error.what if isinstance(error, UserError) else error.strerror
@@ -168,7 +204,13 @@ def _own(raw: bytes, place: str, names: Names) -> dict[str, str]:
     for value in answers.values():
         if not isinstance(value, dict) or set(value) != ANSWER_KEYS:
             raise UserError("holds an answer that is none of ace_ray's", where=place)
-    return {key: _text(value) for key, value in answers.items()}
+    if not all("{" in key for key in answers):
+        raise UserError("holds an answer to no arguments", where=place)
+    # A key without its maker is that of an earlier version.
+    return {
+        key if key[0] != "{" else own_key(str(value["by"]), key): _text(value)
+        for key, value in answers.items()
+    }
 
 
 def _object(raw: bytes, place: str) -> dict[str, Any]:

@@ -31,6 +31,8 @@ MINI = Path(__file__).parents[1] / "mini"
 QUERIES = "solvable_queries"
 GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
 
+_KNOWN = ", ".join(GROUPS)
+
 WithoutApis = Literal["refuse", "skip"]
 
 
@@ -48,8 +50,10 @@ def load(
     groups: Sequence[str] = GROUPS,
     tools: ToolFolder | None = None,
     without_apis: WithoutApis = "refuse",
+    where: str = "groups",
 ) -> Loaded:
-    """The queries in ``folder``, which is or holds ``solvable_queries``.
+    """The queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``; further
+    groups need not be there. ``where`` is the config's key of the groups.
 
     ``tools`` adds what a tool directory says of the APIs. A query without APIs can be answered by
     nobody: it is an error, or left out with a warning where ``without_apis`` is "skip". Raises
@@ -57,7 +61,7 @@ def load(
     """
     for name in groups:
         if name not in GROUPS:
-            raise UserError(f"unknown group {name!r}", fix=f"write one of {', '.join(GROUPS)}")
+            raise UserError(f"there is no group {name!r}", where=where, fix=f"known: {_KNOWN}")
     warnings: list[str] = []
     entries = [
         entry
@@ -67,6 +71,12 @@ def load(
     if tools is not None:
         warnings += tools.lacking
     return Loaded(entries, warnings)
+
+
+def present(folder: Path) -> list[str]:
+    """The groups whose file is in ``folder``."""
+    root = queries_folder(folder)
+    return [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
@@ -125,7 +135,11 @@ def _load_group(
 ) -> list[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
-        raise UserError(f"the group {group} is missing: no such file", where=str(query_file))
+        raise UserError(
+            f"the group {group} is missing: no such file",
+            where=str(query_file),
+            fix="get the file, or leave the group out of groups",
+        )
     rows = _queries(query_file)
     wanted = _ids(ids_file) if ids_file.is_file() else list(rows)
     unknown = [one for one in wanted if one not in rows]

@@ -13,11 +13,14 @@ from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 
+ORIGINS = ("recorded", "simulator", "other simulator", "real")
+"""Who first made an answer that came from the cache."""
 SOURCES = ("cache", "simulator", "real", "stub", "none")
 HALLUCINATED = 1
 """Upstream's status code of a call whose name no function has."""
 CALLS = "calls:"
 FROM = "from:"
+CACHED = "cached:"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
 Pairs = Sequence[Sequence[str]]
@@ -40,7 +43,7 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     ``api_recall``; ``api_precision`` (of the APIs reached, those that are relevant; absent for
     none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
     ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
-    ``from:<source>``; ``calls:<n>`` is 1 for n calls.
+    ``from:<source>``, of the cache also ``cached:<origin>``; ``calls:<n>`` is 1 for n calls.
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), of_apis(calls)
@@ -61,6 +64,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
         "errors": failed / len(made),
         "cache_hit": sources["cache"] / len(made),
     }
+    origins = Counter(call.get("origin") for call in made if _source(call) == "cache")
+    found |= {f"{CACHED}{name}": origins[name] / len(made) for name in ORIGINS if origins[name]}
     return found | {f"{FROM}{name}": count / len(made) for name, count in sources.items()}
 
 

@@ -8,7 +8,7 @@ from statistics import pstdev
 from typing import Any
 
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.stabletoolbench.scoring.calls import CALLS, FROM, SOURCES
+from ace_ray.benchmarks.stabletoolbench.scoring.calls import CACHED, CALLS, FROM, ORIGINS, SOURCES
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import VOTE
 from ace_ray.benchmarks.tally import Tally
 from ace_ray.records import RULE_SETS
@@ -40,6 +40,7 @@ class Group:
         self.judge_errors = 0
         self.calls = 0
         self.sources: Counter[str] = Counter()
+        self.origins: Counter[str] = Counter()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._queries: dict[str, set[str]] = defaultdict(set)
         self._skipped: set[str] = set()
@@ -93,6 +94,8 @@ class Group:
             self.calls += calls
             for source in SOURCES:
                 self.sources[source] += round(metrics.get(f"{FROM}{source}", 0) * calls)
+            for origin in ORIGINS:
+                self.origins[origin] += round(metrics.get(f"{CACHED}{origin}", 0) * calls)
 
     def _mean(self, name: str) -> Cell:
         total, rows = self._sums[name]
@@ -105,12 +108,13 @@ def spread(votes: Sequence[float]) -> float | None:
 
 
 def sources_of(groups: Sequence[Group]) -> Cell:
-    """Calls, by where their answers came from: ``{"calls", "counts", "shares"}``; the share of
-    ``cache`` is the hit rate."""
+    """Calls, by where their answers came from: ``{"calls", "counts", "shares", "cached"}``; the
+    share of ``cache`` is the hit rate, ``cached`` counts its answers by who made them."""
     counts = {name: sum(group.sources[name] for group in groups) for name in SOURCES}
     calls = sum(group.calls for group in groups)
     shares = {name: count / calls if calls else None for name, count in counts.items()}
-    return {"calls": calls, "counts": counts, "shares": shares}
+    cached = {name: sum(group.origins[name] for group in groups) for name in ORIGINS}
+    return {"calls": calls, "counts": counts, "shares": shares, "cached": cached}
 
 
 def calls_per_query(groups: Sequence[Group]) -> float | None:

@@ -21,7 +21,8 @@ Keys (``docs/results.md`` explains them)::
                      {"sopr": CELL, "answered_only": CELL, "votes": [SoPR by vote], "spread"}
     CELL             {"value", "interval", "n"}; value null where nothing was judged
     MEAN             {"value", "interval", "n", "missing": [group]}; null without every group
-    SOURCES          {"calls", "counts": {source: n}, "shares": {source: share}}
+    SOURCES          {"calls", "counts": {source: n}, "shares": {source: share},
+                     "cached": {origin: n}}
 
 ``sopr`` counts skipped queries as Unsolved; ``answered_only`` leaves them out, which is upstream's
 denominator. Rows that failed are in neither.

@@ -77,6 +77,10 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
             f"{skipped} rows were skipped: SoPR counts them as Unsolved, 'answered only' leaves "
             "them out as upstream does"
         )
+    cached = {name: n for name, n in summary["sources"]["cached"].items() if n}
+    if cached:
+        made = ", ".join(f"{name} {n}" for name, n in cached.items())
+        found.append(f"API answers out of the cache, by who made them: {made}")
     if summary["rules"]["official"]["sopr"]["missing"]:
         missing = ", ".join(summary["rules"]["official"]["sopr"]["missing"])
         found.append(f"no average: it needs every group, and these are missing: {missing}")
