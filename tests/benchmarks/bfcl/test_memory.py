@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from test_episodes import COPY, DOCS, SOURCES, Script
 
+from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.episodes.memory import play, prepare
 from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.scoring.diagnostics import with_metrics
 from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
 from ace_ray.benchmarks.protocol import Player, Preparation, Stage
 from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.records import Entry, Episode, Sampling
+from ace_ray.records import Entry, Episode, Sampling, digest
 from ace_ray.sandbox.local import LocalSession
 
 TALKS = [
@@ -124,10 +126,44 @@ def test_a_deadline_ends_the_preparation() -> None:
         return await prepare(entry, stage, own(), DOCS, TALKS)
 
     found = asyncio.run(run([add("one"), "ok", "ok", "(hangs)"]))
-    assert [talk["ended"] for talk in found.value["conversations"]] == ["", "deadline"]
+    assert [talk["ended"] for talk in found.value["conversations"]] == ["", "deadline", "deadline"]
     assert found.value["snapshot"]["core_memory"] == {"one": "v"}
     with pytest.raises(EpisodeStalled):
         asyncio.run(run(["(hangs)"]))
+
+
+def test_an_engine_that_stalls_in_the_preparation_leaves_no_memory() -> None:
+    async def stalled() -> bool:
+        return False
+
+    async def run() -> Preparation:
+        deadline = asyncio.get_running_loop().time() + 0.3
+        model = Script([add("one"), "ok", "ok", "(hangs)"])
+        stage = stage_for(entry_of(), model, deadline=deadline, works=stalled)
+        return await prepare(entry_of(), stage, own(), DOCS, TALKS)
+
+    with pytest.raises(EpisodeStalled):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("cut", ["context", "deadline"])
+def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
+    entry, before = entry_of(), [{"id": "a", "ended": ""}, {"id": "b", "ended": cut}]
+    value = {"snapshot": {"core_memory": {"k": "v"}}, "conversations": before}
+
+    def ended(*said: Any) -> Any:
+        stage = stage_for(entry, Script(list(said)), prepared=value)
+        return asyncio.run(play(entry, stage, own(), DOCS)).state
+
+    state = ended("{'answer': 'x'}")
+    assert state["prepared"] == before
+    assert state["memory_sha256"] == digest(value["snapshot"])
+    assert state["ended"] == "preparation"
+    verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
+    assert verdicts["official"].metrics == {"ended:preparation": 1}
+    assert ended("[core_memory_list_keys()]", PromptTooLong("x"))["ended"] == "context"
+    before[1]["ended"] = "steps"  # upstream keeps what such a conversation wrote
+    assert ended("{'answer': 'x'}")["ended"] == ""
 
 
 def test_the_mini_sets_conversations() -> None:

@@ -225,9 +225,15 @@ def test_how_episodes_ended() -> None:
     ]
     summary = summarize(rows)
     assert summary["endings"] == {
-        "multi_turn_base": {"finished": 1, "steps": 2, "context": 0, "deadline": 0}
+        "multi_turn_base": {
+            "finished": 1,
+            "steps": 2,
+            "context": 0,
+            "deadline": 0,
+            "preparation": 0,
+        }
     }
-    assert further_tables(summary)[0]["lines"] == [["multi_turn_base", "1", "2", "0", "0"]]
+    assert further_tables(summary)[0]["lines"] == [["multi_turn_base", "1", "2", "0", "0", "0"]]
 
 
 def test_the_printed_table_says_what_was_not_run() -> None:

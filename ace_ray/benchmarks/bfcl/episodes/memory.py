@@ -17,7 +17,10 @@ from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder, Sandbox
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.protocol import Preparation, Stage
 from ace_ray.errors import PromptTooLong
-from ace_ray.records import Entry, Episode
+from ace_ray.records import Entry, Episode, digest
+
+_FORGOTTEN = ("context", "deadline")
+"""Endings of a conversation of which the memory keeps nothing."""
 
 
 async def prepare(
@@ -41,15 +44,17 @@ async def prepare(
     Returns:
         ``value`` {"snapshot": the final memory, "conversations": [{"id", "ended", "messages",
         "turns", "results"}, ...]}. What a conversation wrote that the context or the deadline cut
-        is forgotten, as upstream forgets it; one that the step limit cut keeps it.
+        is forgotten, as upstream forgets it; one that the step limit cut keeps it. Those that the
+        deadline left no time for are there too, empty and ended by it.
 
     Raises:
-        RowError: the candidate gave no answer, or the sandbox is gone.
+        RowError: the candidate gave no answer, or its engine no sign of life, before the deadline;
+            or the sandbox is gone.
     """
     played: list[dict[str, Any]] = []
     value: dict[str, Any] = {"snapshot": {}, "conversations": played}
     usage = Episode()
-    for conversation in conversations:
+    for number, conversation in enumerate(conversations, start=1):
         async with Sandbox.open(stage, embed) as sandbox:
             await sandbox.restore(value["snapshot"])
             talk = _talk(entry, stage, prompts, docs, sandbox, native, results)
@@ -60,7 +65,7 @@ async def prepare(
                 ended = await _play(talk, turns)
             except PromptTooLong:  # this one is forgotten too; the others may fit
                 ended = "context"
-            if ended in ("", "steps"):
+            if ended not in _FORGOTTEN:
                 value["snapshot"] = await sandbox.snapshot()
         messages = talk.episode.messages
         played.append({"id": conversation["id"], "messages": messages, **talk.state(ended)})
@@ -69,6 +74,8 @@ async def prepare(
         usage.model_calls += talk.episode.model_calls
         usage.generation_s += talk.episode.generation_s
         if ended == "deadline":
+            never = {"messages": [], "turns": [], "results": [], "ended": ended}
+            played += [{"id": left["id"], **never} for left in conversations[number:]]
             break
     return Preparation(
         value,
@@ -91,16 +98,30 @@ async def play(
 ) -> Episode:
     """The episode of one question, from the memory of ``stage.prepared`` (a `Preparation.value`).
 
-    ``state`` as of multi-turn entries, and ``memory``: the snapshot that it started from.
+    ``state`` as of multi-turn entries, and ``memory``: the snapshot that it started from, with
+    ``memory_sha256``; ``prepared`` [{"id", "ended"}, ...] of the conversations that filled it.
+    Where one of these was cut, so that the memory may lack what is asked for, the episode's
+    ``ended`` is "preparation", unless the context or the deadline cut the question too.
     """
-    snapshot = dict((stage.prepared or {}).get("snapshot", {}))
+    before = stage.prepared or {}
+    snapshot = dict(before.get("snapshot", {}))
+    prepared = [
+        {"id": talk["id"], "ended": talk["ended"]} for talk in before.get("conversations", ())
+    ]
     async with Sandbox.open(stage, embed) as sandbox:
         await sandbox.restore(snapshot)
         talk = _talk(entry, stage, prompts, docs, sandbox, native, results)
         question = with_system(prompts.agentic, entry.data["question"][0])
         messages = await _opened(entry, prompts, docs, sandbox, question, native)
         ended = await _play(talk, [messages])
-    talk.episode.state = {**talk.state(ended), "memory": snapshot}
+    if ended not in _FORGOTTEN and any(one["ended"] in _FORGOTTEN for one in prepared):
+        ended = "preparation"
+    talk.episode.state = {
+        **talk.state(ended),
+        "memory": snapshot,
+        "memory_sha256": digest(snapshot),
+        "prepared": prepared,
+    }
     return talk.episode
 
 

@@ -22,7 +22,8 @@ from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.records import Verdict
 from ace_ray.stats import Z95
 
-ENDINGS = ("finished", "steps", "context", "deadline")
+ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
+"""The last: of memory questions, where a conversation before them was cut and forgotten."""
 GOLD = "gold_token_probability"
 _ENDED = "ended:"
 
