@@ -89,8 +89,14 @@ def test_a_page() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("fetch_url_content(url='file:///etc/passwd')", "Error during execution: Invalid URL"),
-        ("fetch_url_content('https://a.example', 'pdf')", "Unsupported mode: pdf"),
+        (
+            "fetch_url_content(url='file:///etc/passwd')",
+            "Error during execution: no http(s) address",
+        ),
+        (
+            "fetch_url_content('https://a.example', 'pdf')",
+            "mode is none of raw, markdown, truncate",
+        ),
         ("fetch_url_content()", "missing a required argument: 'url'"),
         ("search_engine_query(query='a')", "WebSearchAPI.search_engine_query()"),
         ("search_engine_query(keywords='a', max_results='x')", "Error during execution: invalid"),
@@ -108,12 +114,21 @@ def test_calls_that_are_refused(call: str, said: str) -> None:
 
 
 def test_a_page_that_is_not_there_is_an_answer() -> None:
-    (found,) = results(
-        "fetch_url_content('https://a.example')", answer=lambda *_: Reply(404, {}, b"x")
-    )
-    assert json.loads(found) == {
-        "error": "An error occurred while fetching https://a.example: HTTP 404"
-    }
+    call = "fetch_url_content('https://a.example')"
+    (found,) = results(call, answer=lambda *_: Reply(424, {}, b"HTTP 404\n" + b"x" * 9_999))
+    said = json.loads(found)["error"]
+    assert said.startswith("https://a.example could not be read: HTTP 404 x")
+    assert len(said) < 300
+    (found,) = results(call, answer=lambda *_: Reply(424, {}, b""))
+    assert json.loads(found)["error"].endswith(": no such page")
+
+
+@pytest.mark.parametrize("status", [204, 301, 400, 401, 403, 404, 407, 500])
+def test_a_fetch_service_that_fails_is_nobodys_wrong_answer(status: int) -> None:
+    with pytest.raises(ServiceFailed, match=f"HTTP {status}"):
+        results(
+            "fetch_url_content('https://a.example')", answer=lambda *_: Reply(status, {}, b"no")
+        )
 
 
 @pytest.mark.parametrize(

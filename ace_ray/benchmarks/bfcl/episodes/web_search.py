@@ -36,7 +36,11 @@ from ace_ray.records import Entry, Episode
 MAX_RESULTS = 50
 MAX_STEP_CALLS = 500
 """Each is a request to a service."""
+PAGE_FAILED = 424
+"""Status (failed dependency) by which the fetch service says that a page, and not the service, has
+failed; the body says how. Any other but 200 is the service's own failure."""
 _FIELD_CHARS = 10_000
+_CAUSE_CHARS = 200
 _MODES = ("raw", "markdown", "truncate")
 
 
@@ -104,20 +108,20 @@ class WebTools:
 
     async def _fetched(self, url: Any, mode: Any = "raw") -> dict[str, str]:
         if not str(url).startswith(("http://", "https://")):
-            raise ValueError(f"Invalid URL: {url}")
+            raise ValueError(f"no http(s) address: {url}")
         if mode not in _MODES:
-            return _not_fetched(url, f"Unsupported mode: {mode}")
+            return _not_fetched(url, f"mode is none of {', '.join(_MODES)}")
         reply = await self._fetch.get({"url": str(url), "mode": str(mode)})
-        if reply.status in (401, 403) and not reply.body:
-            raise ServiceFailed(f"the fetch service answers HTTP {reply.status}")
         text = reply.body.decode("utf-8", "replace")[: self._max_chars]
+        if reply.status == PAGE_FAILED:
+            return _not_fetched(url, " ".join(text.split())[:_CAUSE_CHARS] or "no such page")
         if reply.status != 200:
-            return _not_fetched(url, f"HTTP {reply.status}")
+            raise ServiceFailed(f"the fetch service answers HTTP {reply.status}")
         return {"content": text}
 
 
 def _not_fetched(url: Any, cause: str) -> dict[str, str]:
-    return {"error": f"An error occurred while fetching {url}: {cause}"}
+    return {"error": f"{url} could not be read: {cause}"}
 
 
 def _results(reply: Reply) -> list[Mapping[str, Any]]:
