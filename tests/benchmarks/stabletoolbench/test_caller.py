@@ -24,6 +24,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.prompts import SystemText
 from ace_ray.benchmarks.stabletoolbench.apis.service import local
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
 from ace_ray.errors import EngineDead, RequestFailed, UserError
+from ace_ray.records import Completion
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
 SYSTEM = SystemText("s", "own")
@@ -303,3 +304,29 @@ def test_backends_that_make_no_sense(backends: list[str]) -> None:
     with pytest.raises(UserError, match=r"^options\.backends: ") as refused:
         check_backends(backends, "options.backends")
     assert len(str(refused.value)) < 300
+
+
+def test_a_call_after_one_that_was_given_up_is_asked_anew() -> None:
+    first = asyncio.Event()
+
+    class Slow(Scripted):
+        async def chat(self, *args: Any, **more: Any) -> Completion:
+            if not first.is_set():
+                first.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0)  # ends a while after it was told to
+            return await super().chat(*args, **more)
+
+    async def late() -> Answered:
+        caller = ApiCaller(simulator=simulator(Slow(GOOD)))
+        given_up = asyncio.ensure_future(caller.call(API, {}))
+        await first.wait()
+        given_up.cancel()
+        await asyncio.sleep(0)
+        found = await caller.call(API, {})
+        assert not caller._flying
+        return found
+
+    assert asyncio.run(late()).response == VALUE

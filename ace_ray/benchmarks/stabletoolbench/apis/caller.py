@@ -84,8 +84,12 @@ class ApiCaller:
         flight = self._flying.get(key)
         if flight is None:
             flight = self._flying[key] = _Flight(asyncio.ensure_future(self._ask(api, given)))
-            flight.task.add_done_callback(lambda _: self._flying.pop(key, None))
-        return self._counted(await flight.join())
+        try:
+            return self._counted(await flight.join())
+        finally:
+            # Before a cancelled flight has ended: who comes now must not join it.
+            if flight.over and self._flying.get(key) is flight:
+                del self._flying[key]
 
     async def _ask(self, api: ApiLike, arguments: dict[str, Any]) -> Answered:
         cache = self._cache
@@ -117,6 +121,7 @@ class _Flight:
 
     def __init__(self, task: asyncio.Future[Answered]) -> None:
         self.task, self._waiting = task, 0
+        self.over = False
 
     async def join(self) -> Answered:
         self._waiting += 1
@@ -124,5 +129,6 @@ class _Flight:
             return await asyncio.shield(self.task)
         finally:
             self._waiting -= 1
-            if not self._waiting and not self.task.done():
+            self.over = self.task.done() or not self._waiting
+            if not self._waiting:
                 self.task.cancel()
