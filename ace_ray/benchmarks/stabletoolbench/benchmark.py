@@ -37,7 +37,7 @@ from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, not
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config import cache_root, validated
-from ace_ray.errors import EpisodeStalled, UserError
+from ace_ray.errors import UserError
 from ace_ray.models.public_http import PublicHttp
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
@@ -45,7 +45,8 @@ from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
 JUDGE_S = 240.0
-"""Seconds that judging an answer may take beyond the episode's deadline; the episode's grace."""
+"""Seconds that all of judging an answer may take beyond the episode's deadline; within its grace
+(``DEADLINE_GRACE_S``)."""
 
 
 class StableToolBench(Benchmark):
@@ -82,7 +83,8 @@ class StableToolBench(Benchmark):
             self._roles["simulator"] = parse_role(options.simulator, f"{_WHERE}.simulator")
         if options.judge != "none":
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
-        self._reference: dict[str, dict[str, Any]] = {}
+        # JSON text by group and query: a long chain is nested too deep for pickle.
+        self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
         if "real" in backends:
@@ -294,7 +296,7 @@ class StableToolBench(Benchmark):
         }
         if "judge" in self._roles:
             began = time.perf_counter()
-            state |= await self._judged(entry, stage, answer)
+            state |= await _in_time(stage, self._judged(entry, stage, answer))
             state["judged_s"] = round(time.perf_counter() - began, 4)
         return Episode(
             messages=messages or self.prompt(entry),
@@ -312,38 +314,23 @@ class StableToolBench(Benchmark):
     ) -> dict[str, Any]:
         player, query, options = stage.roles["judge"], entry.data["query"], self._options
         final, prompts = answer["final_answer"], self._judging
-        votes = await _in_time(
-            stage, judge.judge_sopr(player, query, answer, final, options.votes, prompts)
-        )
+        votes = await judge.judge_sopr(player, query, answer, final, options.votes, prompts)
         found: dict[str, Any] = {"votes": votes}
         if options.fac:
             drawn = judge.FAC_SAMPLING
             alone = replace(player, sampling=replace(drawn, seed=player.sampling.seed))
-            found["fac"] = await _in_time(
-                stage, judge.judge_fac(alone, query, answer, final, prompts)
-            )
+            found["fac"] = await judge.judge_fac(alone, query, answer, final, prompts)
         if self._reference:
-            theirs = self._reference.get(entry.category, {}).get(entry.id)
-            status = "Unsolved"
-            if theirs is not None:
-                said = await _in_time(
-                    stage,
-                    judge.judge_sopr(
-                        player, query, theirs, theirs["final_answer"], options.votes, prompts
-                    ),
-                )
-                status = judge.majority(said)
-            found["sowr"] = await _in_time(
-                stage,
-                judge.judge_sowr(
-                    player,
-                    query,
-                    answer,
-                    theirs,
-                    (judge.majority(votes), status),
-                    options.votes,
-                    prompts,
-                ),
+            text = self._reference.get(entry.category, {}).get(entry.id)
+            if text is None:  # nobody worked on it there: no comparison, and no win
+                return found | {"sowr_missing": True}
+            theirs = json.loads(text)
+            said = await judge.judge_sopr(
+                player, query, theirs, theirs["final_answer"], options.votes, prompts
+            )
+            statuses = judge.majority(votes), judge.majority(said)
+            found["sowr"] = await judge.judge_sowr(
+                player, query, answer, theirs, statuses, options.votes, prompts
             )
         return found
 
@@ -421,14 +408,14 @@ class StableToolBench(Benchmark):
 
 
 async def _in_time(stage: Stage, work: Awaitable[_T]) -> _T:
-    """``work`` within what is left of the episode, and in any case `JUDGE_S`."""
+    """All of the judging, which ends `JUDGE_S` after the episode's deadline at the latest."""
     left = JUDGE_S
     if stage.deadline is not None:
-        left = max(left, stage.deadline - asyncio.get_running_loop().time())
+        left += max(0.0, stage.deadline - asyncio.get_running_loop().time())
     try:
         return await asyncio.wait_for(work, left)
     except TimeoutError:
-        raise EpisodeStalled("the judge gave no verdict before the episode's deadline") from None
+        raise judge.JudgeError("the judge gave no verdict before the episode's deadline") from None
 
 
 def _converted(reference: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,31 @@ def test_replies_that_state_one_verdict_and_others(reply: str, status: str | Non
 )
 def test_fac_is_read_as_upstream_reads_it(reply: str, status: str | None) -> None:
     assert read_fac(reply) == status
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        ("Answer Status: Solved\nReason: nothing is left unsolved.", "Solved"),
+        ("Answer Status: Unsolved\nReason: a part is left out.", "Unsolved"),
+        ("This is not solved.", None),
+        ("Neither solved nor unsolved.", None),
+        ("Answer Status: Unsure", None),
+    ],
+)
+def test_our_own_question_on_completeness_is_read_by_its_label(
+    reply: str, status: str | None
+) -> None:
+    final = ANSWER["final_answer"]
+    if status is None:
+        with pytest.raises(JudgeError):
+            asyncio.run(judge_fac(player(Judge(reply)), "q", ANSWER, final))
+    else:
+        found = asyncio.run(judge_fac(player(Judge(reply)), "q", ANSWER, final))
+        assert found["status"] == status
+    theirs = replace(own(), source="upstream")
+    if "olved" in reply:
+        asyncio.run(judge_fac(player(Judge(reply)), "q", ANSWER, final, theirs))
 
 
 @pytest.mark.parametrize(

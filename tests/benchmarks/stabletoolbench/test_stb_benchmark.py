@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stb_rows import Row
 
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.benchmark import JUDGE_S, StableToolBench
 from ace_ray.benchmarks.stabletoolbench.data.loader import MINI
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
-from ace_ray.errors import EpisodeStalled, UserError
+from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.scoring.table import notes
+from ace_ray.errors import UserError
 from ace_ray.records import (
     RULE_SETS,
     Completion,
@@ -234,8 +237,68 @@ def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.Mo
             raise AssertionError
 
     benchmark = made(tmp_path)
-    with pytest.raises(EpisodeStalled, match="judge"):
+    with pytest.raises(JudgeError, match="deadline"):
         played(benchmark, benchmark.entries()[0], Agent(), judge=Silent())
+
+
+def test_all_questions_to_a_judge_have_one_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float | None] = []
+    wait_for = asyncio.wait_for
+
+    async def noted(work: Any, timeout: float | None) -> Any:
+        waits.append(timeout)
+        return await wait_for(work, timeout)
+
+    monkeypatch.setattr("asyncio.wait_for", noted)
+    reference = a_reference(tmp_path, made(tmp_path).entries()[:1])
+    benchmark = made(tmp_path, apis=["stub"], fac=True, reference=reference)
+    episode = played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Index: 0\nSolved"))
+    assert episode.state["fac"]
+    assert sum(wait == JUDGE_S for wait in waits) == 1
+    assert JUDGE_S < 300, "the engine worker's DEADLINE_GRACE_S"
+
+
+def a_reference(tmp_path: Path, entries: Sequence[Entry], nodes: int = 1) -> str:
+    """A folder of answers to these entries, with chains of so many nodes."""
+    details: list[Any] = []
+    for _ in range(nodes):
+        details = [{"role": "assistant", "message": "rye", "next": details}]
+    final = json.dumps({"return_type": "give_answer", "final_answer": "rye"})
+    answer = {"method": "CoT@1", "final_answer": final, "answer_details": details}
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    for group in {entry.category for entry in entries}:
+        found = {one.id: {"answer": answer} for one in entries if one.category == group}
+        (folder / f"{group}.json").write_text(json.dumps(found))
+    return str(folder)
+
+
+def test_a_reference_with_a_long_chain_travels(tmp_path: Path) -> None:
+    entries = made(tmp_path).entries()[:1]
+    benchmark = made(tmp_path, apis=["stub"], reference=a_reference(tmp_path, entries, 300))
+    travelled = pickle.loads(pickle.dumps(benchmark))
+    judging = Says("Index: 0\nAnswer Status: Unsolved")
+    episode = played(travelled, entries[0], Agent(), judge=judging)
+    assert episode.state["sowr"]["outcome"] in ("win", "lose", "tie")
+
+
+def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
+    entries = made(tmp_path).entries()
+    reference = a_reference(tmp_path, entries[:1])
+    benchmark = made(tmp_path, apis=["stub"], reference=reference)
+    group = [one for one in entries if one.category == entries[0].category]
+    rows = []
+    for entry in group:
+        episode = played(benchmark, entry, Agent(), judge=Says("Solved"))
+        assert (episode.state["sowr"] is None) == (entry is not group[0])
+        row = Row(entry.category, entry.id, verdicts=benchmark.check(entry, episode))
+        rows.append(row)
+    found = summarize(rows)
+    sowr = found["categories"][entries[0].category]["sowr"]
+    assert (sowr["missing"], sowr["win"]["n"]) == (len(group) - 1, 1)
+    assert any("no SoWR" in note for note in notes(found))
 
 
 def test_without_a_judge_nothing_is_called_unsolved(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ace_ray.benchmarks.protocol import Player
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ask
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
-from ace_ray.benchmarks.stabletoolbench.judge.reading import read_fac
+from ace_ray.benchmarks.stabletoolbench.judge.reading import read_complete, read_fac
 from ace_ray.benchmarks.stabletoolbench.judge.sopr import UNANSWERED, unanswered
 
 
@@ -27,7 +27,8 @@ async def judge_fac(
     `asking.FAC_SAMPLING`.
 
     Raises:
-        JudgeError: no reply has either word; upstream would score it as Unsolved.
+        JudgeError: no reply has a verdict. Replies to upstream's question are read by its rule;
+            one with neither word upstream would score as Unsolved.
     """
     if why := unanswered(answer_tree, final_answer_raw):
         return {
@@ -38,7 +39,8 @@ async def judge_fac(
             "completion_tokens": 0,
         }
     asked = prompts or own()
+    read = read_fac if asked.source == "upstream" else read_complete
     status, reply = await ask(
-        player, lambda limit: asked.of_fac(query, final_answer_raw, limit), read_fac, "fac"
+        player, lambda limit: asked.of_fac(query, final_answer_raw, limit), read, "fac"
     )
     return {"status": status, **reply.as_json()}

@@ -45,10 +45,17 @@ def read_status(reply: str) -> str | None:
     return (found.pop() or None) if len(found) == 1 else None
 
 
+def read_complete(reply: str) -> str | None:
+    """``Solved`` or ``Unsolved`` as `read_status` finds it: for our own question on completeness,
+    which knows no Unsure."""
+    status = read_status(reply)
+    return None if status == "Unsure" else status
+
+
 def read_fac(reply: str) -> str | None:
-    """``Solved`` or ``Unsolved`` by upstream's rule (``fac_eval.py::get_response``): "unsolved"
-    anywhere decides before "solved" does. A reply with neither is None; upstream scores it as
-    unsolved."""
+    """``Solved`` or ``Unsolved`` by upstream's rule, for upstream's question
+    (``fac_eval.py::get_response``): "unsolved" anywhere decides before "solved" does. A reply with
+    neither is None; upstream scores it as unsolved."""
     text = reply[:MAX_REPLY].lower()
     if "unsolved" in text:
         return "Unsolved"

@@ -38,8 +38,9 @@ def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator
     yield b"\n}\n"
 
 
-def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, Answer]]:
-    """Another run's answers for SoWR: ``{group: {query id: the "answer" of a converted answer}}``.
+def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Another run's answers for SoWR: ``{group: {query id: the "answer" of a converted answer, as
+    JSON text}}``.
 
     A group without a file has no answers. Raises `UserError` naming file and query.
     """
@@ -61,18 +62,18 @@ def is_answer(answer: Any) -> bool:
     )
 
 
-def _answers(path: Path) -> dict[str, Answer]:
+def _answers(path: Path) -> dict[str, str]:
     try:
         value = strict_json(read_bounded(path, REFERENCE_LIMIT_BYTES).decode("utf-8"))
     except ValueError as error:
         raise UserError(f"is not valid JSON ({error})", where=str(path), fix=_FIX) from error
     if not isinstance(value, dict):
         raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=_FIX)
-    found: dict[str, Answer] = {}
+    found: dict[str, str] = {}
     for query_id, one in value.items():
         answer = one.get("answer") if isinstance(one, dict) else None
         if answer is None or not is_answer(answer):
             where = f"{path}, query {query_id:.60}"
             raise UserError("has no converted answer", where=where, fix=_FIX)
-        found[query_id] = answer
+        found[query_id] = json.dumps(answer)
     return found

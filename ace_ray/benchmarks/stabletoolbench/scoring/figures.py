@@ -71,6 +71,10 @@ class Group:
     def share(self, name: str) -> Cell:
         return self._mean(f"official/{name}")
 
+    def sowr_missing(self) -> int:
+        """Rows that were compared with nothing, since the reference has no answer to the query."""
+        return int(self._sums["official/sowr_missing"][1])
+
     def votes(self, rules: str) -> list[float]:
         """The group's SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
         if rules != "official":

@@ -7,8 +7,8 @@ Keys (``docs/results.md`` explains them)::
                      "calls_per_query"}
     judge_errors     rows without a verdict because of the judge; among ``infra_error``
     categories       {group: counts + {"official": STATS, "strict": STATS, "judge_errors",
-                     "fac": CELL, "sowr": {"win", "lose", "tie": CELL}, "shares": {metric: CELL},
-                     "sources": SOURCES, "calls_per_query"}}
+                     "fac": CELL, "sowr": {"win", "lose", "tie": CELL, "missing": rows},
+                     "shares": {metric: CELL}, "sources": SOURCES, "calls_per_query"}}
     rules            {"official": RULES, "strict": RULES}
     averages         the plain mean of all six groups: {"fac", "win", "lose", "tie", metric: MEAN}
     sources          SOURCES over all groups
@@ -99,7 +99,7 @@ def _group(group: Group) -> dict[str, Any]:
         | {
             "judge_errors": group.judge_errors,
             "fac": group.share("fac"),
-            "sowr": {name: group.share(name) for name in RATES},
+            "sowr": {name: group.share(name) for name in RATES} | {"missing": group.sowr_missing()},
             "shares": {name: group.share(name) for name in SHARES},
             "sources": sources_of([group]),
             "calls_per_query": calls_per_query([group]),

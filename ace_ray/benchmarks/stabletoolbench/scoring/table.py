@@ -77,6 +77,11 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
             f"{skipped} rows were skipped: SoPR counts them as Unsolved, 'answered only' leaves "
             "them out as upstream does"
         )
+    if lacking := sum(stats["sowr"]["missing"] for stats in summary["categories"].values()):
+        found.append(
+            f"{lacking} rows have no SoWR: the reference has no answer to their queries; missing "
+            "queries are neither won nor lost"
+        )
     cached = {name: n for name, n in summary["sources"]["cached"].items() if n}
     if cached:
         made = ", ".join(f"{name} {n}" for name, n in cached.items())

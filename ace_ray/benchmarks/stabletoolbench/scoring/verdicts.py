@@ -38,7 +38,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     ``state`` is `Episode.state`: ``answer`` (a converted answer), ``calls``, ``votes`` of
     `judge_sopr`, ``fac`` of `judge_fac` and ``sowr`` of `judge_sowr`; the last three may be null.
     Metrics: those of `scoring.calls.metrics`; ``finish``, ``give_up``; ``sopr`` and ``vote:<n>``,
-    ``fac``, and of SoWR ``win``, ``lose`` and ``tie``, each only where it was judged. ``sopr``
+    ``fac``, and of SoWR ``win``, ``lose`` and ``tie``, each only where it was judged;
+    ``sowr_missing`` where the reference has no answer (``sowr_missing`` of the state). ``sopr``
     differs between the rule sets, the others do not.
     """
     answer = state["answer"]["answer"]
@@ -54,6 +55,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     if state["sowr"]:
         outcome = state["sowr"]["outcome"]
         common |= {name: float(name == outcome) for name in ("win", "lose", "tie")}
+    if state.get("sowr_missing"):
+        common["sowr_missing"] = 1.0
     if not votes:
         kind = why or "not_judged"
         return dict.fromkeys(("official", "strict"), Verdict(False, kind, _WHY[kind], common))
