@@ -180,6 +180,13 @@ class TestBounds:
         tools = bakery()
         assert "budget" in tools.step(["get_price('roll')"] * 3)[-1]
 
+    def test_searching_what_was_added_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bounds, "MAX_WALKED", 10)
+        tools = bakery()
+        assert "budget" not in tools.step(["list_orders()"] * 50)[-1]
+        tools.step(["add_order(customer='Jan', item='roll')"] * 5)
+        assert "budget" in tools.execute("list_orders()")
+
     def test_nested_calls_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bounds, "MAX_CALLS", 4)
         price = "get_price(item='roll')"

@@ -9,8 +9,9 @@ MAX_TEXT_CHARS = 2_000_000
 MAX_RESULT_CHARS = 20_000_000
 MAX_WALKED = 1_000_000
 """Bounds on all calls of an attempt, nested ones among them, on their texts and the results that
-become arguments, on their results, and on the paths that they list. A model's 21 steps of 4,096
-tokens a turn stay far below."""
+become arguments, on their results, and on what they look through: the paths that they list, and all
+items that calls have added to the state. A model's 21 steps of 4,096 tokens a turn stay far below.
+"""
 
 
 class Budget:

@@ -51,6 +51,7 @@ class Toolbox:
         self.instances = instances
         self._tools = tools
         self._budget = budget
+        self._opened = self._held()
         self._vectors: dict[str, Sequence[float]] = {}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
@@ -93,6 +94,7 @@ class Toolbox:
         budget = self._budget
         budget.calls -= 1
         budget.text -= len(text)
+        budget.walked -= self._grown()
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
@@ -120,8 +122,22 @@ class Toolbox:
         few dozen objects that hold each other take forever to print."""
         self._budget.calls -= 1
         self._budget.text -= check_size(result)
+        self._budget.walked -= self._grown()
         self._budget.check()
         return copy.deepcopy(result)
+
+    def _grown(self) -> int:
+        """What a search may look through beyond what the entry brought."""
+        return max(0, self._held() - self._opened)
+
+    def _held(self) -> int:
+        """The items of the lists and mappings that the instances hold."""
+        return sum(
+            len(value)
+            for instance in self.instances.values()
+            for value in vars(instance).values()
+            if isinstance(value, (list, dict))
+        )
 
     def _memory(self) -> Any:
         return next(iter(self.instances.values()))
