@@ -297,6 +297,7 @@ class StableToolBench(Benchmark):
         if "judge" in self._roles:
             began = time.perf_counter()
             state |= await _in_time(stage, self._judged(entry, stage, answer))
+            state["judge_attempt"] = stage.attempt
             state["judged_s"] = round(time.perf_counter() - began, 4)
         return Episode(
             messages=messages or self.prompt(entry),
@@ -313,6 +314,9 @@ class StableToolBench(Benchmark):
         self, entry: Entry, stage: Stage, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
         player, query, options = stage.roles["judge"], entry.data["query"], self._options
+        if stage.attempt > 1:  # the same seeds would only make the judge fail again
+            seed = judge.seed_of(player.sampling.seed, "attempt", stage.attempt)
+            player = replace(player, sampling=replace(player.sampling, seed=seed))
         final, prompts = answer["final_answer"], self._judging
         votes = await judge.judge_sopr(player, query, answer, final, options.votes, prompts)
         found: dict[str, Any] = {"votes": votes}

@@ -330,3 +330,21 @@ def test_a_call_after_one_that_was_given_up_is_asked_anew() -> None:
         return found
 
     assert asyncio.run(late()).response == VALUE
+
+
+def test_a_simulators_failure_is_replayed_to_it_alone(tmp_path: Path) -> None:
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    door = local(folder)
+
+    def call(model: Scripted, name: str) -> Answered:
+        asked = Simulator(model.player(model=name), "own", SYSTEM)
+        cache = CacheClient(door, writes=True, maker=asked.maker, any_maker=True)
+        return asyncio.run(ApiCaller(cache=cache, simulator=asked).call(API, {}))
+
+    first = call(Scripted("no"), "a")
+    again = call(silent := Scripted(GOOD), "a")
+    assert (first.failure, first.source) == ("simulator", "simulator")
+    assert (again.failure, again.source, again.origin) == ("simulator", "cache", "simulator")
+    assert (observation(first), silent.asked) == (observation(again), [])
+    assert call(Scripted(GOOD), "b").response == VALUE
+    folder.close()

@@ -228,6 +228,28 @@ def test_a_judge_that_names_no_verdict_is_no_verdict(tmp_path: Path) -> None:
         played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Who knows?"))
 
 
+def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: Path) -> None:
+    class Noting(Says):
+        def __init__(self) -> None:
+            super().__init__("Unsolved")
+            self.seeds: list[int] = []
+
+        async def chat(self, messages: Any, sampling: Sampling, tools: Any = None) -> Completion:
+            self.seeds.append(sampling.seed)
+            return await super().chat()
+
+    benchmark = made(tmp_path, apis=["stub"], fac=True)
+    asked = []
+    for attempt in (1, 1, 2, 3):
+        noting = Noting()
+        stage = replace(staged(benchmark, Agent(), judge=noting), attempt=attempt)
+        asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+        asked.append(set(noting.seeds))
+    assert asked[0] == asked[1]
+    assert not (asked[1] & asked[2])
+    assert not (asked[2] & asked[3])
+
+
 def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.benchmark.JUDGE_S", 0.1)
 

@@ -73,7 +73,7 @@ class Answered:
     ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON object within
     the bounds), ``cache`` (the recorded answers cannot be read), ``simulator`` (no usable answer in
     all attempts), ``real`` (refused or failed), or ``no_backend`` (nobody was left to ask).
-    Failures are never cached.
+    A failure is never cached as an answer; that a simulator failed is kept for that simulator.
     """
 
     error: str

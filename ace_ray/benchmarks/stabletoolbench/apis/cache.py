@@ -40,6 +40,8 @@ Service = Callable[..., Awaitable[Any]]
 """``await service(method, *JSON values)``: a method of the `CacheFolder`, wherever it lives."""
 MEMORY_BYTES = 256 << 20
 EXAMPLES, EXAMPLE_CHARS = 5, 2048
+FAILED = "failed simulator"
+"""Origin of a record that a simulator gave no usable answer."""
 UNREADABLE = "The API server cannot read its records."
 
 
@@ -225,29 +227,37 @@ class CacheClient:
         return None if found is None else self._answered(found)
 
     async def put(self, api: ApiLike, arguments: dict[str, Any], answered: Answered) -> Answered:
-        """Record an answer. Returns the one on record: another's, if that was first."""
+        """Record an answer, or that the simulator has none: replayed, it is a failure again, and
+        to another simulator nothing. Returns what is on record: another's, if that was first."""
         if not self._writes:
+            return answered
+        if answered.failure and not self._maker:
             return answered
         tree = {
             "error": answered.error,
             "response": answered.response,
-            "origin": answered.source,
+            "origin": FAILED if answered.failure else answered.source,
             "by": self._maker if answered.source == "simulator" else "",
         }
         mine = json.dumps(tree, separators=(",", ":"))
         kept = await self._service("put", *_names(api), json.dumps(arguments), mine)
-        return answered if kept == mine else self._answered(kept)
+        return answered if kept == mine else self._answered(kept) or answered
 
     async def examples(self, api: ApiLike) -> list[tuple[str, str]]:
         """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""
         found = await self._service("examples", *_names(api))
         return [(key, text) for key, text in found]
 
-    def _answered(self, text: str) -> Answered:
+    def _answered(self, text: str) -> Answered | None:
         tree = json.loads(text)
         if "corrupt" in tree:
             return Answered(UNREADABLE, "", "none", failure="cache")
         origin = str(tree["origin"])
+        if origin == FAILED:
+            if tree["by"] != self._maker:
+                return None
+            error, response = tree["error"], tree["response"]
+            return Answered(error, response, "cache", origin="simulator", failure="simulator")
         if origin == "simulator" and tree["by"] != self._maker:
             origin = f"other {origin}"
         return Answered(tree["error"], tree["response"], "cache", origin=origin)

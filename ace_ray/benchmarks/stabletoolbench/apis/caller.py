@@ -103,7 +103,7 @@ class ApiCaller:
             answered = await self._simulator.answer(api, arguments, shown)
         if answered.failure and self._stub_seed is not None:
             return stub_answer(api, arguments, self._stub_seed)
-        if cache and not answered.failure:
+        if cache and answered.failure in ("", "simulator"):
             return await cache.put(api, arguments, answered)
         return answered
 
