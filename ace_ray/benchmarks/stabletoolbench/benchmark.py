@@ -24,7 +24,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, fo
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
 from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import SAMPLING, Simulator
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
 from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate, present
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.options import Options
@@ -39,7 +39,7 @@ from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config import cache_root, validated
 from ace_ray.errors import UserError
 from ace_ray.models.public_http import PublicHttp
-from ace_ray.models.roles import Role, parse_role
+from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
 
 _WHERE = "benchmarks.stabletoolbench"
@@ -59,6 +59,12 @@ class StableToolBench(Benchmark):
         backends = check_backends(options.apis, f"{_WHERE}.apis")
         if options.cache == "off":
             backends = tuple(name for name in backends if name != "cache")
+        if not backends:
+            raise UserError(
+                "nobody is left to answer: the cache is off",
+                where=f"{_WHERE}.apis",
+                fix="name simulator or stub too, or set cache: read",
+            )
         self._backends = backends
         self._folder = locate(options.data)
         checkout = Path(options.upstream).expanduser() if options.upstream else None
@@ -81,7 +87,21 @@ class StableToolBench(Benchmark):
         self._roles: dict[str, Role] = {}
         if "simulator" in backends:
             self._roles["simulator"] = parse_role(options.simulator, f"{_WHERE}.simulator")
-        if options.judge != "none":
+            if checkout is None and form_of(_model_of(self._roles["simulator"])) != "own":
+                raise UserError(
+                    "MirrorAPI knows its own system text only, which ace_ray does not hold",
+                    where=f"{_WHERE}.simulator",
+                    fix=f"name a checkout of StableToolBench in {_WHERE}.upstream",
+                )
+        if options.judge == "none":
+            for key in ("fac", "reference"):
+                if getattr(options, key):
+                    raise UserError(
+                        "needs a judge, and judge is none",
+                        where=f"{_WHERE}.{key}",
+                        fix="name a judge, or leave it out",
+                    )
+        else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
         # JSON text by group and query: a long chain is nested too deep for pickle.
         self._reference: dict[str, dict[str, str]] = {}
@@ -206,7 +226,14 @@ class StableToolBench(Benchmark):
         return self._roles
 
     def role_sampling(self, role: str) -> Sampling:
-        return SAMPLING if role == "simulator" else judge.SAMPLING
+        if role != "simulator":
+            return judge.SAMPLING
+        mirrors = form_of(_model_of(self._roles["simulator"])) != "own"
+        return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
+
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        asked = [{"role": "user", "content": "x"}]
+        return [{"role": "system", "content": "x"}, *asked] if role == "simulator" else asked
 
     def service(self) -> Service | None:
         if "cache" not in self._backends:
@@ -294,6 +321,8 @@ class StableToolBench(Benchmark):
             "fac": None,
             "sowr": None,
         }
+        if "simulator" in stage.roles:
+            state["simulator"] = self._simulator(stage.roles["simulator"]).identity()
         if "judge" in self._roles:
             began = time.perf_counter()
             state |= await _in_time(stage, self._judged(entry, stage, answer))
@@ -367,13 +396,13 @@ class StableToolBench(Benchmark):
         )
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """The seed document's result JSON, and upstream's converted answers by group; of several
-        samples the first."""
+        """The seed document's result JSON of all samples, and upstream's converted answers by
+        group; of several samples the first."""
         entries = {entry.key: entry for entry in self.entries()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
             for row in rows():
-                if row["sample"] == 0 and group in (None, row["category"]):
+                if group is None or (row["sample"] == 0 and group == row["category"]):
                     scored = row["status"] == "scored" and row["state"]
                     key = (row["language"], row["category"], row["id"])
                     yield entries[key], json.loads(row["state"]) if scored else {}
@@ -408,7 +437,14 @@ class StableToolBench(Benchmark):
             return "none"
         if role == "same":
             return str(summary["model"]["source"])
-        return role.endpoint.model if hasattr(role, "endpoint") else role.model.source
+        return _model_of(role)
+
+
+def _model_of(role: Role) -> str:
+    """The name of the model in a role; "" for the candidate's."""
+    if role == "same":
+        return ""
+    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source
 
 
 async def _in_time(stage: Stage, work: Awaitable[_T]) -> _T:

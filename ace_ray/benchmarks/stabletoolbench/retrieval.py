@@ -21,6 +21,7 @@ from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest
 
 Kind = Literal["query", "distractors", "retrieved", "all"]
+_WHERE = "benchmarks.stabletoolbench.tool_scope"
 _FIX = "write query, all, {distractors: <number>} or {retrieved: <number>}"
 _CHARS_PER_TOKEN = 4
 
@@ -37,7 +38,7 @@ class Scope:
         return {self.kind: self.k} if self.k else self.kind
 
 
-def parse_scope(value: Any, where: str = "tool_scope") -> Scope:
+def parse_scope(value: Any, where: str = _WHERE) -> Scope:
     """The scope that a config's ``value`` describes. Raises `UserError`."""
     if value == "query":
         return Scope("query")
@@ -78,7 +79,7 @@ class ToolPool:
         if scope.k > most:
             raise UserError(
                 f"{scope.kind} is {scope.k:,}, and there are {len(self.docs):,} APIs",
-                where="tool_scope",
+                where=_WHERE,
                 fix=f"write at most {most:,}, or all",
             )
         if scope.kind == "retrieved":
@@ -113,7 +114,7 @@ class ToolPool:
             raise UserError(
                 f"the schemas of all {len(self.docs):,} APIs have {chars:,} characters (about "
                 f"{chars // _CHARS_PER_TOKEN:,} tokens), more than the {max_chars:,} that fit",
-                where="tool_scope",
+                where=_WHERE,
                 fix="write {retrieved: 20} or {distractors: 20}, or use a model with more context",
             )
 
@@ -185,7 +186,7 @@ def _library() -> Any:
     except ImportError as error:
         raise UserError(
             "retrieving APIs needs the package bm25s, which is not installed",
-            where="tool_scope",
+            where=_WHERE,
             fix="pip install bm25s, or write tool_scope: query",
         ) from error
     return bm25s

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stb_rows import BREADS, QUERY, SCRIPTS, entry, state
+from stb_rows import BREADS, ENTRY, QUERY, SCRIPTS, TOOLS, entry, finish, run, state
 
+from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.seed import (
     Answered,
     Metadata,
@@ -139,3 +140,15 @@ def test_text_that_no_utf8_can_hold() -> None:
     odd = state([(None, [("Finish", {"return_type": "give_answer", "final_answer": "a\ud800b"})])])
     found = written([Answered(entry("1"), odd)])
     assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
+
+
+@pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"x":' + "[" * 989 + "]" * 989 + "}"])
+def test_arguments_that_json_cannot_hold_leave_the_file_json(arguments: str) -> None:
+    made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
+    given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
+    found = b"".join(seed_json(METADATA, lambda: [Answered(ENTRY, given)]))
+
+    def constant(name: str) -> None:
+        raise AssertionError(name)
+
+    assert json.loads(found, parse_constant=constant)["results"]

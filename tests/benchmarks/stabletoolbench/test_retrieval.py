@@ -97,7 +97,7 @@ def test_a_pool_can_be_too_small() -> None:
     "value", ["everything", {"distractors": 0}, {"retrieved": True}, {"x": 1}, None, {}, 5]
 )
 def test_bad_scopes_are_refused(value: Any) -> None:
-    with pytest.raises(UserError, match=r"^tool_scope: "):
+    with pytest.raises(UserError, match=r"^benchmarks\.stabletoolbench\.tool_scope: "):
         parse_scope(value)
 
 

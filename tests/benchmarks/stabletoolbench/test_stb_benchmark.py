@@ -23,6 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
 from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.scoring.table import notes
 from ace_ray.errors import UserError
+from ace_ray.models.roles import parse_role
 from ace_ray.records import (
     RULE_SETS,
     Completion,
@@ -140,7 +141,16 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     [
         ({"groups": ["G4"]}, ("no group 'G4'", "G1_tool")),
         ({"data": "/nowhere"}, ("/nowhere",)),
-        ({"method": "BFS"}, ("unknown method", "CoT@1")),
+        ({"method": "BFS"}, ("stabletoolbench.method", "unknown method", "CoT@1")),
+        ({"apis": ["cache"], "cache": "off"}, ("stabletoolbench.apis", "cache is off")),
+        ({"judge": "none", "fac": True}, ("stabletoolbench.fac", "judge is none")),
+        ({"judge": "none", "reference": "/x"}, ("stabletoolbench.reference", "judge is none")),
+        ({"tool_scope": {"distractors": 999}}, ("stabletoolbench.tool_scope", "distractors")),
+        ({"max_steps": 999}, ("stabletoolbench.max_steps", "1 to 200")),
+        (
+            {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}},
+            ("stabletoolbench.simulator", "stabletoolbench.upstream"),
+        ),
         ({"apis": ["stub", "cache"]}, ("not in order",)),
         ({"apis": ["real"]}, ("real APIs are asked nowhere", "hosts")),
         ({"apis": ["real"], "real": {"hosts": ["http://x"]}}, ("real.hosts", "no host")),
@@ -206,6 +216,26 @@ def test_recorded_answers_and_real_apis_are_in_the_identity(tmp_path: Path) -> N
     for more in ({"timeout_s": 3}, {"service_url": "https://api.example.org/x"}):
         both = [made(tmp_path, apis=["real"], real=real) for real in (asked, asked | more)]
         assert both[0].identity() != both[1].identity()
+
+
+def test_roles_are_sent_chats_of_their_shape(tmp_path: Path) -> None:
+    endpoint = {"endpoint": {"url": "https://example.org/v1", "model": "x/MirrorAPI-Cache"}}
+    plain, mirror = made(tmp_path, apis=["simulator"]), made(tmp_path, apis=["simulator"])
+    mirror._roles["simulator"] = parse_role(endpoint, "")  # the option needs a checkout
+    assert mirror.role_sampling("simulator").max_tokens == 2048
+    assert plain.role_sampling("simulator").max_tokens == 1024
+    roles = [message["role"] for message in plain.role_chat("simulator")]
+    assert roles == ["system", "user"]
+    assert [message["role"] for message in plain.role_chat("judge")] == ["user"]
+    episode = played(
+        plain,
+        plain.entries()[0],
+        Agent(),
+        simulator=Says('{"response": 1}'),
+        judge=Says("Solved"),
+    )
+    assert episode.state["simulator"]["form"] == "own"
+    assert episode.state["simulator"]["model"] == "simulator"
 
 
 def test_an_answer_that_is_judged(tmp_path: Path) -> None:
@@ -376,12 +406,14 @@ def test_files_for_others(tmp_path: Path) -> None:
         row = {"language": "en", "category": entry.category, "id": entry.id, "sample": 0}
         rows.append({**row, "status": "scored", "state": json.dumps(episode.state)})
     rows[0] |= {"status": "infra_error", "state": None}
+    rows.append(rows[1] | {"sample": 1})
     summary = {"timing": {"wall_s": 3}, "model": {"source": "org/tiny"}}
     files = dict(benchmark.files(lambda: rows, summary))
     assert set(files) == {"results.json", *(f"converted/{group}.json" for group in GROUPS)}
     seed = json.loads(files["results.json"])
     assert seed["summary"]["solved_count"] == len(rows) - 1
     assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
+    assert seed["summary"]["total_evaluations"] == len(rows) - 1, "all samples"
     assert set(seed["results"][0]["scores"]) == {"sopr_score", "api_call_score"}
     converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
     assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"

@@ -43,14 +43,16 @@ class Settings:
         if not _METHOD.fullmatch(self.method):
             raise UserError(
                 f"unknown method {self.method!r:.60}",
-                where="method",
+                where="benchmarks.stabletoolbench.method",
                 fix="write CoT@<tries> or DFS_woFilter_w<children>, such as CoT@1",
             )
         for name, most in (("max_steps", 200), ("max_queries", 10_000), ("max_observation", 10**6)):
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise UserError(
-                    f"{name} is {value}", where=name, fix=f"write a number from 1 to {most:,}"
+                    f"{name} is {value}",
+                    where=f"benchmarks.stabletoolbench.{name}",
+                    fix=f"write a number from 1 to {most:,}",
                 )
 
     @property

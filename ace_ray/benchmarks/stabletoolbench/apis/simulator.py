@@ -18,8 +18,9 @@ ATTEMPTS = 3
 RETRY_TEMPERATURE = 0.5
 """At temperature 0 another seed would only repeat the answer that could not be used."""
 SAMPLING = Sampling(temperature=0.1, max_tokens=1024, seed=42)
-"""How answers are drawn unless the config says otherwise; MirrorAPI's own servers use 2,048 tokens
-with this temperature and seed."""
+"""How answers are drawn unless the config says otherwise."""
+MIRROR_TOKENS = 2048
+"""What MirrorAPI's own servers let it write, with the same temperature and seed."""
 FAILED = "The API server failed to answer."
 
 

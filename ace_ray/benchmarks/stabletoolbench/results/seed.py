@@ -5,11 +5,11 @@ The summary comes before the results, so rows are gone through twice; only count
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ace_ray.benchmarks.stabletoolbench.apis.values import MAX_ARGUMENTS, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.judge.sopr import majority, mean_points
 from ace_ray.benchmarks.stabletoolbench.results.details import Node, chain, final_text, has_finish
 from ace_ray.benchmarks.stabletoolbench.results.files import text_of
@@ -182,8 +182,8 @@ def _details(answer: Mapping[str, Any]) -> list[Node]:
 
 def _parsed(arguments: Any) -> Any:
     try:
-        return json.loads(arguments)
-    except (TypeError, ValueError, RecursionError):
+        return load(arguments, MAX_ARGUMENTS)
+    except (TypeError, AttributeError, Unusable):
         return arguments
 
 
