@@ -142,13 +142,19 @@ def test_text_that_no_utf8_can_hold() -> None:
     assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
 
 
-@pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"x":' + "[" * 989 + "]" * 989 + "}"])
-def test_arguments_that_json_cannot_hold_leave_the_file_json(arguments: str) -> None:
-    made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
-    given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
-    found = b"".join(seed_json(METADATA, lambda: [Answered(ENTRY, given)]))
-
+def test_arguments_that_json_cannot_hold_leave_the_file_json() -> None:
     def constant(name: str) -> None:
         raise AssertionError(name)
 
-    assert json.loads(found, parse_constant=constant)["results"]
+    for arguments in ['{"x": NaN}', *("[" * n + "]" * n for n in range(900, 1000, 3))]:
+        made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
+        given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
+        found = b"".join(seed_json(METADATA, lambda given=given: [Answered(ENTRY, given)]))
+        nodes = json.loads(found)["results"][0]["system_answer"]["answer_details"]
+        said = []
+        while nodes:
+            said += [nodes[0]["message"]] if nodes[0]["role"] == "tool" else []
+            nodes = nodes[0]["next"]
+        assert len(said) == 2
+        for message in said:
+            json.loads(message, parse_constant=constant)

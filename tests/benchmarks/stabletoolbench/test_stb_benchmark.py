@@ -386,6 +386,16 @@ def test_two_writers_of_one_folder(tmp_path: Path) -> None:
         second.service()
 
 
+def test_the_driver_may_ask_for_the_cache_again(tmp_path: Path) -> None:
+    benchmark = made(tmp_path)
+    first = benchmark.service()
+    assert first is not None
+    first.call("stats")
+    again = benchmark.service()
+    assert again is not None, "its own lock is no other run's"
+    again.call("stats")
+
+
 def test_a_broken_record_is_named_before_anything_starts(tmp_path: Path) -> None:
     benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
     entry = benchmark.entries()[0]
