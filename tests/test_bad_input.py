@@ -235,6 +235,50 @@ def test_a_model_whose_chat_template_refuses_the_user_simulator(
 
 
 @needs_vllm
+@pytest.mark.parametrize(("role", "option"), [("system", "system"), ("tool", "results")])
+def test_a_model_whose_chat_template_refuses_what_bfcl_sends(
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    tmp_path: Path,
+    role: str,
+    option: str,
+) -> None:
+    picky = (
+        f"{{% for m in messages %}}{{% if m['role'] == '{role}' %}}"
+        f"{{{{ raise_exception('no {role} here') }}}}{{% endif %}}{{{{ m['content'] }}}}"
+        "{% endfor %}"
+    )
+    source = {"source": str(model_folder(template=picky))}
+
+    def asked(**options: Any) -> Path:
+        mini = {"name": "bfcl", "categories": ["multi_turn_base"], **options}
+        return config_file(backend="vllm", model=source, benchmarks=[mini])
+
+    words = ("multi_turn_base", f"no {role} here", f"benchmarks.bfcl.{option}: user")
+    refuses(here("evaluate", asked()), *words)
+    finds(here("doctor", asked()), *words)
+    assert nothing_written(tmp_path)
+    checked = here("doctor", asked(**{option: "user"}))
+    assert f"no {role} here" not in checked.stdout + checked.stderr
+
+
+@needs_vllm
+@pytest.mark.parametrize("mode", ["native", "prompt"])
+def test_a_model_whose_chat_template_shows_no_tools(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, mode: str
+) -> None:
+    source = {"source": str(model_folder()), "tool_parser": "hermes"}
+    mini = {"name": "bfcl", "categories": ["multiple"], "mode": mode}
+    path = config_file(backend="vllm", model=source, benchmarks=[mini])
+    if mode == "native":
+        refuses(here("evaluate", path), "ignores tools", "mode: prompt")
+    else:
+        checked = here("doctor", path)
+        assert "ignores tools" not in checked.stdout + checked.stderr
+
+
+@needs_vllm
 def test_no_prompt_fits_the_context(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:
