@@ -263,7 +263,7 @@ def me() -> dict[str, Any]:
         ({"started": "1"}, False),
         ({"pid": 2**22 + 1}, False),
         ({"pid": -1}, True),
-        ({"pid": str(os.getpid())}, True),
+        ({"pid": "17"}, True),
         ({"pid": None}, True),
         ({"machine": "another boot pid:[1]", "started": "1"}, True),
         ({"machine": None, "started": "1"}, True),

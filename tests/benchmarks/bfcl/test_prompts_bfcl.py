@@ -248,7 +248,11 @@ def test_indented_text_is_that_of_the_standard_library(value: Any) -> None:
     assert indented(value) == json.dumps(value, indent=4)
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {"a": {None: 1}}, object(), [set()]], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [{1: 2}, {"a": {None: 1}}, object(), [set()]],
+    ids=["whole number", "null inside", "object", "set"],
+)
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with pytest.raises(TypeError):
         indented(value)
