@@ -19,6 +19,7 @@ CLUSTERS = ("e2e", "faults", "sandbox", "test_cli.py", "test_bad_input.py")
 """Tests that start Ray or engines: one after another, while others run beside them."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(ROOT / "tests").parts[0] in CLUSTERS:
