@@ -368,8 +368,10 @@ _acebench = click.argument("benchmark", type=click.Choice(["acebench"]))
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--from-installed", is_flag=True, help="bfcl: the installed package bfcl-eval.")
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
-    """Import data into the cache: acebench and stabletoolbench from a checkout of the official
-    repository, bfcl from a wheel or a folder of bfcl-eval, or from the installed one."""
+    """Import data into the cache.
+
+    PATH is a checkout of the official repository; of bfcl a wheel or a folder of bfcl-eval.
+    """
     if (path is None) != from_installed or (from_installed and benchmark != "bfcl"):
         either = " or --from-installed" if benchmark == "bfcl" else ""
         raise UserError(

@@ -17,7 +17,7 @@ Write = Callable[..., Path]
 def test_help_names_every_command(here: Any) -> None:
     ended = here("--help")
     assert ended.code == 0
-    for command in ("evaluate", "doctor", "score", "report", "data"):
+    for command in ("evaluate", "doctor", "score", "report", "data", "judge"):
         assert command in ended.stdout
     assert here("data", "--help").stdout.count("acebench") == 0
     assert here("--version").stdout.startswith("ace-ray")
