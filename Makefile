@@ -29,9 +29,12 @@ $(READY): requirements/torch.txt requirements/cpu.txt pyproject.toml
 quickstart: $(READY)
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml
 
-# Whole runs one after another on one core, all other tests on the other (tests/conftest.py).
+# Tests that start Ray or engines: one after another, since two local clusters get in each other's way.
+CLUSTERS := $(addprefix tests/,e2e faults sandbox test_cli.py test_bad_input.py)
+
 test: $(READY) lint
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 $(addprefix --ignore=,$(CLUSTERS))
+	$(BIN)/pytest $(CLUSTERS)
 
 # Runs that are killed, starved and refused, and clusters of two nodes: 25 minutes on 2 cores.
 faults: $(READY)

@@ -15,15 +15,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
-CLUSTERS = ("e2e", "faults", "sandbox", "test_cli.py", "test_bad_input.py")
-"""Tests that start Ray or engines: one after another, while others run beside them."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.relative_to(ROOT / "tests").parts[0] in CLUSTERS:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 @pytest.fixture(scope="session", autouse=True)
