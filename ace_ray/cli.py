@@ -331,6 +331,9 @@ def judge() -> None:
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.option("--config", required=True, help="Of a run whose model is the judge.")
 @click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
+@click.option(
+    "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
+)
 @click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
 @_overrides
@@ -338,6 +341,7 @@ def judge_check(
     labels: Path,
     config: str,
     votes: int,
+    temperature: float | None,
     upstream: Path | None,
     output: str | None,
     overrides: tuple[str, ...],
@@ -348,6 +352,8 @@ def judge_check(
         "labels": str(labels.absolute()),
         "votes": votes,
     }
+    if temperature is not None:
+        asked["temperature"] = temperature
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
     only = f"benchmarks={json.dumps([asked])}"

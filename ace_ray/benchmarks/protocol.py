@@ -175,6 +175,11 @@ class Benchmark(Protocol):
         None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
         return None
 
+    def exclusive(self) -> str:
+        """What two runs must not have at the same time, such as a folder that they write; "" for
+        nothing. A sweep runs models that share it one after another."""
+        return ""
+
     async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:

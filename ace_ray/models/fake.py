@@ -79,6 +79,7 @@ class FakeEngine:
     """Answers from its script; token counts are word counts."""
 
     version = "fake"
+    device = "fake"
 
     def __init__(self, script: Mapping[str, Any], folder: Path = Path()) -> None:
         self._given = dict(script)

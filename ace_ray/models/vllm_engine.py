@@ -55,6 +55,7 @@ class VLLMEngine:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
@@ -81,6 +82,8 @@ class VLLMEngine:
         self._ids = itertools.count()
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
+        self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
+        """The accelerator's name; "": there is none."""
 
     async def alive(self) -> None:
         """Returns when the engine core has answered: it does between two steps of the model."""

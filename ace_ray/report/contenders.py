@@ -132,7 +132,10 @@ def _chance(run: ReportedRun) -> Mapping[str, str]:
 
 
 def _surroundings(contender: Contender) -> Mapping[str, str]:
+    """As the engines said; of a run whose engines said nothing, as its driver's manifest has it."""
     run = contender.run
+    if run.engines:
+        return _of_engines(run.engines)
     versions, machine = _mapping(run, "versions"), _mapping(run, "machine")
     facts = {f"versions.{name}": versions[name] for name in _ENGINE if name in versions}
     facts |= {f"machine.{name}": machine[name] for name in _HARDWARE if name in machine}
@@ -140,6 +143,17 @@ def _surroundings(contender: Contender) -> Mapping[str, str]:
     if "batch_invariant" in extra:
         facts["batch_invariant"] = extra["batch_invariant"]
     return flattened(facts)
+
+
+def _of_engines(engines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Dotted key -> the JSON values that it has in any of them."""
+    values: dict[str, list[str]] = {}
+    for facts in map(flattened, engines):
+        for key, value in facts.items():
+            other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
+            if not other and value not in values.setdefault(key, []):
+                values[key].append(value)
+    return {key: " and ".join(sorted(found)) for key, found in values.items()}
 
 
 def seed_of(run: Run) -> int | None:

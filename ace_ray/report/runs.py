@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ from ace_ray.records import digest
 from ace_ray.run.parts import Ledger, read_ledger
 from ace_ray.run.plan import MANIFEST, json_object, read_manifest
 from ace_ray.run.rows import ResultRow
-from ace_ray.run.summary import SUCCESS, SUMMARY, summarize
+from ace_ray.run.summary import SUCCESS, SUMMARY, earlier_timing, summarize
 from ace_ray.store import open_store
 
 Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
@@ -86,6 +86,8 @@ class Run:
     """By benchmark: what the run's own summary says its numbers compare with."""
     judged_by: str
     """The version of ace_ray whose checkers gave the verdicts."""
+    engines: list[dict[str, Any]] = field(default_factory=list)
+    """What the engines said of themselves, each kind once."""
     label: str = ""
 
     @property
@@ -210,6 +212,7 @@ def load_run(uri: str) -> Run:
     summary = store.get(SUMMARY)
     stated = json_object(summary, f"{store.root}/{SUMMARY}") if summary else {}
     own = stated.get("benchmarks", {})
+    engines = earlier_timing(store).get("engines") or []
     return Run(
         uri=store.root,
         manifest=manifest,
@@ -218,5 +221,6 @@ def load_run(uri: str) -> Run:
         totals=summarize(raw, {}, lambda: rows, {}),
         finished=store.get(SUCCESS) is not None,
         comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
+        engines=[facts for facts in engines if isinstance(facts, dict)],
         judged_by=str(stated.get("rescored", raw).get("ace_ray_version", "")),
     )

@@ -19,6 +19,7 @@ from ace_ray.records import Entry, Episode
 from ace_ray.run.board import fetch_entries
 from ace_ray.run.candidate import Broken, Candidate
 from ace_ray.run.clock import Clock
+from ace_ray.run.facts import engine_facts
 from ace_ray.run.gate import Gate
 from ace_ray.run.job import Job, report, start
 from ace_ray.run.judging import log_traceback
@@ -84,6 +85,7 @@ class EngineWorker:
             "load_s": round(load_s, 2),
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
+            "engine": engine_facts(self._engine.device),
         }
         self._clock.preparing(None)
         ray.get(self._board.ready.remote(self._who, facts))

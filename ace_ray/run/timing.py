@@ -25,6 +25,7 @@ def timing(
     """Of the ``run``-th run of a job: this session's passes, in seconds; {} if there were none.
 
     ``device_s`` is by state and over all sessions, ``earlier`` ones included: what the run cost.
+    ``engines`` are the different ones of all sessions (`ace_ray.run.facts.engine_facts`).
     """
     shares = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not shares:
@@ -40,6 +41,8 @@ def timing(
     tokens = sum(share.prompt_tokens + share.completion_tokens for share in shares)
     each = (resources.worker_gpus or resources.worker_cpus) if resources else 1.0
     before = earlier.get("device_s") or {}
+    workers = [worker for tally in tallies for worker in tally.workers]
+    engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
     return {
         "wall_s": round(time.time() - began, 2),
         "plan_s": round(planned - began, 2),
@@ -51,7 +54,10 @@ def timing(
         "tokens_per_s": round(tokens / seconds, 1) if seconds else None,
         "rows_per_s": round(rows / seconds, 3) if seconds else None,
         "passes": len(tallies),
-        "workers": [worker for tally in tallies for worker in tally.workers],
+        "workers": [
+            {key: fact for key, fact in worker.items() if key != "engine"} for worker in workers
+        ],
+        "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
         "loads": [load for share in shares for load in share.loads],
         "device": "gpu" if resources and resources.worker_gpus else "cpu",

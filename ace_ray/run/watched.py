@@ -33,6 +33,7 @@ class Watched:
         self._heard_at = 0.0
         self.max_model_len: int = engine.max_model_len
         self.version: str = engine.version
+        self.device: str = engine.device
 
     async def chat(
         self,

@@ -63,6 +63,11 @@ class Lane:
         """About how long it takes."""
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
+    @property
+    def exclusive(self) -> frozenset[str]:
+        """What no other lane may have meanwhile."""
+        return frozenset[str]().union(*(run.exclusive for run in self.runs))
+
     def _generation(self, run: SweepRun) -> float:
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
         # Most weights are stored in 16 bits.
@@ -146,17 +151,19 @@ def schedule(found: Sequence[Lane], machine: Machine) -> list[Placed]:
     """When each lane begins if all goes as estimated: the first that fits starts as room comes."""
     free: float = machine.gpus or machine.slots
     now, waiting = 0.0, list(found)
-    running: list[tuple[float, int]] = []
-    placed = []
+    running: list[Placed] = []
+    placed: list[Placed] = []
     while waiting:
         for lane in list(waiting):
-            if (size := lane.gpus or 1) <= free:
+            apart = all(other.lane.exclusive.isdisjoint(lane.exclusive) for other in running)
+            if apart and (lane.gpus or 1) <= free:
                 waiting.remove(lane)
-                free -= size
-                running.append((now + lane.seconds, size))
-                placed.append(Placed(lane, now))
+                free -= lane.gpus or 1
+                running.append(Placed(lane, now))
+                placed.append(running[-1])
         if waiting:
-            running.sort()
-            now, size = running.pop(0)
-            free += size
+            running.sort(key=lambda one: one.begins + one.lane.seconds)
+            ended = running.pop(0)
+            now = ended.begins + ended.lane.seconds
+            free += ended.lane.gpus or 1
     return placed

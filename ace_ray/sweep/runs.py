@@ -12,7 +12,7 @@ from typing import Any
 
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import check_whole, tensors_of
-from ace_ray.models.sizes import size_of
+from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
 from ace_ray.run import roles
@@ -60,6 +60,7 @@ class SweepRun:
     server_cpus: float = 0.0
     """What other models that are served beside the engines hold."""
     weight_bytes: int | None = None
+    """In an engine."""
     parameters: int | None = None
 
     @property
@@ -70,6 +71,12 @@ class SweepRun:
     def least_gpus(self) -> int:
         """Without which it cannot run, where there are GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
+
+    @property
+    def exclusive(self) -> frozenset[str]:
+        """What no other run may have meanwhile."""
+        found = (b.exclusive() for b in self.plan.benchmarks.values()) if self.plan else ()
+        return frozenset(filter(None, found))
 
     @property
     def cpus(self) -> float:
@@ -165,9 +172,15 @@ def _measured(run: SweepRun) -> SweepRun:
         workers=None if config.workers == "auto" else config.workers,
         server_gpus=sum(gpus for _, gpus in servers),
         server_cpus=sum(cpus for cpus, _ in servers),
-        weight_bytes=size.bytes if size else None,
+        weight_bytes=_in_memory(size, config.engine) if size else None,
         parameters=size.parameters if size else None,
     )
+
+
+def _in_memory(size: Size, engine: Mapping[str, Any]) -> int:
+    if engine.get("quantization"):  # while they are loaded: how small they get, nobody knows
+        return size.bytes
+    return size.loaded_bytes(str(engine.get("dtype", "auto")))
 
 
 def _kin(plan: Plan) -> str:

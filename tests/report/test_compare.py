@@ -176,6 +176,21 @@ def test_hardware_and_engine_are_said_and_not_refused(tmp_path: Path) -> None:
     assert compared(contenders(tmp_path / "a", tmp_path / "b")).cautions
 
 
+def test_what_the_engines_said_of_themselves_goes_before_what_the_driver_knew(
+    tmp_path: Path,
+) -> None:
+    two(tmp_path, ROWS, WORSE)
+    rewrite(tmp_path / "a", versions={"vllm": "0.1"}, machine={"platform": "the driver's"})
+    one = {"versions": {"vllm": "0.32.0", "ray": "2"}, "device": "H200", "batch_invariant": False}
+    for name, engines in {"a": [one], "b": [one, one | {"device": "H100"}]}.items():
+        (tmp_path / name / "summary.json").write_text(
+            json.dumps({"benchmarks": {}, "timing": {"engines": engines}})
+        )
+    assert compared(contenders(tmp_path / "a", tmp_path / "b")).cautions == [
+        'not the same engine or hardware: device is "H200" in A; "H100" and "H200" in B'
+    ]
+
+
 def test_models_that_play_the_user_themselves_are_said(tmp_path: Path) -> None:
     def extra(name: str) -> dict[str, Any]:
         part = {"kind": "same", "model": name, "revision": name}

@@ -33,7 +33,10 @@ def run(
     row = SimpleNamespace(interactive=False, size=400)
     sampling = SimpleNamespace(max_tokens=400)
     plan: Any = SimpleNamespace(
-        run_id=label, rows=[row] * rows, config=SimpleNamespace(sampling=sampling)
+        run_id=label,
+        rows=[row] * rows,
+        config=SimpleNamespace(sampling=sampling),
+        benchmarks={},
     )
     return SweepRun(label, None, label, plan, kin=kin, gpus=gpus, parameters=parameters, **more)
 
@@ -198,6 +201,16 @@ class TestSchedule:
     def test_small_ones_side_by_side(self) -> None:
         placed = schedule([Lane((run(f"r{n}"),), 1) for n in range(8)], EIGHT)
         assert [one.begins for one in placed] == [0] * 8
+
+    def test_what_only_one_may_have_is_had_one_after_another(self) -> None:
+        shelf, other = ({"b": SimpleNamespace(exclusive=lambda x=x: x)} for x in ("shelf", ""))
+        found = [run("r0"), run("r1"), run("r2")]
+        for one, benchmarks in zip(found, (shelf, shelf, other), strict=True):
+            one.plan.benchmarks = benchmarks  # type: ignore[union-attr]
+        placed = {p.lane.runs[0].label: p for p in schedule(lanes(found, EIGHT, swap=True), EIGHT)}
+        first, second = sorted((placed["r0"], placed["r1"]), key=lambda one: one.begins)
+        assert (first.begins, placed["r2"].begins) == (0, 0)
+        assert second.begins == first.lane.seconds
 
     def test_a_small_one_fills_the_room_that_a_large_one_leaves(self) -> None:
         large = [Lane((run("l1", gpus=6, rows=1000),), 6), Lane((run("l2", gpus=6, rows=900),), 6)]

@@ -288,6 +288,16 @@ class TestToTheEnd:
         assert stage.most_at_once == 2
         assert {"[step 1] hello", "[step 2] hello"} <= {*stage.said}
 
+    def test_what_only_one_may_have_is_had_one_after_another(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage.machine = Machine(0, None, slots=3)
+        monkeypatch.setattr(SweepRun, "exclusive", frozenset(("the cache x",)))
+        stage.save(1, 2, 3)
+        assert stage.run(swap=False) == 0
+        assert stage.most_at_once == 1
+        assert set(stage.states().values()) == {"complete"}
+
     def test_finished_runs_stay_in_the_ledger(self, stage: Stage) -> None:
         """Their checkpoints were removed, or others are asked for."""
         stage.save(1, 2, 3)

@@ -50,7 +50,7 @@ def test_a_checkpoint(one: Path) -> None:
     assert run.run_id == run.plan.run_id
     assert "step_7" in run.run_id
     assert (run.gpus, run.parameters) == (1, 3)
-    assert run.weight_bytes == (one / "model.safetensors").stat().st_size
+    assert run.weight_bytes == 2 * 3
     assert run.tokens > 0
 
 

@@ -247,6 +247,10 @@ class StableToolBench(Benchmark):
             self._checked = True
         return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
 
+    def exclusive(self) -> str:
+        writes = "cache" in self._backends and self._options.cache == "readwrite"
+        return f"the cache {self._cache_folder}" if writes else ""
+
     def _apis(self, entry: Entry) -> list[Api]:
         if self._pool is not None:
             entry = replace(entry, data={**entry.data, "apis": self._pool.docs_of(entry)})

@@ -30,6 +30,9 @@ class Options(Section):
     )
     upstream: str | None = Field(None, description="a checkout: its judge's prompts")
     votes: int = Field(1, ge=1, le=32, description="of the judge on each answer")
+    temperature: float = Field(
+        judge.SAMPLING.temperature, ge=0, le=2, description="of the judge, as in the runs it judges"
+    )
 
 
 class JudgeCheck(Benchmark):
@@ -69,7 +72,7 @@ class JudgeCheck(Benchmark):
                 "votes": self._options.votes,
                 "prompts": self._prompts.source,
                 "prompts_sha256": self._prompts.sha256,
-                "temperature": judge.SAMPLING.temperature,
+                "temperature": self._options.temperature,
             },
         }
 
@@ -91,6 +94,7 @@ class JudgeCheck(Benchmark):
         sampling: Sampling = replace(
             judge.SAMPLING,
             seed=drawn.seed,
+            temperature=self._options.temperature,
             max_tokens=min(drawn.max_tokens, judge.SAMPLING.max_tokens),
         )
         player = replace(stage.candidate, sampling=sampling)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from an_api import API, Scripted, an_api
 
+from ace_ray.benchmarks.stabletoolbench.apis import cache as cache_module
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     BAD_ARGUMENTS,
     Answered,
@@ -235,6 +236,24 @@ def test_a_record_that_cannot_be_read_is_told_and_counted(tmp_path: Path) -> Non
     assert str(tmp_path) not in observation(answered)
     assert caller.counts == {"none": 1, "failure:cache": 1}
     assert not model.asked
+    folder.close()
+
+
+def test_an_answer_that_cannot_be_recorded_is_used_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    caller = ApiCaller(cache=cached(folder), simulator=simulator(Scripted(GOOD)))
+    monkeypatch.setattr(cache_module, "write_shelf", full)
+    answered = asyncio.run(caller.call(API, {}))
+    assert (answered.response, answered.source, answered.failure) == (VALUE, "simulator", "")
+    assert "No space left on device" in answered.unrecorded
+    monkeypatch.undo()
+    assert not asyncio.run(caller.call(API, {})).unrecorded
+    assert asyncio.run(caller.call(API, {})).source == "cache"
     folder.close()
 
 

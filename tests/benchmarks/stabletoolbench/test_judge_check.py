@@ -12,6 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.errors import UserError
 from ace_ray.records import Completion, Sampling, Verdict
 
@@ -61,6 +62,23 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     assert summary["agreement"]["judge_errors"] == 1
     assert summary["table"]["lines"][1] == ["Unsure", "0", "0", "1"]
     assert "66.7 %" in summary["comparable"]
+
+
+def test_the_temperature_is_the_judges(labels: Path) -> None:
+    asked: list[Sampling] = []
+
+    class Noting(Judge):
+        async def chat(self, messages: Any, sampling: Sampling, *_: Any, **__: Any) -> Completion:
+            asked.append(sampling)
+            return await super().chat(messages)
+
+    for given, wanted in (({}, judge.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
+        benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels), **given})
+        stage = Stage(Player(Noting(), Sampling()))
+        asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+        assert {sampling.temperature for sampling in asked} == {wanted}
+        assert benchmark.identity()["protocol"]["temperature"] == wanted
+        asked.clear()
 
 
 def test_what_is_resolved_makes_the_same_benchmark(labels: Path) -> None:

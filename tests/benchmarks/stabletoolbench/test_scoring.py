@@ -74,6 +74,14 @@ def test_whose_answers_the_cache_gave() -> None:
     assert any("other simulator 1" in note for note in notes(summary))
 
 
+def test_answers_that_could_not_be_recorded_are_said() -> None:
+    made = [call(unrecorded="the disk is full"), call(), call()]
+    answered = state(SCRIPTS["answered"]) | {"calls": made}
+    summary = summarize([Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))] * 2)
+    assert summary["sources"]["unrecorded"] == 2
+    assert any(note.startswith("2 API answers could not be recorded") for note in notes(summary))
+
+
 def test_errors_and_sources() -> None:
     made = [
         call(),
@@ -195,6 +203,7 @@ def test_a_group() -> None:
         "counts": {"cache": 12, "simulator": 0, "real": 0, "stub": 0, "none": 0},
         "shares": {"cache": 1, "simulator": 0, "real": 0, "stub": 0, "none": 0},
         "cached": {"recorded": 0, "simulator": 0, "other simulator": 0, "real": 0},
+        "unrecorded": 0,
     }
     assert stats["fac"] == {"value": None, "interval": None, "n": 0}
 

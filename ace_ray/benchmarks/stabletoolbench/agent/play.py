@@ -202,6 +202,8 @@ class Play:
             found = observation(answered), status_code(answered, self.settings.rules)
             made |= {"code": found[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
+            if answered.unrecorded:
+                made["unrecorded"] = answered.unrecorded
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return found

@@ -74,6 +74,8 @@ class Answered:
     the bounds), ``cache`` (the recorded answers cannot be read), ``simulator`` (no usable answer in
     all attempts), ``real`` (refused or failed), or ``no_backend`` (nobody was left to ask).
     A failure is never cached as an answer; that a simulator failed is kept for that simulator.
+
+    ``unrecorded`` is why it could not be recorded: a second run will not find it.
     """
 
     error: str
@@ -81,6 +83,7 @@ class Answered:
     source: Source
     origin: str = ""
     failure: str = ""
+    unrecorded: str = ""
 
 
 def observation(answered: Answered) -> str:

@@ -16,6 +16,7 @@ import json
 import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,16 +110,19 @@ class CacheFolder:
         """Record an answer, JSON text as `get` gives it; it is on disk when this returns. Of two
         for the same call and by the same maker the first stays: its text is returned.
 
-        An answer that cannot be recorded (a corrupt file, a full disk, a lock that was lost) is
-        returned as well, and counted in `stats`.
+        Of one that cannot be recorded (a corrupt file, a full disk, a lock that was lost) it
+        returns why: ``{"unrecorded"}``.
         """
         names = (category, tool, api)
         shelf = self._shelf(names)
         given = json.loads(arguments)
         key = canonical_key(given)
-        if shelf.problem or self._lock is None or len(answer) > MAX_ANSWER_CHARS:
-            self._counts["not_recorded"] += 1
-            return answer
+        if shelf.problem:
+            return self._unrecorded(shelf.problem)
+        if self._lock is None:
+            return self._unrecorded("the cache is only read")
+        if len(answer) > MAX_ANSWER_CHARS:
+            return self._unrecorded(f"it has more than {MAX_ANSWER_CHARS:,} characters")
         tree = json.loads(answer)
         if set(tree) != ANSWER_KEYS:
             raise ValueError("an answer of another shape would make the file unreadable")
@@ -130,9 +134,8 @@ class CacheFolder:
                 raise UserError("another run has taken the cache over", where=str(self._root))
             write_shelf(self._root, names, {**shelf.own, key: answer})
         except (OSError, UserError) as error:
-            self._counts["not_recorded"] += 1
             self._problems.setdefault(str(error)[:300])
-            return answer
+            return self._unrecorded(str(error))
         shelf.add(key, answer)
         shelf.size_bytes += len(key) + len(answer)
         self._make_room(len(key) + len(answer))
@@ -181,6 +184,10 @@ class CacheFolder:
         self._lock = FolderLock(own, holder)
         # What a writer that died in the middle left behind.
         shutil.rmtree(self._root / TEMPORARY, ignore_errors=True)
+
+    def _unrecorded(self, why: str) -> str:
+        self._counts["not_recorded"] += 1
+        return json.dumps({"unrecorded": why[:300]})
 
     def _shelf(self, names: Names) -> Shelf:
         shelf = self._shelves.get(names)
@@ -241,7 +248,11 @@ class CacheClient:
         }
         mine = json.dumps(tree, separators=(",", ":"))
         kept = await self._service("put", *_names(api), json.dumps(arguments), mine)
-        return answered if kept == mine else self._answered(kept) or answered
+        if kept == mine:
+            return answered
+        if why := json.loads(kept).get("unrecorded"):
+            return replace(answered, unrecorded=str(why))
+        return self._answered(kept) or answered
 
     async def examples(self, api: ApiLike) -> list[tuple[str, str]]:
         """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""

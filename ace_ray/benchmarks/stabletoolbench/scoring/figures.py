@@ -8,7 +8,14 @@ from statistics import pstdev
 from typing import Any
 
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.stabletoolbench.scoring.calls import CACHED, CALLS, FROM, ORIGINS, SOURCES
+from ace_ray.benchmarks.stabletoolbench.scoring.calls import (
+    CACHED,
+    CALLS,
+    FROM,
+    ORIGINS,
+    SOURCES,
+    UNRECORDED,
+)
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import VOTE
 from ace_ray.benchmarks.tally import Tally
 from ace_ray.records import RULE_SETS
@@ -39,6 +46,7 @@ class Group:
         self.tally = Tally(name)
         self.judge_errors = 0
         self.calls = 0
+        self.unrecorded = 0
         self.sources: Counter[str] = Counter()
         self.origins: Counter[str] = Counter()
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
@@ -96,6 +104,7 @@ class Group:
             self._queries[f"{rules}/{name}"].add(query)
         if rules == "official":
             self.calls += calls
+            self.unrecorded += round(metrics.get(UNRECORDED, 0) * calls)
             for source in SOURCES:
                 self.sources[source] += round(metrics.get(f"{FROM}{source}", 0) * calls)
             for origin in ORIGINS:
@@ -112,13 +121,21 @@ def spread(votes: Sequence[float]) -> float | None:
 
 
 def sources_of(groups: Sequence[Group]) -> Cell:
-    """Calls, by where their answers came from: ``{"calls", "counts", "shares", "cached"}``; the
-    share of ``cache`` is the hit rate, ``cached`` counts its answers by who made them."""
+    """Calls, by where their answers came from: ``{"calls", "counts", "shares", "cached",
+    "unrecorded"}``; the share of ``cache`` is the hit rate, ``cached`` counts its answers by who
+    made them, ``unrecorded`` those that it could not keep."""
     counts = {name: sum(group.sources[name] for group in groups) for name in SOURCES}
     calls = sum(group.calls for group in groups)
     shares = {name: count / calls if calls else None for name, count in counts.items()}
     cached = {name: sum(group.origins[name] for group in groups) for name in ORIGINS}
-    return {"calls": calls, "counts": counts, "shares": shares, "cached": cached}
+    lost = sum(group.unrecorded for group in groups)
+    return {
+        "calls": calls,
+        "counts": counts,
+        "shares": shares,
+        "cached": cached,
+        "unrecorded": lost,
+    }
 
 
 def calls_per_query(groups: Sequence[Group]) -> float | None:

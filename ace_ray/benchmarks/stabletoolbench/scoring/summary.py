@@ -22,7 +22,7 @@ Keys (``docs/results.md`` explains them)::
     CELL             {"value", "interval", "n"}; value null where nothing was judged
     MEAN             {"value", "interval", "n", "missing": [group]}; null without every group
     SOURCES          {"calls", "counts": {source: n}, "shares": {source: share},
-                     "cached": {origin: n}}
+                     "cached": {origin: n}, "unrecorded"}
 
 ``sopr`` counts skipped queries as Unsolved; ``answered_only`` leaves them out, which is upstream's
 denominator. Rows that failed are in neither.

@@ -86,6 +86,11 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
     if cached:
         made = ", ".join(f"{name} {n}" for name, n in cached.items())
         found.append(f"API answers out of the cache, by who made them: {made}")
+    if lost := summary["sources"]["unrecorded"]:
+        found.append(
+            f"{lost} API answers could not be recorded, so a second run has to ask for them again "
+            "(each call in a row's state says why)"
+        )
     if summary["rules"]["official"]["sopr"]["missing"]:
         missing = ", ".join(summary["rules"]["official"]["sopr"]["missing"])
         found.append(f"no average: it needs every group, and these are missing: {missing}")
