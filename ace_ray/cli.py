@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import click
 from rich.console import Console
 
 import ace_ray
-from ace_ray.errors import UserError
+from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.records import RULE_SETS
+from ace_ray.run.supervise import supervised
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -66,11 +68,19 @@ def run_evaluate(
     limit: int | None = None,
     resume: bool = True,
 ) -> int:
-    """``ace-ray evaluate`` as a function; returns the exit code."""
+    """``ace-ray evaluate`` as a function; returns the exit code.
+
+    The driver is a child process (`ace_ray.run.supervise`): call it before threads are started.
+    """
+    return supervised(partial(_evaluate, config, output, overrides, limit, resume))
+
+
+def _evaluate(
+    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool
+) -> int:
     from ace_ray.report.table import print_summary
     from ace_ray.run.evaluate import evaluate
     from ace_ray.run.interrupts import RunFailed
-    from ace_ray.run.summary import FAILED, INCOMPLETE
 
     console = Console()
     try:

@@ -11,6 +11,9 @@ Anything else is a defect of ace_ray and keeps its traceback.
 
 from __future__ import annotations
 
+COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
+"""Exit codes of a run: all rows settled; it would fail again; the same command continues."""
+
 
 class UserError(Exception):
     """A mistake in what the user asked for; printed as one line ``where: what; fix``.

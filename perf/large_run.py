@@ -66,8 +66,9 @@ class Memory:
     peak: dict[str, int] = field(default_factory=dict)
     """Most at any sample: ``objects``, ``object_bytes``, ``shm_bytes``."""
 
-    def sample(self, driver: int, shm_before: int) -> None:
-        found = {**family(driver), "driver": [psutil.Process(driver)]}
+    def sample(self, command: int, shm_before: int) -> None:
+        driver = psutil.Process(command).children()[:1] or [psutil.Process(command)]
+        found = {**family(command), "driver": driver}
         for name, group in found.items():
             if known := [size for process in group if (size := size_of(process))]:
                 column = self.sizes.setdefault(name, [(0, 0)] * self.samples)

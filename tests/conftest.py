@@ -116,6 +116,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr("sys.argv", ["ace-ray", *map(str, arguments)])
+        monkeypatch.setattr(ace_ray.cli, "supervised", lambda work: work())
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             ace_ray.cli.main()

@@ -9,6 +9,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 REMIND_S = 30.0
+ONCE_S = 1.0
+"""Within which signals are one: sent to all processes that bear the command's name, it comes to the
+driver directly, and once more by way of the command."""
 
 
 class RunFailed(Exception):
@@ -34,6 +37,7 @@ class Interrupts:
         """Whether rows are being evaluated, which can come to an orderly end."""
         self._abort: BaseException | None = None
         self._woken_at = 0.0
+        self._asked_at = 0.0
         self._main = threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
 
@@ -91,7 +95,8 @@ class Interrupts:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._abort is not None:
             raise self._abort
-        if self.asked or not self.drainable:
-            self.asked = True
+        if self.asked and time.monotonic() - self._asked_at < ONCE_S:
+            return
+        first, self.asked, self._asked_at = not self.asked, True, time.monotonic()
+        if not (first and self.drainable):
             raise KeyboardInterrupt
-        self.asked = True

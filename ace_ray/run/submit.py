@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ace_ray.errors import UserError
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.cluster import running_cluster, set_environment
 from ace_ray.run.submission import Submission
-from ace_ray.run.summary import COMPLETE, FAILED, INCOMPLETE
 
 INTERRUPTED = 130
 """Exit code of a follower that was stopped with Ctrl-C, as in a shell."""

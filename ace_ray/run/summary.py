@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES
 from ace_ray.run.rows import ResultRow
 from ace_ray.store import Store
@@ -19,8 +20,6 @@ from ace_ray.store import Store
 SUMMARY = "summary.json"
 SUCCESS = "_SUCCESS"
 FILES = "files/"
-COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
-"""Exit codes; 75 (EX_TEMPFAIL): run the same command again to continue."""
 
 
 def reopen(store: Store) -> None:

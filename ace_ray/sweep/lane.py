@@ -8,10 +8,7 @@ with it).
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -21,19 +18,17 @@ from typing import Any
 from rich.console import Console
 
 from ace_ray.config import run_config
-from ace_ray.errors import UserError
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import OpenRun, opened
 from ace_ray.run.session import Session
-from ace_ray.run.summary import COMPLETE, FAILED, INCOMPLETE
-
-_PR_SET_PDEATHSIG = 1
+from ace_ray.run.supervise import die_with
 
 
 def main() -> int:
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    _die_with(spec["parent"])
+    die_with(spec["parent"])
     events = Path(spec["events"])
     try:
         return run_lane(spec["runs"], events)
@@ -97,14 +92,6 @@ def run_lane(specs: list[dict[str, Any]], events: Path) -> int:
 def _tell(events: Path, run_id: str, **what: Any) -> None:
     with events.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"run_id": run_id, **what}) + "\n")
-
-
-def _die_with(parent: int) -> None:
-    """Be killed when the sweep is, however that ends. Linux only; elsewhere a lane outlives it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            sys.exit(INCOMPLETE)
 
 
 if __name__ == "__main__":

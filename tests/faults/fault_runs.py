@@ -114,6 +114,11 @@ class Driver:
         self._below: list[psutil.Process] = []
 
     @property
+    def pid(self) -> int:
+        """Of the driver itself, the child of the command's own process."""
+        return psutil.Process(self.process.pid).children()[0].pid
+
+    @property
     def text(self) -> str:
         return self.log.read_text()
 

@@ -21,9 +21,10 @@ def test_stop_interrupt_kill_and_go_on(make_run):
     first.until_stored(3)
     second = run.to_the_end()
     assert second.code == 2
-    assert f"is being written by process {first.process.pid} on " in second.text
+    assert f"is being written by process {first.pid} on " in second.text
     assert " since 20" in second.text
-    first.process.send_signal(signal.SIGTERM)
+    # As ``timeout`` and job managers do it: to every process of the command's group.
+    os.killpg(first.process.pid, signal.SIGTERM)
     assert first.wait(60) == 75, first.text
     assert "rows in flight have 3 s to end" in first.text
     assert "Traceback" not in first.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.run import interrupts as interrupts_module
 from ace_ray.run.interrupts import Interrupts, RunFailed
 
 BOTH = [signal.SIGINT, signal.SIGTERM]
@@ -54,7 +56,10 @@ def test_the_first_signal_is_a_wish(number: int) -> None:
 
 @pytest.mark.parametrize("first", BOTH)
 @pytest.mark.parametrize("second", BOTH)
-def test_the_second_one_ends_at_once(first: int, second: int) -> None:
+def test_the_second_one_ends_at_once(
+    first: int, second: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts_module, "ONCE_S", 0.0)
     with Interrupts() as interrupts:
         interrupts.drainable = True
         send(first, lambda: interrupts.asked)
@@ -62,6 +67,17 @@ def test_the_second_one_ends_at_once(first: int, second: int) -> None:
             send(second)
         with pytest.raises(KeyboardInterrupt):
             send(first)
+
+
+@pytest.mark.parametrize("drainable", [True, False])
+def test_one_that_comes_by_two_ways_is_one(drainable: bool) -> None:
+    with Interrupts() as interrupts:
+        interrupts.drainable = drainable
+        with contextlib.nullcontext() if drainable else pytest.raises(KeyboardInterrupt):
+            send(signal.SIGTERM, lambda: interrupts.asked)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", BOTH)

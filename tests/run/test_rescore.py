@@ -15,7 +15,7 @@ import pytest
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.scoring.golden import render_gold
 from ace_ray.config import RunConfig
-from ace_ray.errors import UserError
+from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.run import lease as lease_module
@@ -26,7 +26,7 @@ from ace_ray.run.plan import MANIFEST, make_manifest, make_plan
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rescore import compact_run, rescore
 from ace_ray.run.rows import ROWS, episode_columns
-from ace_ray.run.summary import COMPLETE, INCOMPLETE, SUCCESS, SUMMARY, as_json
+from ace_ray.run.summary import SUCCESS, SUMMARY, as_json
 from ace_ray.store import LocalStore
 
 EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
