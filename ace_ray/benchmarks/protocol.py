@@ -41,6 +41,10 @@ class Player:
 class Service(Protocol):
     """What all episodes of a run share and one process owns, such as a cache that is written."""
 
+    def open(self) -> None:
+        """Take hold of it, in that process, before any engine starts. Raises `UserError`: another
+        run has it."""
+
     def call(self, method: str, *arguments: Any) -> Any:
         """Arguments and answer are plain values. Raises `RowError` where a row cannot go on."""
 

@@ -11,7 +11,7 @@ from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.protocol import Benchmark, Service
-from ace_ray.errors import RowError
+from ace_ray.errors import RowError, UserError
 from ace_ray.run.board import fetch_benchmarks, named_board
 
 CALL_S = 60.0
@@ -31,6 +31,14 @@ class ServiceActor:
         service = fetch_benchmarks(named_board(board))[benchmark].service()
         assert service is not None  # only benchmarks that have one get an actor
         self._service: Service = service
+
+    def open(self) -> UserError | None:
+        """Why it cannot be had now."""
+        try:
+            self._service.open()
+        except UserError as error:
+            return error
+        return None
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, str]:
         """(answer, ""), or (None, why a row cannot go on)."""
@@ -73,11 +81,17 @@ class RunningService:
 
 def start_services(board: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
     """An actor for each benchmark that has a service, on this node: it may own a local folder.
-    ``board`` is the name of the board."""
+    ``board`` is the name of the board. Raises `UserError`: one cannot be had, and none is left."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
-    return {
+    started = {
         name: actor.remote(board, name)
         for name, benchmark in benchmarks.items()
         if benchmark.service() is not None
     }
+    for refusal in ray.get([service.open.remote() for service in started.values()]):
+        if refusal is not None:
+            for service in started.values():
+                ray.kill(service)
+            raise refusal
+    return started

@@ -177,8 +177,6 @@ class Session:
             cluster.note_if_busy(self._resources, self._console)
             engine = engine_args(config, parts, on_gpu=on_gpu)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
-            for index in owed:
-                self._runs[index].declare(facts)
             salt = os.urandom(3).hex()
             name = f"board-{salt}"
             board = start_board(
@@ -189,6 +187,9 @@ class Session:
                 metrics=partial(Metrics, self._measured(owed)),
                 name=name,
             )
+            services = start_services(name, plan.benchmarks)
+            for index in owed:
+                self._runs[index].declare(facts)
             watch = Watch(
                 board,
                 config,
@@ -220,7 +221,7 @@ class Session:
                         self._resources.sandboxes,
                         cpus=cluster.SANDBOX_CPUS,
                     ),
-                    services=start_services(name, plan.benchmarks),
+                    services=services,
                     first=min(owed),
                     examine=self._examine,
                 )

@@ -507,6 +507,17 @@ def test_nesting_is_never_taken_for_less(text: str, depth: int) -> None:
     assert nesting(text) == depth
 
 
+def test_an_owner_that_opens_keeps_others_out_before_it_is_asked_anything(tmp_path: Path) -> None:
+    first, second = (CacheService(str(tmp_path), "readwrite", holder=name) for name in "ab")
+    first.open()
+    with pytest.raises(UserError, match="being written by process"):
+        second.open()
+    first.close()
+    second.open()
+    assert second.call("get", *NAMES, "{}") is None
+    second.close()
+
+
 def test_arguments_are_bounded() -> None:
     assert arguments_of("") == arguments_of("  ") == arguments_of({}) == {}
     assert list(arguments_of('{"b": 1, "a": NaN}').items()) == [("b", 1), ("a", "NaN")]

@@ -11,7 +11,8 @@ from ace_ray.errors import RowError, UserError
 
 
 class CacheService:
-    """A benchmark's `Service`. Cheap to make: the folder is opened, and locked, by the first call.
+    """A benchmark's `Service`. Cheap to make: the folder is opened, and locked, by `open`, or by the
+    first call to an owner that was started again.
 
     Arguments as of `CacheFolder`.
     """
@@ -20,17 +21,22 @@ class CacheService:
         self._make = partial(CacheFolder, folder, mode, recorded=recorded, holder=holder)
         self._folder: CacheFolder | None = None
 
+    def open(self) -> None:
+        """Open the folder, if it is not. Raises `UserError`."""
+        if self._folder is None:
+            self._folder = self._make()
+
     def call(self, method: str, *values: Any) -> Any:
         """A method of the folder: get, put, examples, check or stats.
 
         Raises `RowError` when the folder cannot be opened: `check_folder` said nothing of it when
         the run began, so rows wait for it to be there again.
         """
-        if self._folder is None:
-            try:
-                self._folder = self._make()
-            except UserError as error:
-                raise RowError(str(error)) from error
+        try:
+            self.open()
+        except UserError as error:
+            raise RowError(str(error)) from error
+        assert self._folder is not None  # it is open
         return _methods(self._folder)[method](*values)
 
     def close(self) -> None:
