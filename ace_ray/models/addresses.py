@@ -34,12 +34,12 @@ class AllowList:
     def of(cls, hosts: Sequence[str], where: str, *, allow_http: bool = False) -> AllowList:
         found = []
         for host in hosts:
-            name = _ascii(host.removeprefix("."))
-            if not name or (host.startswith(".") and "." not in name):
+            name = _ascii(host.removeprefix(".").removesuffix("."))
+            if not _is_host(name) or (host.startswith(".") and "." not in name):
                 raise UserError(
                     f"{host!r:.80} is no host",
                     where=where,
-                    fix="write a name, as api.example.org, or .example.org for all below it",
+                    fix="write a name alone, as api.example.org, or .example.org for all below it",
                 )
             found.append(f".{name}" if host.startswith(".") else name)
         if not found:
@@ -95,6 +95,14 @@ def is_numeric(host: str) -> bool:
     """Whether a host is an address, in any spelling, that no name server is asked about."""
     last = host.rstrip(".").rpartition(".")[2]
     return ":" in host or last.isdigit() or last.startswith("0x")
+
+
+def _is_host(name: str) -> bool:
+    """Whether it is a name or an address and nothing more, such as a port."""
+    try:
+        return all(name.split(".")) and (":" not in name or bool(ipaddress.IPv6Address(name)))
+    except ValueError:
+        return False
 
 
 def _ascii(host: str) -> str:

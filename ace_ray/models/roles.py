@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from ace_ray.config import ModelConfig, SamplingConfig, Section, validated
+from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.sources import ModelRef
@@ -164,6 +164,19 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
         found["reasoning_parser"] = role.model.reasoning_parser
         found["engine"] = role.engine
     return found
+
+
+def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
+    """What of the candidate, ``model`` in the engine of ``config``, can move what it says in any
+    role, besides sampling; JSON values without secrets."""
+    return {
+        "model": model.source,
+        "revision": model.revision,
+        "chat_template_kwargs": config.model.chat_template_kwargs,
+        "reasoning_parser": config.model.reasoning_parser,
+        "backend": config.backend,
+        "engine": config.engine,
+    }
 
 
 def _check_url(url: str, where: str) -> None:

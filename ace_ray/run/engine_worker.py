@@ -15,6 +15,7 @@ import ray
 
 from ace_ray.benchmarks.protocol import Benchmark, Player, Preparation, Stage
 from ace_ray.errors import EngineDead, RowError, UserError
+from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode
 from ace_ray.run.board import fetch_entries
 from ace_ray.run.candidate import Broken, Candidate
@@ -204,8 +205,9 @@ class EngineWorker:
     ) -> Episode:
         sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
         limit = self._job.config.episode_timeout_s
+        model = self._job.runs[row["run"]].model
         stage = Stage(
-            candidate=Player(self._engine, sampling),
+            candidate=Player(self._engine, sampling, candidate_identity(self._job.config, model)),
             roles=self._players.of(entry.benchmark, row["sample"]),
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from ace_ray.config import run_config
 from ace_ray.errors import UserError
 from ace_ray.models import roles
 from ace_ray.models.roles import (
     EndpointConfig,
     EndpointRole,
     ServedRole,
+    candidate_identity,
     check_role,
     host_of,
     parse_role,
@@ -167,6 +169,27 @@ def test_what_the_manifest_records() -> None:
     for identity in (same, served, asked):
         assert json.loads(json.dumps(identity)) == identity
         assert "secret" not in json.dumps(identity)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"source": "org/m", "chat_template_kwargs": {"enable_thinking": False}}},
+        {"model": {"source": "org/m", "reasoning_parser": "none"}},
+        {"engine": {"max_model_len": 2048}},
+        {"backend": "fake"},
+    ],
+)
+def test_what_moves_the_candidates_answers(change: dict[str, Any]) -> None:
+    plain = {"model": {"source": "org/m"}, "benchmarks": ["x"]}
+    ref = ModelRef("org/m", "hub", "org/m", "abc123")
+    one, other = (
+        candidate_identity(run_config(tree, where="x"), ref) for tree in (plain, plain | change)
+    )
+    assert one != other
+    assert (one["model"], one["revision"]) == ("org/m", "abc123")
+    assert json.loads(json.dumps(other)) == other
+    assert candidate_identity(run_config(plain | {"run_id": "a"}, where="x"), ref) == one
 
 
 def test_the_host_of_a_url_holds_no_password() -> None:

@@ -7,11 +7,11 @@ import json
 import time
 import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ace_ray.benchmarks.protocol import Benchmark, Player, ScoredRow, Service, Stage
+from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Service, Stage
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, rehearsal
 from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
@@ -21,17 +21,18 @@ from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
 from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, Mode
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, form_of, system_text
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real
 from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
 from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate, present
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.options import Options
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Options
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.results.seed import Answered, Metadata, seed_json
 from ace_ray.benchmarks.stabletoolbench.retrieval import ToolPool, parse_scope
+from ace_ray.benchmarks.stabletoolbench.scoring.figures import RATES
 from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
@@ -56,6 +57,14 @@ class StableToolBench(Benchmark):
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 
     def __init__(self, options: Options) -> None:
+        for key in FOLDERS:
+            scheme, found, _ = (getattr(options, key) or "").partition("://")
+            if found:  # the rest is not shown: it may hold a password
+                raise UserError(
+                    f"{scheme[:20]}:// is no local folder",
+                    where=f"{_WHERE}.{key}",
+                    fix="name a folder of this machine",
+                )
         backends = check_backends(options.apis, f"{_WHERE}.apis")
         if options.cache == "off":
             backends = tuple(name for name in backends if name != "cache")
@@ -81,7 +90,7 @@ class StableToolBench(Benchmark):
         self._judging = judge.official(checkout) if checkout else judge.own()
         # Read here and not where they are used: workers have no copy of the checkout.
         self._systems: dict[Form, SystemText] = {
-            form: system_text(form, options.upstream)
+            form: system_text(form, str(checkout) if checkout else None)
             for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
         }
         self._roles: dict[str, Role] = {}
@@ -107,8 +116,10 @@ class StableToolBench(Benchmark):
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
+        if options.real is not None:
+            check_real(options.real, f"{_WHERE}.real")
         if "real" in backends:
-            self._real()  # a bad host or a missing key is found now
+            self._real()  # a missing key is found now
         self._cache_folder = str(
             Path(options.cache_folder).expanduser().absolute()
             if options.cache_folder
@@ -119,8 +130,9 @@ class StableToolBench(Benchmark):
         self._digest: str | None = None
         self._loaded: list[Entry] = []
         self._warnings: list[str] = []
+        self._lacking: list[str] = []
         self._pool: ToolPool | None = None
-        self._callers: dict[int, ApiCaller] = {}
+        self._callers: dict[str, ApiCaller] = {}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StableToolBench:
@@ -155,6 +167,7 @@ class StableToolBench(Benchmark):
             self._pool = ToolPool(offering, scope, seed=options.tool_scope_seed)
             self._pool.require_fits(options.max_tool_chars, options.tools, self._settings.texts)
             self._warnings = list(dict.fromkeys(wanted.warnings))
+            self._lacking = wanted.lacking
             self._loaded = wanted.entries
         return self._loaded
 
@@ -194,6 +207,9 @@ class StableToolBench(Benchmark):
                 "fac": options.fac,
                 "reference_sha256": digest(self._reference) if self._reference else None,
             }
+            if options.fac:
+                drawn = asdict(_fac_sampling(self._roles["judge"]))
+                found["episodes"]["judge"]["fac_sampling"] = drawn | {"stop": list(drawn["stop"])}
         return found
 
     def resolved(self) -> dict[str, Any]:
@@ -203,8 +219,7 @@ class StableToolBench(Benchmark):
             data = f"imported:{self._folder.name}"
         elif data != "mini":
             data = str(self._folder.absolute())
-        folders = ("upstream", "tool_folder", "recorded", "reference", "cache_folder")
-        given = {name: getattr(options, name) for name in folders}
+        given = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
             name: str(Path(value).expanduser().absolute()) for name, value in given.items() if value
         }
@@ -240,7 +255,7 @@ class StableToolBench(Benchmark):
             return None
         options = self._options
         mode: Mode = "readwrite" if options.cache == "readwrite" else "read"
-        recorded = options.recorded or ""
+        recorded = str(Path(options.recorded).expanduser()) if options.recorded else ""
         if not self._checked:
             names, where = self._names(), f"{_WHERE}.cache:"
             check_folder(self._cache_folder, mode, names, recorded=recorded, where=where)
@@ -270,42 +285,51 @@ class StableToolBench(Benchmark):
         if "cache" not in self._backends:
             return None
         if self._digest is None:
-            root = Path(self._options.recorded or self._cache_folder)
+            root = Path(self._options.recorded or self._cache_folder).expanduser()
             self._digest = recorded_sha256(root, self._names()) or ""
         return self._digest or None
 
     def _real(self) -> RealApis:
-        if self._options.real is None:
+        real = self._options.real
+        if real is None:
             raise UserError(
                 "real APIs are asked nowhere",
                 where=f"{_WHERE}.apis",
                 fix=f"name hosts in {_WHERE}.real, or leave real out",
             )
-        return RealApis(
-            self._options.real, PublicHttp(), self._settings.rules, where=f"{_WHERE}.real"
-        )
+        if real.service_url is None and self._options.tool_folder is None:
+            raise UserError(
+                "no query says at which URLs its APIs are",
+                where=f"{_WHERE}.real.service_url",
+                fix=f"name a service for all, or a tool directory in {_WHERE}.tool_folder",
+            )
+        return RealApis(real, PublicHttp(), self._settings.rules, where=f"{_WHERE}.real")
 
     def _caller(self, stage: Stage) -> ApiCaller:
         """One per process and simulator, so that identical calls are answered once."""
-        player = stage.roles.get("simulator")
-        seed = player.sampling.seed if player else -1
-        if seed not in self._callers:
-            simulator = self._simulator(player) if player else None
+        simulator = self._simulator(stage)
+        maker = simulator.maker if simulator else ""
+        if maker not in self._callers:
             cache = None
             if stage.service is not None:
                 writes = self._options.cache == "readwrite"
-                maker = simulator.maker if simulator else ""
                 shared = self._options.cache_any_simulator
                 cache = CacheClient(stage.service, writes=writes, maker=maker, any_maker=shared)
-            self._callers[seed] = ApiCaller(
+            self._callers[maker] = ApiCaller(
                 cache=cache,
                 real=self._real() if "real" in self._backends else None,
                 simulator=simulator,
                 stub_seed=self._options.stub_seed if "stub" in self._backends else None,
             )
-        return self._callers[seed]
+        return self._callers[maker]
 
-    def _simulator(self, player: Player) -> Simulator:
+    def _simulator(self, stage: Stage) -> Simulator | None:
+        player = stage.roles.get("simulator")
+        if player is None:
+            return None
+        if self._roles["simulator"] == "same":  # what moves the candidate's answers moves these
+            identity = {**player.identity, **stage.candidate.identity}
+            player = replace(player, identity=identity)
         form = form_of(str(player.identity.get("model", "")))
         system = self._systems.get(form) or system_text(form, None)
         return Simulator(player, form, system)
@@ -325,8 +349,8 @@ class StableToolBench(Benchmark):
             "fac": None,
             "sowr": None,
         }
-        if "simulator" in stage.roles:
-            state["simulator"] = self._simulator(stage.roles["simulator"]).identity()
+        if simulator := self._simulator(stage):
+            state["simulator"] = simulator.identity()
         if "judge" in self._roles:
             began = time.perf_counter()
             state |= await _in_time(stage, self._judged(entry, stage, answer))
@@ -347,16 +371,17 @@ class StableToolBench(Benchmark):
         self, entry: Entry, stage: Stage, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
         player, query, options = stage.roles["judge"], entry.data["query"], self._options
-        if stage.attempt > 1:  # the same seeds would only make the judge fail again
-            seed = judge.seed_of(player.sampling.seed, "attempt", stage.attempt)
-            player = replace(player, sampling=replace(player.sampling, seed=seed))
+        player = judge.retried(player, stage.attempt)
         final, prompts = answer["final_answer"], self._judging
         votes = await judge.judge_sopr(player, query, answer, final, options.votes, prompts)
         found: dict[str, Any] = {"votes": votes}
         if options.fac:
-            drawn = judge.FAC_SAMPLING
-            alone = replace(player, sampling=replace(drawn, seed=player.sampling.seed))
-            found["fac"] = await judge.judge_fac(alone, query, answer, final, prompts)
+            drawn, alone = player.sampling, _fac_sampling(self._roles["judge"])
+            most = min(alone.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
+            alone = replace(alone, seed=drawn.seed, max_tokens=most)
+            found["fac"] = await judge.judge_fac(
+                replace(player, sampling=alone), query, answer, final, prompts
+            )
         if self._reference:
             text = self._reference.get(entry.category, {}).get(entry.id)
             if text is None:  # nobody worked on it there: no comparison, and no win
@@ -375,14 +400,17 @@ class StableToolBench(Benchmark):
         return verdicts(entry, episode.state)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        summary = summarize(rows, max_unscored=max_unscored)
+        asked = {"sopr": "judge" in self._roles, "fac": self._options.fac}
+        asked |= dict.fromkeys(RATES, bool(self._reference))
+        judged = [name for name in asked if asked[name]]
+        summary = summarize(rows, max_unscored=max_unscored, asked=judged)
         return {
             "method": self._options.method,
             "mode": self._options.mode,
             "prompts": self._settings.texts.source,
             "tool_scope": self._options.tool_scope,
             "apis": list(self._backends),
-            "warnings": self._warnings,
+            "warnings": [*self._warnings, *self._lacking],
             "comparable": " ".join(
                 [self._comparable(), *(f"{note}." for note in notes(summary)), *self._warnings]
             ),
@@ -392,12 +420,15 @@ class StableToolBench(Benchmark):
         }
 
     def _comparable(self) -> str:
-        if self._options.data == "mini":
-            return "not comparable with any leaderboard: the mini set is ace_ray's own."
-        return (
+        said = (
             "numbers compare with those of the same judge, API answers, limits and prompts only: "
             "upstream's own differ twofold between its environments."
         )
+        if self._options.data == "mini":
+            said = "not comparable with any leaderboard: the mini set is ace_ray's own."
+        if count := len(self._lacking):
+            said += f" the tool directory lacks {count:,} tools or APIs (see warnings)."
+        return said
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         """The seed document's result JSON of all samples, and upstream's converted answers by
@@ -449,6 +480,12 @@ def _model_of(role: Role) -> str:
     if role == "same":
         return ""
     return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source
+
+
+def _fac_sampling(role: Role) -> Sampling:
+    """The judge's own in the config, else upstream's for FAC."""
+    own = None if role == "same" else role.sampling
+    return own.sampling() if own else judge.FAC_SAMPLING
 
 
 async def _in_time(stage: Stage, work: Awaitable[_T]) -> _T:

@@ -6,8 +6,9 @@ said.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class JudgeCheck(Benchmark):
                 label.label,
                 "en",
                 f"{number}-{label.query_id}",
-                {"query": label.query, "answer": dict(label.answer)},
+                {"query": label.query, "answer": label.answer_json},
                 label.label,
                 group=label.query_id,
             )
@@ -85,22 +86,15 @@ class JudgeCheck(Benchmark):
         return {**self._options.model_dump(mode="json"), **absolute}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        final = str(entry.data["answer"]["final_answer"])
+        final = json.loads(entry.data["answer"])["final_answer"]
         text = self._prompts.of_answer(entry.data["query"], final, judge.CUTS[0])
         return [{"role": "user", "content": text}]
 
     async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
-        drawn = stage.candidate.sampling
-        sampling: Sampling = replace(
-            judge.SAMPLING,
-            seed=drawn.seed,
-            temperature=self._options.temperature,
-            max_tokens=min(drawn.max_tokens, judge.SAMPLING.max_tokens),
-        )
-        player = replace(stage.candidate, sampling=sampling)
-        answer = entry.data["answer"]
+        player = replace(stage.candidate, sampling=self._sampling(stage.candidate.sampling))
+        answer = json.loads(entry.data["answer"])
         votes = await judge.judge_sopr(
-            player,
+            judge.retried(player, stage.attempt),
             entry.data["query"],
             answer,
             answer["final_answer"],
@@ -114,8 +108,14 @@ class JudgeCheck(Benchmark):
             prompt_tokens=sum(step["prompt_tokens"] for step in asked),
             completion_tokens=sum(step["completion_tokens"] for step in asked),
             model_calls=sum(step["attempts"] for step in asked),
-            state={"votes": votes},
+            state={"votes": votes, "judge_attempt": stage.attempt},
         )
+
+    def _sampling(self, given: Sampling) -> Sampling:
+        """As of a run's judge, and what the config says beside the temperature."""
+        default = asdict(Sampling())
+        said = {name: value for name, value in asdict(given).items() if value != default[name]}
+        return replace(judge.SAMPLING, **{**said, "temperature": self._options.temperature})
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         said = episode.output

@@ -20,6 +20,9 @@ _ROLE = (
     "cluster, or {endpoint: {url: ..., model: ...}}"
 )
 
+FOLDERS = ("data", "upstream", "tool_folder", "recorded", "reference", "cache_folder")
+"""Keys that may name a folder, of this machine."""
+
 
 class Options(Section):
     """Keys of the item ``{name: stabletoolbench, ...}`` of ``benchmarks``."""

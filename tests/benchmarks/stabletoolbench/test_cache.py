@@ -29,6 +29,8 @@ from ace_ray.errors import RowError, UserError
 
 NAMES = ("Data", "clique", "player")
 RECORDED = "Data/clique_for_Data/player.json"
+FORMAT_1 = "ace_ray/answers/Data/clique/player.json"
+HEAD = '{"format": 2, "category": "Data", "tool": "clique", "api": "player"}\n'
 ANSWER = json.dumps({"error": "", "response": {"n": 1}, "origin": "simulator", "by": ""})
 
 
@@ -226,10 +228,144 @@ def test_what_json_does_not_know_becomes_text(tmp_path: Path) -> None:
         "cut {",
     ],
 )
-def test_own_files_are_checked_too(tmp_path: Path, content: Any) -> None:
-    record(tmp_path, content, own_file(NAMES))
+def test_own_files_of_format_1_are_checked_too(tmp_path: Path, content: Any) -> None:
+    record(tmp_path, content, FORMAT_1)
     (problem,) = CacheFolder(str(tmp_path), "read").check([NAMES])
-    assert problem.startswith(own_file(NAMES))
+    assert problem.startswith(f"{FORMAT_1}: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("cut {", "no file of this API's answers"),
+        (HEAD.replace("2", "3"), "no file of this API's answers"),
+        (HEAD.replace("player", "other"), "no file of this API's answers"),
+        (f"{HEAD}{{}}\t{ANSWER[:-9]}\n{{}}\t{ANSWER}\n", "line 2 is no answer"),
+        (f"{HEAD}{{}}\t{ANSWER}\n\n", "line 3 is no answer"),
+        (f"{HEAD}{{}} {ANSWER}\n", "line 2 is no answer"),
+        (f"{HEAD}{{}}\t[]\n", "line 2 is no answer"),
+        (f"{HEAD}\t{ANSWER}\n", "line 2 is no answer"),
+        (f'{HEAD}{{}}\t{{"error": "", "response": 1}}\n', "line 2 is no answer"),
+        (f"{HEAD}{{}}\t{ANSWER}\n".encode() + b"{\xff}\t{}\n", "line 3 is no answer"),
+    ],
+)
+def test_own_files_are_checked_too(tmp_path: Path, content: str | bytes, what: str) -> None:
+    path = record(tmp_path, "", own_file(NAMES))
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = path.read_bytes()
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    (problem,) = folder.check([NAMES])
+    assert problem.startswith(f"{own_file(NAMES)}: ")
+    assert what in problem
+    assert "unrecorded" in folder.put(*NAMES, "{}", ANSWER)
+    assert path.read_bytes() == before
+    folder.close()
+
+
+def test_an_answer_is_appended_to_those_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / own_file(NAMES)
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    found = [b""]
+    for number in range(3):
+        folder.put(*NAMES, json.dumps({"a": number}), ANSWER)
+        found.append(path.read_bytes())
+        assert found[-1].startswith(found[-2])
+    assert found[1] == f'{HEAD}{{"a":0}}\t{ANSWER}\n'.encode()
+    assert found[3].count(b"\n") == 4
+    folder.close()
+
+
+def test_a_line_that_was_cut_off_is_no_answer(tmp_path: Path) -> None:
+    """Wherever a writer dies: readers see whole answers, and the next writer goes on from there."""
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    for number in range(2):
+        folder.put(*NAMES, json.dumps({"a": number}), ANSWER)
+    folder.close()
+    path = tmp_path / own_file(NAMES)
+    whole = path.read_bytes()
+    for end in range(len(whole) + 1):
+        path.write_bytes(whole[:end])
+        reader = CacheFolder(str(tmp_path), "read")
+        answers = whole[:end].count(b"\n") - 1
+        seen = [response(reader, {"a": number}) for number in range(2)]
+        assert seen == [{"n": 1} if number < answers else None for number in range(2)]
+        assert reader.check([NAMES]) == []
+        if end % 20:
+            continue
+        writer = CacheFolder(str(tmp_path), "readwrite")
+        for number in range(2):
+            writer.put(*NAMES, json.dumps({"a": number}), ANSWER)
+        writer.close()
+        assert path.read_bytes() == whole
+
+
+def test_a_file_that_somebody_else_has_written_is_left_alone(tmp_path: Path) -> None:
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    folder.put(*NAMES, '{"a": 1}', ANSWER)
+    path = tmp_path / own_file(NAMES)
+    path.write_bytes(path.read_bytes() + b"{}\t")
+    before = path.read_bytes()
+    why = json.loads(folder.put(*NAMES, '{"a": 2}', ANSWER))["unrecorded"]
+    assert "written by somebody else" in why
+    assert path.read_bytes() == before
+    folder.close()
+
+
+def test_answers_of_format_1_are_kept(tmp_path: Path) -> None:
+    """One of its files, of two simulators, and an answer whose key has no maker."""
+    answers = {
+        key: {**json.loads(ANSWER), "by": key[:1], "response": key} for key in ("a{}", "b{}")
+    }
+    answers['{"x":1}'] = {**json.loads(ANSWER), "by": "c", "response": "c"}
+    head = dict(zip(("category", "tool", "api"), NAMES, strict=True))
+    path = record(tmp_path, {"format": 1, **head, "answers": answers}, FORMAT_1)
+    before = path.read_bytes()
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    assert json.loads(folder.put(*NAMES, "{}", ANSWER.replace('""}', '"a"}')))["response"] == "a{}"
+    folder.put(*NAMES, '{"x": 2}', ANSWER)
+    folder.close()
+    again = CacheFolder(str(tmp_path), "read")
+    for arguments, maker, expected in [
+        ("{}", "a", "a{}"),
+        ("{}", "b", "b{}"),
+        ('{"x": 1}', "c", "c"),
+        ('{"x": 2}', "", {"n": 1}),
+    ]:
+        found = again.get(*NAMES, arguments, maker)
+        assert json.loads(found or "{}")["response"] == expected
+    assert again.get(*NAMES, "{}", "d") is None
+    assert path.read_bytes() == before
+
+
+def test_an_answer_nested_too_deep_to_be_read_again_is_not_recorded(tmp_path: Path) -> None:
+    deep, most = ("[" * depth + "]" * depth for depth in (MAX_DEPTH, MAX_DEPTH - 1))
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    texts = [ANSWER.replace('{"n": 1}', value) for value in (deep, most)]
+    assert "nested" in json.loads(folder.put(*NAMES, '{"a": 1}', texts[0]))["unrecorded"]
+    assert folder.put(*NAMES, '{"a": 2}', texts[1]) == texts[1]
+    folder.close()
+    again = CacheFolder(str(tmp_path), "read")
+    assert again.check([NAMES]) == []
+    assert response(again, {"a": 2}) == json.loads(most)
+
+
+def test_what_a_run_has_recorded_does_not_hide_upstreams_answers(tmp_path: Path) -> None:
+    """Only those are in a run's identity."""
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    for maker in ("sim", ""):
+        by = json.dumps({**json.loads(ANSWER), "by": maker})
+        assert folder.put(*NAMES, '{"a": 1, "b": 2}', by) == by
+    folder.close()
+    record(tmp_path, upstream(({"b": 2, "a": 1}, "theirs")))
+    for mode in ("read", "readwrite"):
+        again = CacheFolder(str(tmp_path), mode)
+        found = again.get(*NAMES, '{"a": 1, "b": 2}', "sim")
+        assert json.loads(found or "{}")["response"] == "theirs"
+        again.close()
+    (tmp_path / RECORDED).unlink()
+    alone = CacheFolder(str(tmp_path), "read")
+    for maker in ("sim", ""):
+        assert json.loads(alone.get(*NAMES, '{"a": 1, "b": 2}', maker) or "{}")["by"] == maker
 
 
 HOSTILE = ["..", ".", "", "a/b", "../../etc", "a\\b", "a\0b", "/etc", "a\n", "ä" * 200, "~", ".git"]
@@ -270,9 +406,7 @@ def test_links_are_not_followed(tmp_path: Path, link: str) -> None:
     assert "symbolic link" in json.loads(found or "")["corrupt"]
 
 
-@pytest.mark.parametrize(
-    "link", ["ace_ray", "ace_ray/answers", "ace_ray/answers/Data", "ace_ray/tmp"]
-)
+@pytest.mark.parametrize("link", ["ace_ray", "ace_ray/answers", "ace_ray/answers/Data"])
 def test_nothing_is_written_through_links(tmp_path: Path, link: str) -> None:
     outside, root = tmp_path / "outside", tmp_path / "cache"
     outside.mkdir()
@@ -322,12 +456,14 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
     assert "No space left" in json.loads(folder.put(*NAMES, '{"a": 2}', ANSWER))["unrecorded"]
     monkeypatch.undo()
     assert (tmp_path / own_file(NAMES)).read_bytes() == before
-    assert not list((tmp_path / shelves.TEMPORARY).iterdir())
     assert folder.stats()["not_recorded"] == 1
     assert "No space left" in folder.stats()["problems"][0]
     # It was not recorded, so it is a miss: memory and disk say the same.
     assert response(folder, {"a": 2}) is None
+    assert folder.put(*NAMES, '{"a": 3}', ANSWER) == ANSWER
     folder.close()
+    again = CacheFolder(str(tmp_path), "read")
+    assert [response(again, {"a": n}) for n in (1, 2, 3)] == [{"n": 1}, None, {"n": 1}]
 
 
 def test_a_file_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,10 +563,7 @@ class TestLock:
         )
         subprocess.run([sys.executable, "-c", script], check=True)
         assert (tmp_path / "ace_ray" / "lock.json").exists()
-        (tmp_path / "ace_ray" / "tmp").mkdir()
-        (tmp_path / "ace_ray" / "tmp" / "half").write_text("{")
         CacheFolder(str(tmp_path), "readwrite").close()
-        assert not (tmp_path / "ace_ray" / "tmp").exists()
 
     @pytest.mark.parametrize("content", ["", "{", "[" * 5000, '{"pid": 1}', '{"pid": -1}', "[1]"])
     def test_a_lock_of_another_machine_expires(self, tmp_path: Path, content: str) -> None:

@@ -24,7 +24,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_back
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import SystemText
 from ace_ray.benchmarks.stabletoolbench.apis.service import local
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
-from ace_ray.errors import EngineDead, RequestFailed, UserError
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.records import Completion
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
@@ -349,6 +349,18 @@ def test_a_call_after_one_that_was_given_up_is_asked_anew() -> None:
         return found
 
     assert asyncio.run(late()).response == VALUE
+
+
+@pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
+def test_a_prompt_that_is_not_taken_is_asked_again(tmp_path: Path, error: Exception) -> None:
+    folder = CacheFolder(str(tmp_path), "readwrite")
+    asked = simulator(Scripted(error, GOOD))
+    cache = CacheClient(local(folder), writes=True, maker=asked.maker)
+    caller = ApiCaller(cache=cache, simulator=asked)
+    assert asyncio.run(caller.call(API, {})).failure == "prompt"
+    assert asyncio.run(caller.call(API, {})).response == VALUE
+    assert caller.counts == {"simulator": 2, "failure:prompt": 1}
+    folder.close()
 
 
 def test_a_simulators_failure_is_replayed_to_it_alone(tmp_path: Path) -> None:

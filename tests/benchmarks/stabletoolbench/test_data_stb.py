@@ -277,17 +277,31 @@ def test_a_tool_directory_adds_what_it_says(root: Path, tmp_path: Path, inner: s
     assert doc["url"] == "https://bread.example/find"
     assert [one["name"] for one in doc["optional"]] == ["q"]
     assert doc["template"] == {"bread": "str"}
-    assert loaded.warnings == []
+    assert loaded.warnings == loaded.lacking == []
+
+
+@pytest.mark.parametrize("nothing", [{}, {"description": None, "required_parameters": None}])
+def test_what_a_tool_file_does_not_say_stays_as_it_is(
+    root: Path, tmp_path: Path, nothing: dict[str, Any]
+) -> None:
+    (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
+    said = {"name": "Find bread", "url": "https://bread.example/find", **nothing}
+    write(tmp_path / "Food" / "bakery.json", {"api_list": [said]})
+    (doc,) = load(root, groups=[GROUP], tools=ToolFolder(tmp_path)).entries[0].data["apis"]
+    assert doc == before | {"url": said["url"]}
+    assert before["description"]
+    assert before["required"]
 
 
 def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tools"
     write(folder / "Music" / "x.json", {})
     loaded = load(root, tools=ToolFolder(folder))
-    assert loaded.warnings == [f"{folder} lacks the tool 'Bakery' (Food)"]
+    assert loaded.lacking == [f"{folder} lacks the tool 'Bakery' (Food)"]
+    assert loaded.warnings == []
     assert loaded.entries == load(root).entries
     write(folder / "Food" / "bakery.json", tool(api_list=[]))
-    (line,) = load(root, tools=ToolFolder(folder)).warnings
+    (line,) = load(root, tools=ToolFolder(folder)).lacking
     assert line.endswith("the tool has no API 'Find bread'")
 
 
@@ -297,7 +311,7 @@ def test_a_category_leads_nowhere_else(root: Path, tmp_path: Path) -> None:
     write(queries_file(root, GROUP), [query(0, api_list=[api(category_name="../elsewhere")])])
     loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "tools"))
     assert loaded.entries[0].data["apis"][0]["tool_description"] == ""
-    assert len(loaded.warnings) == 1
+    assert len(loaded.lacking) == 1
 
 
 @pytest.mark.parametrize("value", ["{", [], {"api_list": 5}, {"api_list": [{"name": 5}]}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -253,6 +254,79 @@ def test_replies_that_state_one_verdict_and_others(reply: str, status: str | Non
     assert read_status(reply) == status
 
 
+CALL = {"name": "check_answer_status", "arguments": json.dumps({"answer_status": "Solved"})}
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        ("content: fine\nanswer_status: Solved", "Solved"),
+        ("**answer_status**: Unsolved", "Unsolved"),
+        ('`answer_status`: "Solved"', "Solved"),
+        ("Therefore the answer_status is Unsure.", "Unsure"),
+        ('{"check_answer_status": {"content": "ok", "answer_status": "Solved"}}', "Solved"),
+        (json.dumps(CALL), "Solved"),
+        (json.dumps({"tool_calls": [{"function": CALL}]}), "Solved"),
+        # Cut, or badly quoted.
+        ('{"answer_status": "Unsolved", "reason": "cut...', "Unsolved"),
+        ('{"check_answer_status": {"answer_status": "Unsolved", "reason": "cut', "Unsolved"),
+        ('```json\n{\n  "content": "ok",\n  "answer_status": "Solved",\n  "reason": "cu', "Solved"),
+        ('{"answer_status": "Solved", "reason": "it says "fine""}', "Solved"),
+        ('{"reason": "it says "fine"", "answer_status": "Solved"}', "Solved"),
+        ("{'answer_status': 'Solved', 'reason': 'fine'}", "Solved"),
+        ("{answer_status: Solved, reason: fine}", "Solved"),
+        # A verdict beside what it quotes.
+        (json.dumps({"reason": json.dumps(CALL), "answer_status": "Unsolved"}), "Unsolved"),
+        # Nothing said, or too much.
+        ('{"answer_status": "Solved', None),
+        ('{"answer_status": "maybe", "reason": "status: Solved', None),
+        ('{"answer_status": "Partially solved", "reason": "cut', None),
+        ('{"answer_status": "not Solved", "reason": "cut', None),
+        ('{"answer_status": ["Solved"], "reason": "cut', None),
+        ('{"answer_status": "Solved" | "Unsolved"', None),
+        ('{"answer_status": "Solved", "Unsure"', None),
+        ('{"answer_status": "Solved|Unsolved", "reason": "cut', None),
+        ("answer_status: not Solved", None),
+        ("answer_status: Partially solved", None),
+        ("answer_status: Solved or Unsolved", None),
+        ("answer_status: Solved?", None),
+        ("answer_status: Solved\nanswer_status: Unsolved", None),
+        ('{"answer_status": "Solved", "answer_status": "Unsolved"}', None),
+        ('{"a": {"answer_status": "Solved"}, "b": {"answer_status": "Unsolved"}}', None),
+        ('{"check_answer_status": {"answer_status": "maybe"}}\nSolved', None),
+        (json.dumps({"arguments": '{"answer_status": "maybe", "reason": "status: Solved"}'}), None),
+        # Quoted alone.
+        (json.dumps({"reason": json.dumps({"answer_status": "Solved"})}), None),
+        (json.dumps({"reason": json.dumps({"answer_status": "Solved"})})[:-5], None),
+        ("{\"reason\": \"It says {'answer_status': 'Solved'} but", None),
+        ('{"reason": "It says answer_status: Solved but', None),
+        ('The API said {"ticket_status": "solved"}', None),
+    ],
+)
+def test_verdicts_in_the_field_that_upstream_asks_for(reply: str, status: str | None) -> None:
+    assert read_status(reply) == status
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"a":' * 200_000,
+        'answer_status": ' * 60_000,
+        "answer_status: Solved " * 50_000,
+        '{"answer_status": "Solved", ' * 40_000,
+        "answer_status" + "\\" * 1_000_000,
+        '{"arguments": "' * 70_000,
+        "{ " * 500_000,
+        "{" + " " * 1_000_000,
+        f'{{"answer_status": {"[" * 900}{"]" * 900}}}',
+    ],
+)
+def test_hostile_replies_are_read_in_no_time(reply: str) -> None:
+    began = time.perf_counter()
+    read_status(reply), read_index(reply), read_fac(reply)
+    assert time.perf_counter() - began < 2, "a tenth of that where nothing else runs"
+
+
 @pytest.mark.parametrize(
     ("reply", "status"),
     [
@@ -300,6 +374,9 @@ def test_our_own_question_on_completeness_is_read_by_its_label(
         ("**Answer_0**", 0),
         ('{"index": 0, "reason": "1"}', 0),
         ('{"index": "1"}', 1),
+        ('{"select_better_answer": {"index": 1}}', 1),
+        ('{"name": "x", "arguments": "{\\"index\\": 0}"}', 0),
+        ('{"index": 0, "arguments": {"index": 1}}', None),
         ("The better answer is Answer_1.", 1),
         ("Index: <0 for answer_0, 1 for answer_1>", None),
         ("Index: 0 or 1", None),
@@ -335,7 +412,7 @@ def test_a_judge_that_never_names_a_verdict_is_an_error_of_the_row_and_no_unsolv
     assert found.value.status == "infra_error"
     assert len(judge.asked) == ATTEMPTS
     final = ANSWER["final_answer"]
-    with pytest.raises(JudgeError):
+    with pytest.raises(JudgeError, match="fac: "):
         asyncio.run(judge_fac(player(Judge("Nothing.")), "q", ANSWER, final))
 
 

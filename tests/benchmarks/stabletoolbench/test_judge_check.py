@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+import pickle
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,72 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
         assert {sampling.temperature for sampling in asked} == {wanted}
         assert benchmark.identity()["protocol"]["temperature"] == wanted
         asked.clear()
+
+
+@pytest.mark.parametrize(
+    ("given", "drawn"),
+    [
+        (Sampling(), judge.SAMPLING),
+        (Sampling(max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)),
+        (Sampling(max_tokens=4096), Sampling(0.2, max_tokens=4096)),
+        (
+            Sampling(0.9, top_p=0.5, top_k=20, stop=("</s>",)),
+            Sampling(0.2, top_p=0.5, top_k=20, max_tokens=1000, stop=("</s>",)),
+        ),
+    ],
+)
+def test_the_judge_draws_as_the_config_says(labels: Path, given: Sampling, drawn: Sampling) -> None:
+    (asked,) = questions(labels, given)
+    assert replace(asked, seed=drawn.seed) == drawn
+
+
+def test_a_row_is_tried_again_with_other_seeds(labels: Path) -> None:
+    seeds = [questions(labels, Sampling(), attempt)[0].seed for attempt in (1, 1, 2, 3)]
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds)) == 3
+
+
+def questions(labels: Path, given: Sampling, attempt: int = 1) -> list[Sampling]:
+    """How the judge of the first label was asked."""
+    asked: list[Sampling] = []
+
+    class Noting(Judge):
+        async def chat(self, messages: Any, sampling: Sampling, *_: Any, **__: Any) -> Completion:
+            asked.append(sampling)
+            return await super().chat(messages)
+
+    benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
+    stage = Stage(Player(Noting(), given), attempt=attempt)
+    asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+    return asked
+
+
+def chained(path: Path, nodes: int) -> Path:
+    """A file of labels whose second answer is a chain of so many nodes."""
+    opened, closed = '[{"role": "assistant", "message": "x", "next": ' * nodes, "}]" * nodes
+    answer = f'{{"final_answer": "x", "answer_details": {opened}[]{closed}}}'
+    row = f'{{"query_id": 3, "query": "q", "label": "Unsolved", "answer": {answer}}}'
+    path.write_text(f"{json.dumps(LABELS[0])}\n{row}\n")
+    return path
+
+
+def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
+    path = chained(tmp_path / "labels.jsonl", 400)
+    benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(path)})
+    entry = pickle.loads(pickle.dumps(benchmark.entries()[1]))
+    benchmark = pickle.loads(pickle.dumps(benchmark))
+    assert benchmark.identity()
+    assert benchmark.prompt(entry)
+    episode = asyncio.run(benchmark.run_episode(entry, Stage(Player(Judge(), Sampling()))))
+    assert episode.output == "Unsolved", "it does not end in Finish"
+
+
+@pytest.mark.parametrize("nodes", [*range(450, 500, 5), 5_000])
+def test_a_label_that_is_nested_too_deeply_is_named_by_its_line(tmp_path: Path, nodes: int) -> None:
+    path = chained(tmp_path / "labels.jsonl", nodes)
+    with pytest.raises(UserError, match="too deeply") as found:
+        make_benchmark("stabletoolbench_judge", {"labels": str(path)})
+    assert f"{path}:2: " in str(found.value)
 
 
 def test_what_is_resolved_makes_the_same_benchmark(labels: Path) -> None:

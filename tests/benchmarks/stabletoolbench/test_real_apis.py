@@ -320,13 +320,31 @@ class TestAddresses:
         with pytest.raises(Refused):
             check_addresses([])
 
-    @pytest.mark.parametrize("hosts", [[], [""], ["."], [".com"], ["a/b"], ["*.x.org"], ["a b"]])
+    @pytest.mark.parametrize(
+        "hosts",
+        [
+            *(
+                [],
+                [""],
+                ["."],
+                [".com"],
+                ["a/b"],
+                ["*.x.org"],
+                ["a b"],
+                ["a..b"],
+                [".."],
+                [".a..b"],
+            ),
+            *(["localhost:8080"], [".x.org:443"], ["1.1.1.1:80"], ["a:b:c"], ["::1:x"], [":80"]),
+        ],
+    )
     def test_a_list_that_is_none(self, hosts: list[str]) -> None:
         with pytest.raises(UserError, match=r"real\.hosts"):
             AllowList.of(hosts, "real.hosts")
 
     def test_names_are_compared_as_they_are_looked_up(self) -> None:
-        allowed = AllowList.of(["Bücher.test", ".API.test"], "hosts")
+        allowed = AllowList.of(["Bücher.test.", ".API.test", "2606:4700:4700::1111"], "hosts")
+        assert allowed.check("https://[2606:4700:4700::1111]/") == "2606:4700:4700::1111"
         assert allowed.check("https://BÜCHER.test/x") == "xn--bcher-kva.test"
         assert allowed.check("https://A.api.TEST./x") == "a.api.test"
 
@@ -343,6 +361,14 @@ class TestConfig:
     def test_a_service_that_is_not_on_the_list(self) -> None:
         with pytest.raises(UserError, match="service_url"):
             RealApis(config(service_url="https://evil.test/x"), Recorded(OK), "fixed")
+
+    @pytest.mark.parametrize("more", ["?key=hidden", "#hidden", "?#hidden"])
+    @pytest.mark.parametrize("user", ["", "me:hidden@", "hidden@"])
+    def test_a_services_url_has_no_room_for_secrets(self, more: str, user: str) -> None:
+        url = f"https://{user}tools.api.test/x{more}"
+        with pytest.raises(UserError, match=r"^real\.service_url: ") as caught:
+            RealApis(config(service_url=url), Recorded(OK), "fixed")
+        assert "hidden" not in str(caught.value)
 
     def test_without_a_key_none_is_sent(self) -> None:
         transport = Recorded(OK)

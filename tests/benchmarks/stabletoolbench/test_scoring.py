@@ -82,6 +82,27 @@ def test_answers_that_could_not_be_recorded_are_said() -> None:
     assert any(note.startswith("2 API answers could not be recorded") for note in notes(summary))
 
 
+def test_calls_that_no_api_answered_are_said() -> None:
+    made = [
+        call(failure="simulator", source="simulator"),
+        call(failure="simulator", origin="simulator"),
+        call(failure="cache", source="none"),
+        call(failure=""),
+        UNKNOWN,
+    ]
+    found = metrics([BREADS], made)
+    assert (found["failed:simulator"], found["failed:cache"]) == (0.4, 0.2)
+    assert "failed:simulator" not in metrics([BREADS], [call()])
+    answered = state(SCRIPTS["answered"]) | {"calls": made}
+    row = Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))
+    summary = summarize([row, row, *rows("G3_instruction", [S])])
+    assert summary["sources"]["failures"] == {"cache": 2, "simulator": 4}
+    assert summary["categories"]["G3_instruction"]["sources"]["failures"] == {}
+    said = "6 API calls failed without an answer of an API: cache 2, simulator 4"
+    assert said in notes(summary)
+    assert not any("failed without" in note for note in notes(summarize(G1)))
+
+
 def test_errors_and_sources() -> None:
     made = [
         call(),
@@ -204,6 +225,7 @@ def test_a_group() -> None:
         "shares": {"cache": 1, "simulator": 0, "real": 0, "stub": 0, "none": 0},
         "cached": {"recorded": 0, "simulator": 0, "other simulator": 0, "real": 0},
         "unrecorded": 0,
+        "failures": {},
     }
     assert stats["fac"] == {"value": None, "interval": None, "n": 0}
 
@@ -228,6 +250,62 @@ def test_skipped_queries_are_unsolved_and_failed_ones_are_nothing() -> None:
     assert said[1].startswith("1 rows were skipped")
     short = summarize([*G1, *more])
     assert short["incomplete"] == ["G1_tool: 3 of 7 rows not scored (2 infra_error, 1 skipped)"]
+
+
+FAC, WIN = {"status": "Solved"}, {"outcome": "win", "by": "judge", "rounds": []}
+SKIPPED = [Row("G1_tool", "8", status="skipped"), Row("G2_category", "9", status="skipped")]
+
+
+def test_what_was_skipped_is_incomplete_and_lost() -> None:
+    judged = rows("G1_tool", [S], [S], [S], fac=FAC, sowr=WIN)
+    summary = summarize([*judged, *SKIPPED], max_unscored=1)
+    one, other = (summary["categories"][name] for name in ("G1_tool", "G2_category"))
+    assert one["fac"] == {"value": 0.75, "interval": list(wilson(3, 4) or ()), "n": 4}
+    assert {name: one["sowr"][name]["value"] for name in ("win", "lose", "tie")} == {
+        "win": 0.75,
+        "lose": 0.25,
+        "tie": 0,
+    }
+    assert one["official"]["answered_only"]["n"] == 3
+    assert one["shares"]["finish"]["n"] == 3, "what needs no judge has rows alone"
+    # All were skipped.
+    for cell in (other["official"]["sopr"], other["strict"]["sopr"], other["fac"]):
+        assert (cell["value"], cell["n"]) == (0, 1)
+    assert (other["sowr"]["lose"]["value"], other["sowr"]["lose"]["n"]) == (1, 1)
+    assert other["official"]["answered_only"]["value"] is None
+    assert any("SoWR as lost" in note for note in notes(summary))
+
+
+def test_what_nobody_asked_for_has_no_number() -> None:
+    summary = summarize([*rows("G1_tool", [S]), *SKIPPED])
+    for stats in summary["categories"].values():
+        assert stats["official"]["sopr"]["value"] is not None
+        assert (stats["fac"]["value"], stats["sowr"]["lose"]["n"]) == (None, 0)
+    unjudged = Row("G1_tool", "1", verdicts(ENTRY, state(SCRIPTS["answered"], None)))
+    unasked = summarize([unjudged, *SKIPPED])["categories"]
+    assert {stats["official"]["sopr"]["value"] for stats in unasked.values()} == {None}
+    # Where no row was scored, rows do not tell.
+    assert summarize(SKIPPED)["categories"]["G1_tool"]["official"]["sopr"]["n"] == 1
+    asked = summarize(SKIPPED, asked=["sopr", "fac"])["categories"]["G1_tool"]
+    assert (asked["fac"]["n"], asked["sowr"]["lose"]["n"]) == (1, 0)
+    assert summarize(SKIPPED, asked=[])["categories"]["G1_tool"]["official"]["sopr"]["n"] == 0
+
+
+def test_a_group_that_the_reference_lacks_is_not_lost() -> None:
+    known, unknown = (
+        rows("G1_tool", [S], sowr=WIN),
+        rows("G2_category", [S], sowr_missing=True),
+    )
+    found = summarize([*known, *unknown, *SKIPPED])["categories"]
+    assert found["G1_tool"]["sowr"]["lose"]["value"] == 0.5
+    assert found["G2_category"]["sowr"]["lose"]["value"] is None
+
+
+def test_samples_of_a_query_that_was_skipped() -> None:
+    judged = rows("G1_tool", [S], fac=FAC)
+    more = [Row("G1_tool", "8", status="skipped", sample=sample) for sample in (0, 1)]
+    found = summarize([*judged, *judged, *more])["categories"]["G1_tool"]["fac"]
+    assert (found["value"], found["n"]) == (0.5, 2)
 
 
 def whole(**more: Any) -> list[Row]:

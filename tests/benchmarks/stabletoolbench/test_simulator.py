@@ -21,7 +21,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.prompts import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.reading import MAX_CHARS, read_answer
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import ATTEMPTS, FAILED, Simulator
-from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.records import Sampling
 
 GOOD = '{"error": "", "response": {"name": "Messi"}}'
@@ -205,8 +205,19 @@ def test_a_prompt_too_long_is_tried_without_examples() -> None:
     assert ask(simulated(model), ("{'a': 1}", "b")).failure == ""
     assert ["Earlier" in chat[1]["content"] for chat, _ in model.asked] == [True, False]
     alone = Scripted(PromptTooLong("x"))
-    assert ask(simulated(alone)).failure == "simulator"
+    assert ask(simulated(alone)).failure == "prompt"
     assert len(alone.asked) == 1
+
+
+@pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
+def test_a_prompt_that_is_not_taken_is_no_failure_to_answer(error: Exception) -> None:
+    example = ("{'a': 1}", "b")
+    for replies, failure in [
+        ((error,), "prompt"),
+        (("no", "no", error), "prompt"),
+        ((error, "no"), "simulator"),
+    ]:
+        assert ask(simulated(Scripted(*replies)), example).failure == failure
 
 
 @pytest.mark.parametrize("error", [RequestFailed("x"), EngineDead("x")])

@@ -7,7 +7,7 @@ import json
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from stb_rows import Row
 
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.benchmark import JUDGE_S, StableToolBench
 from ace_ray.benchmarks.stabletoolbench.data.loader import MINI
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
 from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.scoring.table import notes
 from ace_ray.errors import UserError
@@ -154,6 +156,8 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
         ({"apis": ["stub", "cache"]}, ("not in order",)),
         ({"apis": ["real"]}, ("real APIs are asked nowhere", "hosts")),
         ({"apis": ["real"], "real": {"hosts": ["http://x"]}}, ("real.hosts", "no host")),
+        ({"apis": ["real"], "real": {"hosts": ["x.org"]}}, ("real.service_url", "tool_folder")),
+        ({"real": {"hosts": ["localhost:80"]}}, ("real.hosts", "'localhost:80' is no host")),
         ({"judge": {"url": "x"}}, ("judge", "endpoint")),
         ({"tool_scope": {"nearest": 3}}, ("tool_scope", "retrieved")),
         ({"tool_scope": "all", "max_tool_chars": 100}, ("more than the 100 that fit",)),
@@ -169,6 +173,23 @@ def test_what_cannot_be_is_one_line(
         made(tmp_path, **options).entries()
     assert all(part in str(caught.value) for part in parts), str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", FOLDERS)
+@pytest.mark.parametrize("address", ["s3://me:hidden@b/c", "file:///c", "s3://"])
+def test_an_address_is_no_folder(tmp_path: Path, key: str, address: str) -> None:
+    with pytest.raises(UserError) as caught:
+        made(tmp_path, **{key: address})
+    where = f"benchmarks.stabletoolbench.{key}: {address.partition('://')[0]}:// is no local folder"
+    assert str(caught.value).startswith(where)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_services_key_is_not_taken_into_the_manifest(tmp_path: Path) -> None:
+    real = {"hosts": ["x.org"], "service_url": "https://x.org/?key=hidden"}
+    for apis in (["stub"], ["real"]):
+        with pytest.raises(UserError, match=r"^benchmarks\.stabletoolbench\.real\.service_url: "):
+            made(tmp_path, apis=apis, real=real)
 
 
 def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
@@ -212,7 +233,7 @@ def test_recorded_answers_and_real_apis_are_in_the_identity(tmp_path: Path) -> N
     assert len({digest(one) for one in found}) == 3
     (tmp_path / "unrelated.json").write_text("{}")
     assert made(tmp_path, recorded=str(tmp_path)).identity() == found[-1]
-    asked = {"hosts": ["api.example.org"]}
+    asked = {"hosts": ["api.example.org"], "service_url": "https://api.example.org/y"}
     for more in ({"timeout_s": 3}, {"service_url": "https://api.example.org/x"}):
         both = [made(tmp_path, apis=["real"], real=real) for real in (asked, asked | more)]
         assert both[0].identity() != both[1].identity()
@@ -278,6 +299,75 @@ def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: P
     assert asked[0] == asked[1]
     assert not (asked[1] & asked[2])
     assert not (asked[2] & asked[3])
+
+
+class Drawn(Says):
+    """Keeps how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("Answer Status: Solved")
+        self.samplings: list[Sampling] = []
+
+    async def chat(self, messages: Any, sampling: Sampling, tools: Any = None) -> Completion:
+        self.samplings.append(sampling)
+        return await super().chat()
+
+
+def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
+    """How the question on completeness is drawn by a judge with this sampling."""
+    judging = Drawn()
+    stage = staged(benchmark, Agent())
+    stage = replace(stage, roles={"judge": Player(judging, given, {})})
+    asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+    *_, last = judging.samplings
+    assert len(judging.samplings) == 4
+    return replace(last, seed=given.seed)
+
+
+def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
+    endpoint = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
+    own = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "stop": ["</s>"], "seed": 4}
+    default = judge.SAMPLING
+    said = Sampling(0.6, top_p=0.9, max_tokens=2000, stop=("</s>",), seed=4)
+    for role, given, wanted in (
+        ("same", default, judge.FAC_SAMPLING),
+        ("same", replace(default, max_tokens=64), Sampling(0.0, max_tokens=64)),
+        (endpoint, default, judge.FAC_SAMPLING),
+        (endpoint | {"sampling": own}, said, said),
+    ):
+        benchmark = made(tmp_path, apis=["stub"], fac=True, judge=role)
+        assert fac_drawn(benchmark, given) == wanted
+        identity = benchmark.identity()["episodes"]["judge"]["fac_sampling"]
+        shown = said if wanted is said else judge.FAC_SAMPLING
+        assert identity == json.loads(json.dumps(asdict(shown)))
+    assert "fac_sampling" not in made(tmp_path).identity()["episodes"]["judge"]
+
+
+@pytest.mark.parametrize("nodes", [*range(450, 500, 5), 5_000])
+def test_a_reference_that_is_nested_too_deeply_is_named(tmp_path: Path, nodes: int) -> None:
+    entry = made(tmp_path).entries()[0]
+    folder = Path(a_reference(tmp_path, [entry]))
+    path = folder / f"{entry.category}.json"
+    opened, closed = '[{"role": "assistant", "message": "x", "next": ' * nodes, "}]" * nodes
+    answer = f'{{"final_answer": "x", "answer_details": {opened}[]{closed}}}'
+    path.write_text(f'{{"{entry.id}": {{"answer": {answer}}}}}')
+    with pytest.raises(UserError, match="too deeply") as found:
+        made(tmp_path, apis=["stub"], reference=str(folder))
+    assert str(path) in str(found.value)
+
+
+def test_skipped_queries_count_in_what_was_asked_for(tmp_path: Path) -> None:
+    entries = made(tmp_path).entries()
+    rows = [Row(entry.category, entry.id, status="skipped") for entry in entries]
+    reference = a_reference(tmp_path, entries)
+    every = made(tmp_path, apis=["stub"], fac=True, reference=reference).summarize(rows, 1)
+    assert every["averages"]["fac"]["value"] == 0
+    assert every["averages"]["lose"]["value"] == 1
+    assert every["rules"]["official"]["sopr"]["n"] == len(entries)
+    plain = made(tmp_path).summarize(rows, 1)
+    assert (plain["averages"]["fac"]["value"], plain["averages"]["lose"]["value"]) == (None, None)
+    none = made(tmp_path, judge="none").summarize(rows, 1)
+    assert none["rules"]["official"]["sopr"]["value"] is None
 
 
 def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,6 +465,45 @@ def test_a_second_run_comes_from_the_cache(tmp_path: Path) -> None:
     assert [call["source"] for call in second.state["calls"]] == ["cache"]
     assert second.messages == first.messages
     assert second.state["answer"] == first.state["answer"]
+
+
+def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
+    entry = benchmark.entries()[0]
+    simulator = Says('{"response": 1}')
+    stage = staged(benchmark, Agent(), simulator=simulator)
+    candidates = [{"revision": "a"}, {"revision": "b"}, {"engine": {"dtype": "float16"}}]
+    for makers, identity in enumerate(candidates, start=1):
+        for _ in range(2):
+            again = replace(stage, candidate=Player(Agent(), Sampling(), identity))
+            episode = asyncio.run(benchmark.run_episode(entry, again))
+            assert simulator.asked == makers
+            assert identity.items() <= episode.state["simulator"].items()
+
+
+def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) -> None:
+    served = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none", simulator=served)
+    entry, simulator = benchmark.entries()[0], Says('{"response": 1}')
+    stage = staged(benchmark, Agent(), simulator=simulator)
+    for dtype in ("float16", "bfloat16"):
+        candidate = Player(Agent(), Sampling(), {"engine": {"dtype": dtype}})
+        episode = asyncio.run(benchmark.run_episode(entry, replace(stage, candidate=candidate)))
+        assert "engine" not in episode.state["simulator"]
+    assert simulator.asked == 1
+
+
+def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
+    (tmp_path / "tools" / "Food").mkdir(parents=True)
+    benchmark = made(tmp_path, apis=["stub"], tool_folder=str(tmp_path / "tools"))
+    rows = [Row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
+    found = benchmark.summarize(rows, 1)
+    lacking = [line for line in found["warnings"] if "lacks the tool" in line]
+    assert len(lacking) == 10
+    said = f"the tool directory lacks {len(lacking)} tools or APIs (see warnings)."
+    assert said in found["comparable"]
+    assert len(found["comparable"]) < 1000
+    assert lacking[0] not in found["comparable"]
 
 
 def test_two_writers_of_one_folder(tmp_path: Path) -> None:

@@ -72,8 +72,9 @@ class Answered:
 
     ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON object within
     the bounds), ``cache`` (the recorded answers cannot be read), ``simulator`` (no usable answer in
-    all attempts), ``real`` (refused or failed), or ``no_backend`` (nobody was left to ask).
-    A failure is never cached as an answer; that a simulator failed is kept for that simulator.
+    all attempts), ``prompt`` (too long for the simulator, or refused by its template), ``real``
+    (refused or failed), or ``no_backend`` (nobody was left to ask). A failure is never cached as an
+    answer; that a simulator gave no usable one is kept for that simulator.
 
     ``unrecorded`` is why it could not be recorded: a second run will not find it.
     """

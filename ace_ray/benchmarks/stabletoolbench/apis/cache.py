@@ -13,7 +13,6 @@ call counts as a failure. Such a file is never written over.
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -26,14 +25,18 @@ from ace_ray.benchmarks.stabletoolbench.apis.shelves import (
     ANSWER_KEYS,
     MAX_ANSWER_CHARS,
     OWN,
-    TEMPORARY,
     Names,
     Shelf,
     own_key,
     read_shelf,
     write_shelf,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import canonical_key, upstream_key
+from ace_ray.benchmarks.stabletoolbench.apis.values import (
+    Unusable,
+    canonical_key,
+    load,
+    upstream_key,
+)
 from ace_ray.errors import UserError
 
 Mode = Literal["read", "readwrite"]
@@ -121,10 +124,11 @@ class CacheFolder:
             return self._unrecorded(shelf.problem)
         if self._lock is None:
             return self._unrecorded("the cache is only read")
-        if len(answer) > MAX_ANSWER_CHARS:
-            return self._unrecorded(f"it has more than {MAX_ANSWER_CHARS:,} characters")
-        tree = json.loads(answer)
-        if set(tree) != ANSWER_KEYS:
+        try:
+            tree = load(answer, MAX_ANSWER_CHARS)
+        except Unusable as error:
+            return self._unrecorded(f"it is {error}")
+        if set(tree) != ANSWER_KEYS or "\n" in answer:
             raise ValueError("an answer of another shape would make the file unreadable")
         if (found := shelf.find(key, upstream_key(given), tree["by"])) is not None:
             return found
@@ -132,7 +136,8 @@ class CacheFolder:
         try:
             if not self._lock.held():
                 raise UserError("another run has taken the cache over", where=str(self._root))
-            write_shelf(self._root, names, {**shelf.own, key: answer})
+            shelf.end = write_shelf(self._root, names, {key: answer}, shelf.end, shelf.torn)
+            shelf.torn = 0
         except (OSError, UserError) as error:
             self._problems.setdefault(str(error)[:300])
             return self._unrecorded(str(error))
@@ -182,8 +187,6 @@ class CacheFolder:
         if own.is_symlink():
             raise UserError("is a symbolic link", where=str(own), fix="remove it")
         self._lock = FolderLock(own, holder)
-        # What a writer that died in the middle left behind.
-        shutil.rmtree(self._root / TEMPORARY, ignore_errors=True)
 
     def _unrecorded(self, why: str) -> str:
         self._counts["not_recorded"] += 1

@@ -71,7 +71,7 @@ class RealApis:
         transport: the HTTP client.
 
     Raises:
-        UserError: a host or the service's URL is malformed, or the key is not in the environment.
+        UserError: as `check_real`, or the key is not in the environment.
     """
 
     def __init__(
@@ -82,15 +82,8 @@ class RealApis:
         where: str = "real",
     ) -> None:
         self._config, self._transport, self._rules = config, transport, rules
-        self._allowed = AllowList.of(config.hosts, f"{where}.hosts", allow_http=config.allow_http)
+        self._allowed = check_real(config, where)
         self._key = _key(config.key_env, f"{where}.key_env")
-        if config.service_url is not None:
-            try:
-                self._allowed.check(config.service_url)
-            except Refused as error:
-                raise UserError(
-                    f"is not asked: {error}", where=f"{where}.service_url", fix="see real.hosts"
-                ) from None
 
     async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered:
         """The API's answer; ``failure`` is ``real`` where it was refused, failed, or gave none that
@@ -211,6 +204,27 @@ class RealApis:
             for spelled in spellings:
                 value = value.replace(spelled(self._key), "***")
         return value
+
+
+def check_real(config: RealConfig, where: str) -> AllowList:
+    """Who may be asked. Raises `UserError`, which does not show the URL: a host or the service's
+    URL is malformed, or that URL holds what may be a secret."""
+    allowed = AllowList.of(config.hosts, f"{where}.hosts", allow_http=config.allow_http)
+    if config.service_url is not None:
+        fix = "write https://HOST/PATH, the host being one of real.hosts"
+        try:
+            allowed.check(config.service_url)
+        except Refused as error:
+            what = f"is not asked: {error}"
+            raise UserError(what, where=f"{where}.service_url", fix=fix) from None
+        parts = urlsplit(config.service_url)
+        if parts.query or parts.fragment:
+            raise UserError(
+                "the URL holds a query or a fragment",
+                where=f"{where}.service_url",
+                fix=f"{fix}; a key belongs in the environment variable that key_env names",
+            )
+    return allowed
 
 
 def _key(name: str | None, where: str) -> str:

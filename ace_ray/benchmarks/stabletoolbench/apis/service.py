@@ -11,8 +11,8 @@ from ace_ray.errors import RowError, UserError
 
 
 class CacheService:
-    """A benchmark's `Service`. Cheap to make: the folder is opened, and locked, by `open`, or by the
-    first call to an owner that was started again.
+    """A benchmark's `Service`. Cheap to make: `open` opens and locks the folder, or the first call
+    to a restarted owner.
 
     Arguments as of `CacheFolder`.
     """

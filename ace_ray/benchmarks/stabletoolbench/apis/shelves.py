@@ -2,9 +2,15 @@
 
 Upstream's layout is ``<category>/<tool>_for_<category>/<api>.json``, one object whose keys are
 Python's text of the arguments. Our own files lie under ``ace_ray/answers`` in the same folder, one
-per API: ``{"format": 1, "category", "tool", "api", "answers": {key: {"error", "response", "origin",
-"by"}}}``, names as normalised; a key is the maker (``by``) and the canonical arguments, so that an
-answer is kept for each simulator. A file is replaced as a whole or not at all.
+per API, ``<category>/<tool>/<api>.jsonl``, names as normalised. The first line is ``{"format": 2,
+"category", "tool", "api"}``; every other one is a key, a tab, and ``{"error", "response", "origin",
+"by"}``. A key is the maker (``by``) and the canonical arguments, so that an answer is kept for each
+simulator; of two with the same key the first counts.
+
+Lines are appended. One without its end was cut off while it was written: readers pass over it, and
+the next answer of the API takes its place. All else that is no such line makes the file corrupt.
+
+Format 1 is read where it lies: ``<api>.json``, one object with the ``answers`` by key.
 """
 
 from __future__ import annotations
@@ -14,8 +20,7 @@ import hashlib
 import json
 import os
 import re
-import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +32,7 @@ from ace_ray.records import digest
 
 OWN = "ace_ray"
 ANSWERS = f"{OWN}/answers"
-TEMPORARY = f"{OWN}/tmp"
-FORMAT = 1
+FORMAT = 2
 MAX_FILE_BYTES = 32 << 20
 MAX_ANSWER_CHARS = 1 << 20
 MAX_ALIKE = 64
@@ -45,27 +49,33 @@ Names = tuple[str, str, str]
 class Shelf:
     """The recorded answers of one API: upstream key, or `own_key`, to an answer's JSON text.
 
-    ``first`` is the first of our own keys of canonical arguments, whoever made the answer.
+    ``first`` is the first of our own keys of canonical arguments, whoever made the answer. ``end``
+    is how many bytes of our own file are whole lines, ``torn`` how many come behind them.
     ``problem`` says why its files cannot be used, naming the file relative to the cache.
     """
 
     recorded: dict[str, str] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
+    end: int = 0
+    torn: int = 0
     problem: str = ""
     size_bytes: int = 1024
     _alike: dict[int, list[str]] | None = None
 
     def add(self, key: str, answer: str) -> None:
-        """An answer of our own."""
-        self.own[key] = answer
+        """An answer of our own, unless there is one with its key."""
+        self.own.setdefault(key, answer)
         self.first.setdefault(key[key.index("{") :], key)
 
     def find(self, key: str, upstream: str, maker: str, any_maker: bool = False) -> str | None:
-        """An answer that ``maker`` or a real API gave, else upstream's under its exact key, else
-        under one of equal value, else (``any_maker``) another maker's."""
-        found = self.own.get(own_key(maker, key)) or self.own.get(key)
-        found = found or self._of_upstream(key, upstream)
+        """Upstream's answer under its exact key, else under one of equal value, else one that
+        ``maker`` or a real API gave, else (``any_maker``) another maker's.
+
+        Upstream's come first because a run's identity holds them and none of ours: what a run has
+        recorded must not change what the next one is answered."""
+        found = self._of_upstream(key, upstream)
+        found = found or self.own.get(own_key(maker, key)) or self.own.get(key)
         if found is None and any_maker and key in self.first:
             return self.own[self.first[key]]
         return found
@@ -114,7 +124,7 @@ def recorded_file(names: Names) -> str | None:
 def own_file(names: Names) -> str:
     """Where our own answers of an API lie. Total: names unfit for a file become a digest."""
     category, tool, api = (name if _is_safe(name) else f"_{digest(name)[:24]}" for name in names)
-    return f"{ANSWERS}/{category}/{tool}/{api}.json"
+    return f"{ANSWERS}/{category}/{tool}/{api}.jsonl"
 
 
 def read_shelf(recorded: Path, own: Path, names: Names) -> Shelf:
@@ -125,8 +135,15 @@ def read_shelf(recorded: Path, own: Path, names: Names) -> Shelf:
         if place and (raw := _read(recorded, place)) is not None:
             shelf.recorded = _recorded(raw, place)
             shelf.size_bytes += len(raw)
+        place = own_file(names).removesuffix("l")  # format 1
+        if (raw := _read(own, place)) is not None:
+            for key, answer in _format_1(raw, place, names).items():
+                shelf.add(key, answer)
+            shelf.size_bytes += len(raw)
         place = own_file(names)
         if (raw := _read(own, place)) is not None:
+            shelf.end = raw.rfind(b"\n") + 1
+            shelf.torn = len(raw) - shelf.end
             for key, answer in _own(raw, place, names).items():
                 shelf.add(key, answer)
             shelf.size_bytes += len(raw)
@@ -136,33 +153,48 @@ def read_shelf(recorded: Path, own: Path, names: Names) -> Shelf:
     return shelf
 
 
-def write_shelf(root: Path, names: Names, answers: dict[str, str]) -> None:
-    """Replace our own file of an API, durably. Raises `OSError`, and `UserError` for a link."""
+def write_shelf(
+    root: Path, names: Names, answers: Mapping[str, str], end: int = 0, torn: int = 0
+) -> int:
+    """Append answers to our own file of an API, durably, in place of the ``torn`` bytes behind its
+    first ``end``; both 0: it is made. Returns its new end.
+
+    Raises `OSError`, with the file as it was up to ``end``, and `UserError` for a link, a file that
+    would be too large, or one that somebody else has written.
+    """
     place = own_file(names)
-    head = json.dumps(
-        {"format": FORMAT, "category": names[0], "tool": names[1], "api": names[2]}, indent=0
-    )
-    body = ",\n".join(f"{json.dumps(key)}: {answer}" for key, answer in answers.items())
-    text = f'{head[:-2]},\n"answers": {{\n{body}\n}}}}\n'
-    if len(text) > MAX_FILE_BYTES:
+    lines = "".join(f"{key}\t{answer}\n" for key, answer in answers.items())
+    raw = (lines if end else _head(names) + lines).encode("ascii")
+    if end + len(raw) > MAX_FILE_BYTES:
         raise UserError(f"would have more than {MAX_FILE_BYTES:,} bytes", where=place)
     target = _made(root, place)
-    temporary = _made(root, f"{TEMPORARY}/{secrets.token_hex(8)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    file = os.open(target, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
-        with open(os.open(temporary, flags, 0o666), "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
+        if os.fstat(file).st_size not in (end, end + torn):
+            raise UserError("has been written by somebody else", where=place)
+        try:
+            os.ftruncate(file, end)
+            left = memoryview(raw)
+            while left:
+                left = left[os.pwrite(file, left, end + len(raw) - len(left)) :]
+            os.fsync(file)
+            if not end:
+                _sync(target.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(file, end)
+            raise
     finally:
-        os.close(folder)
+        os.close(file)
+    return end + len(raw)
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _is_safe(name: str) -> bool:
@@ -194,11 +226,42 @@ def _recorded(raw: bytes, place: str) -> dict[str, str]:
     return {key: _text({**_answer(value), **made}) for key, value in tree.items()}
 
 
+def _head(names: Names) -> str:
+    category, tool, api = names
+    line = {"format": FORMAT, "category": category, "tool": tool, "api": api}
+    return f"{json.dumps(line)}\n"
+
+
 def _own(raw: bytes, place: str, names: Names) -> dict[str, str]:
+    head = _head(names).encode()
+    if head.startswith(raw):  # it was cut off when it was made
+        return {}
+    if not raw.startswith(head):
+        raise UserError(f"is no file of this API's answers in format {FORMAT}", where=place)
+    answers: dict[str, str] = {}
+    *lines, _ = raw[len(head) :].split(b"\n")
+    for number, line in enumerate(lines, start=2):
+        try:
+            key, answer = _line(line.decode())
+        except (Unusable, UnicodeDecodeError) as error:
+            raise UserError(f"line {number} is no answer: {error}", where=place) from None
+        answers.setdefault(key, answer)
+    return answers
+
+
+def _line(line: str) -> tuple[str, str]:
+    key, _, answer = line.partition("\t")
+    value = load(answer, MAX_ANSWER_CHARS, unique=True)
+    if "{" not in key or not isinstance(value, dict) or set(value) != ANSWER_KEYS:
+        raise Unusable("it is none of ace_ray's")
+    return key, _text(value)
+
+
+def _format_1(raw: bytes, place: str, names: Names) -> dict[str, str]:
     tree = _object(raw, place)
     answers = tree.get("answers")
-    if tree.get("format") != FORMAT or not isinstance(answers, dict):
-        raise UserError(f"is no file of answers in format {FORMAT}", where=place)
+    if tree.get("format") != 1 or not isinstance(answers, dict):
+        raise UserError("is no file of answers in format 1", where=place)
     if (tree.get("category"), tree.get("tool"), tree.get("api")) != names:
         raise UserError("holds the answers of another API", where=place)
     for value in answers.values():

@@ -56,22 +56,25 @@ class Simulator:
         examples: Sequence[tuple[str, str]] = (),
     ) -> Answered:
         """The model's answer; a declared failure when no attempt gave one in JSON."""
+        failure = "simulator"
         for attempt in range(ATTEMPTS):
             chat = messages(self._form, self._system, api, arguments, examples)
             self.model_calls += 1
             try:
                 said = await self._player.model.chat(chat, self._drawn(attempt))
             except (PromptTooLong, PromptRefused):
+                failure = "prompt"
                 if not examples:
                     break
                 examples = ()
                 continue
+            failure = "simulator"
             found = read_answer(said.text, loose=self._form != "own")
             if found is not None:
                 # What is stored, and read by a second run, is what this one goes on with.
                 error, response = json.loads(json.dumps(found))
                 return Answered(error, response, "simulator", origin="simulator")
-        return Answered(FAILED, "", "simulator", failure="simulator")
+        return Answered(FAILED, "", "simulator", failure=failure)
 
     def _drawn(self, attempt: int) -> Sampling:
         sampling = self._player.sampling

@@ -38,10 +38,12 @@ WithoutApis = Literal["refuse", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Entries by group and place in its file, and what a user should be told about them."""
+    """Entries by group and place in its file, and lines for the user: ``warnings`` about them, and
+    what the tool directory is ``lacking``."""
 
     entries: list[Entry]
     warnings: list[str]
+    lacking: list[str]
 
 
 def load(
@@ -68,9 +70,7 @@ def load(
         for group in groups
         for entry in _load_group(queries_folder(folder), group, tools, without_apis, warnings)
     ]
-    if tools is not None:
-        warnings += tools.lacking
-    return Loaded(entries, warnings)
+    return Loaded(entries, warnings, tools.lacking if tools is not None else [])
 
 
 def present(folder: Path) -> list[str]:

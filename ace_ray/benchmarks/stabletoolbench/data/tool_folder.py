@@ -49,7 +49,7 @@ class ToolFolder:
 
     def enrich(self, doc: Doc) -> Doc:
         """``doc`` with the tool's description, and with the API's texts and parameters as they
-        stand here; upstream takes them from here too. What is missing stays as it is.
+        stand here; upstream takes them from here too. What is missing, or null, stays as it is.
 
         Raises `UserError` when the tool's file is not what it should be.
         """
@@ -90,15 +90,12 @@ class ToolFolder:
             if not isinstance(api, dict):
                 raise UserError("has an API that is no object", where=where)
             title = text_of(where, api, "name")
-            apis.setdefault(
-                api_name(title),
-                {
-                    "description": _text(api.get("description")),
-                    "url": _text(api.get("url")),
-                    "required": parameters_of(where, api, "required_parameters"),
-                    "optional": parameters_of(where, api, "optional_parameters"),
-                },
-            )
+            texts = ("description", "url")
+            said = {key: api[key] for key in texts if isinstance(api.get(key), str)}
+            for key in ("required", "optional"):
+                if api.get(f"{key}_parameters") is not None:
+                    said[key] = parameters_of(where, api, f"{key}_parameters")
+            apis.setdefault(api_name(title), said)
         return {"path": where, "description": _text(value.get("tool_description")), "apis": apis}
 
     def _lack(self, line: str) -> None:

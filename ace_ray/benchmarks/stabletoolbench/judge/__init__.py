@@ -10,7 +10,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     SAMPLING,
     JudgeError,
     protocol,
-    seed_of,
+    retried,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.fac import judge_fac
 from ace_ray.benchmarks.stabletoolbench.judge.labels import Label, judge_labels, read_labels
@@ -35,6 +35,6 @@ __all__ = [
     "own",
     "protocol",
     "read_labels",
-    "seed_of",
+    "retried",
     "unanswered",
 ]

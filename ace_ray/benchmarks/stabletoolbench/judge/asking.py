@@ -56,8 +56,8 @@ async def ask(
             later attempts.
         prompt: the text for a limit of characters, one of `CUTS`.
         read: None for a reply that names no verdict, or several.
-        key: JSON values that tell this question from all others of the row; with the player's seed
-            and the number of the attempt they make the seed.
+        key: JSON values that tell this question from all others of the row, the measure first; with
+            the player's seed and the number of the attempt they make the seed.
 
     Raises:
         JudgeError: no reply was understood, the model failed, or no cut of the prompt fits.
@@ -74,10 +74,11 @@ async def ask(
                 completion = await player.model.chat(messages, sampling)
             except PromptTooLong as error:
                 if len(cuts) == 1:
-                    raise JudgeError(f"the question does not fit the judge: {error}") from error
+                    what = f"{key[0]}: the question does not fit the judge: {error}"
+                    raise JudgeError(what) from error
                 del cuts[0]
             except RowError as error:
-                raise JudgeError(f"the judge failed: {error}") from error
+                raise JudgeError(f"{key[0]}: the judge failed: {error}") from error
             else:
                 break
         tokens[0] += completion.prompt_tokens
@@ -86,12 +87,23 @@ async def ask(
         answer = read(said)
         if answer is not None:
             return answer, Reply(said.strip()[:MAX_REASON], attempt + 1, *tokens)
-    raise JudgeError(f"the judge named no single verdict in {ATTEMPTS} replies, last {said!r:.200}")
+    raise JudgeError(
+        f"{key[0]}: the judge named no single verdict in {ATTEMPTS} replies, last {said!r:.200}"
+    )
 
 
 def protocol() -> dict[str, Any]:
     """What of the way of asking can move a verdict, beside prompts and sampling (JSON values)."""
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
+
+
+def retried(player: Player, attempt: int) -> Player:
+    """``player`` in the ``attempt``-th try of a row, from 1: the same seeds would only make it fail
+    again."""
+    if attempt == 1:
+        return player
+    seed = seed_of(player.sampling.seed, "attempt", attempt)
+    return replace(player, sampling=replace(player.sampling, seed=seed))
 
 
 def seed_of(*key: object) -> int:

@@ -23,8 +23,8 @@ async def judge_fac(
     "completion_tokens"}``.
 
     An answer that is `unanswered` is Unsolved without a question; upstream asks no question only
-    where there is no final answer. Arguments as of `judge_sopr`; upstream draws with
-    `asking.FAC_SAMPLING`.
+    where there is no final answer. Arguments as of `judge_sopr`; ``player`` draws with
+    `asking.FAC_SAMPLING`, as upstream's, unless the config says otherwise.
 
     Raises:
         JudgeError: no reply has a verdict. Replies to upstream's question are read by its rule;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.stabletoolbench.judge.sopr import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.benchmarks.stabletoolbench.results.details import called, linked
-from ace_ray.benchmarks.stabletoolbench.results.files import is_answer
+from ace_ray.benchmarks.stabletoolbench.results.files import answer_json, is_answer
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
 
@@ -26,12 +27,18 @@ _FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on ea
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One answer and what people say of it; ``answer`` is the ``answer`` of a converted answer."""
+    """One answer and what people say of it; ``answer_json`` is the text of `answer`."""
 
     query_id: str
     query: str
-    answer: Mapping[str, Any]
+    answer_json: str
     label: str
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The ``answer`` of a converted answer."""
+        found: dict[str, Any] = json.loads(self.answer_json)
+        return found
 
     @property
     def final_answer(self) -> str:
@@ -94,7 +101,8 @@ def _label(row: Mapping[str, Any], where: str) -> Label:
     )
     if status is None:
         raise UserError(f"label is {label!r:.60}", where=where, fix=f"write {', '.join(STATUSES)}")
-    return Label(str(name), query, _answer(row["answer"], where), status)
+    answer = answer_json(_answer(row["answer"], where), where)
+    return Label(str(name), query, answer, status)
 
 
 def _answer(answer: Any, where: str) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
 """What a judge's reply says: one verdict, or nothing.
 
 A reply counts when everything in it that states a verdict states the same one: a JSON object with
-the field, a labelled word (``Answer Status: Solved``), or a last line of the word alone. Prose that
-merely mentions a verdict states none, and a word that is asked or stands among alternatives is no
-statement.
+the field, however deep in it, and be it cut behind the field; a labelled word (``Answer Status:
+Solved``, ``answer_status: Solved``), or a last line of the word alone. Prose that merely mentions a
+verdict states none, and a word that is asked or stands among alternatives is no statement.
 """
 
 from __future__ import annotations
@@ -16,15 +16,22 @@ from typing import Any
 STATUSES = ("Solved", "Unsure", "Unsolved")
 MAX_REPLY = 20_000
 _MAX_OBJECTS = 50
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
 _WORD = r"un-?solved|unsolved|unsure|solved"
 _ASKED_FIELDS = ("answer_status", "answer status")
 _OTHER_FIELDS = ("status", "verdict")
 """What the judge quotes may have these too: a value that is no verdict says nothing."""
-_LABELLED = re.compile(
-    rf"\b(?:status|verdict|judge?ment|decision)\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b"
-    rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))",
-    re.IGNORECASE,
+_ONE = rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))"
+_IS_ONE = rf"\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b{_ONE}"
+_LABELLED = re.compile(rf"\b(?:status|verdict|judge?ment|decision){_IS_ONE}", re.IGNORECASE)
+_FIELD = re.compile(rf"\banswer_?status{_IS_ONE}", re.IGNORECASE)
+_QUOTED = re.compile(
+    r"(?:^|[{,])\s{0,9}([\"'])answer[_ ]status\1\s{0,9}:\s{0,9}"
+    rf"(?:\1\s{{0,3}}({_WORD})\s{{0,3}}\1(?=[^\S\n]{{0,9}}(?:[,}}\n]|\Z)){_ONE})?",
+    re.IGNORECASE | re.MULTILINE,
 )
+"""The asked field as in JSON, with its value if that is whole and a status."""
+_OPENING = re.compile(r"\{\s{0,99}([\"'])")
 _ALONE = re.compile(rf"[\W_]*({_WORD})(?:[^\w?]|_)*", re.IGNORECASE)
 _INDEX = re.compile(
     r"\b(?:index|better(?:\s{0,3}answer)?|choice|choose|select(?:ed)?|verdict)\b(?:\s{0,3}\bis\b)?"
@@ -37,9 +44,11 @@ _INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNOREC
 def read_status(reply: str) -> str | None:
     """One of `STATUSES`, None for a reply that states none or several."""
     reply = _bounded(reply)
-    found = {_status(str(value)[:20]) for value in _fields(reply, _ASKED_FIELDS)}
-    found |= {_status(str(value)[:20]) for value in _fields(reply, _OTHER_FIELDS)} - {""}
+    objects, beside = _objects(reply)
+    found = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
+    found |= {_status(value) for value in _fields(objects, _OTHER_FIELDS)} - {""}
     found |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
+    found |= {_status(value) for value in _asked_fields(beside)}
     if alone := _ALONE.fullmatch(_last_line(reply)):
         found.add(_status(alone[1]))
     return (found.pop() or None) if len(found) == 1 else None
@@ -66,10 +75,11 @@ def read_index(reply: str) -> int | None:
     """0 or 1, the better one of two answers; None for a reply that states neither or both."""
     reply = _bounded(reply)
     found = set()
-    for value in _fields(reply, ("index", "better", "choice")):
-        if isinstance(value, bool) or str(value).strip() not in ("0", "1"):
+    for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
+        text = str(value).strip() if isinstance(value, str | int) else ""
+        if text not in ("0", "1"):
             return None
-        found.add(int(value))
+        found.add(int(text))
     if not found:
         found = {int(match[1]) for match in _INDEX.finditer(reply)}
         if alone := _INDEX_ALONE.fullmatch(_last_line(reply)):
@@ -84,9 +94,9 @@ def _bounded(reply: str) -> str:
     return f"{reply[:half]}\n{reply[-half:]}"
 
 
-def _status(word: str) -> str:
+def _status(word: Any) -> str:
     """The word as in `STATUSES`, "" if it is none of them."""
-    plain = word.strip().lower().replace("-", "")
+    plain = word.strip().lower().replace("-", "") if isinstance(word, str) else ""
     return next((status for status in STATUSES if status.lower() == plain), "")
 
 
@@ -95,18 +105,45 @@ def _last_line(reply: str) -> str:
     return lines[-1][:500] if lines else ""
 
 
-def _fields(reply: str, names: tuple[str, ...]) -> Iterator[Any]:
-    """What the reply's JSON objects, or their ``arguments``, have under these names."""
-    at, decoder = 0, json.JSONDecoder(strict=False)
+def _objects(text: str) -> tuple[list[Any], str]:
+    """The JSON objects in ``text``, as tuples of their pairs, and the text beside them."""
+    found, beside, at, behind = [], "", 0, 0
     for _ in range(_MAX_OBJECTS):
-        at = reply.find("{", at)
+        at = text.find("{", at)
         if at < 0:
-            return
+            break
         try:
-            value, at = decoder.raw_decode(reply, at)
+            value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             at += 1
             continue
-        call = value.get("arguments")
-        for held in (value, call if isinstance(call, dict) else {}):
-            yield from (held[name] for name in held if name.strip().lower() in names)
+        found.append(value)
+        beside += f"{text[behind:at]}\n"
+        at = behind = end
+    return found, beside + text[behind:]
+
+
+def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
+    """What ``objects`` have under these names, at any depth; ``arguments`` may be JSON text."""
+    left = list(objects)
+    while left:
+        held = left.pop()
+        if isinstance(held, list):
+            left += held
+        elif isinstance(held, tuple):
+            for name, value in held:
+                if name.strip().lower() in names:
+                    yield value
+                quoted = name == "arguments" and isinstance(value, str)
+                left += _objects(value)[0] if quoted else [value]
+
+
+def _asked_fields(text: str) -> Iterator[Any]:
+    """What the asked field is said to be beside whole JSON: as a label, or in an object that is cut
+    or badly quoted. What such an object quotes states nothing."""
+    for match in _FIELD.finditer(text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not re.search(r'[{"]', line.lstrip(" {")):
+            yield match[1]
+    if opening := _OPENING.search(text):
+        yield from (match[2] for match in _QUOTED.finditer(text) if match[1] == opening[1])

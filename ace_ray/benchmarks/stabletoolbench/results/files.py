@@ -11,6 +11,8 @@ from ace_ray.benchmarks.files import read_bounded, strict_json
 from ace_ray.errors import UserError
 
 REFERENCE_LIMIT_BYTES = 256 << 20
+MAX_NESTING = 900
+"""Levels of an answer's JSON, two a node: Python reads few more, and fewer deep inside a worker."""
 _FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
 
 Answer = Mapping[str, Any]
@@ -62,6 +64,20 @@ def is_answer(answer: Any) -> bool:
     )
 
 
+def answer_json(answer: Mapping[str, Any], where: str) -> str:
+    """The ``answer`` of a converted answer as JSON text: pickle takes no long chain.
+
+    Raises `UserError` naming ``where`` beyond `MAX_NESTING`.
+    """
+    level: list[Any] = [answer]
+    for _ in range(MAX_NESTING):
+        inner = (one.values() if isinstance(one, Mapping) else one for one in level)
+        level = [each for one in inner for each in one if isinstance(each, Mapping | list)]
+        if not level:
+            return json.dumps(answer)
+    raise UserError("the answer is nested too deeply", where=where, fix="leave it out")
+
+
 def _answers(path: Path) -> dict[str, str]:
     try:
         value = strict_json(read_bounded(path, REFERENCE_LIMIT_BYTES).decode("utf-8"))
@@ -72,8 +88,8 @@ def _answers(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for query_id, one in value.items():
         answer = one.get("answer") if isinstance(one, dict) else None
+        where = f"{path}, query {query_id:.60}"
         if answer is None or not is_answer(answer):
-            where = f"{path}, query {query_id:.60}"
             raise UserError("has no converted answer", where=where, fix=_FIX)
-        found[query_id] = json.dumps(answer)
+        found[query_id] = answer_json(answer, where)
     return found

@@ -21,6 +21,7 @@ HALLUCINATED = 1
 CALLS = "calls:"
 FROM = "from:"
 CACHED = "cached:"
+FAILED = "failed:"
 UNRECORDED = "unrecorded"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
@@ -45,7 +46,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
     ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
     ``from:<source>``, of the cache also ``cached:<origin>``, and if there are any ``unrecorded``
-    (answered, but the cache could not keep it); ``calls:<n>`` is 1 for n calls.
+    (answered, but the cache could not keep it) and ``failed:<kind>`` (no answer of an API, see
+    `Answered.failure`); ``calls:<n>`` is 1 for n calls.
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), of_apis(calls)
@@ -68,6 +70,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     }
     if lost := sum(bool(call.get(UNRECORDED)) for call in made):
         found[UNRECORDED] = lost / len(made)
+    kinds = Counter(call["failure"] for call in made if call.get("failure"))
+    found |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
     origins = Counter(call.get("origin") for call in made if _source(call) == "cache")
     found |= {f"{CACHED}{name}": origins[name] / len(made) for name in ORIGINS if origins[name]}
     return found | {f"{FROM}{name}": count / len(made) for name, count in sources.items()}

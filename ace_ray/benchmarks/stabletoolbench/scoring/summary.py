@@ -22,15 +22,16 @@ Keys (``docs/results.md`` explains them)::
     CELL             {"value", "interval", "n"}; value null where nothing was judged
     MEAN             {"value", "interval", "n", "missing": [group]}; null without every group
     SOURCES          {"calls", "counts": {source: n}, "shares": {source: share},
-                     "cached": {origin: n}, "unrecorded"}
+                     "cached": {origin: n}, "unrecorded", "failures": {kind: n}}
 
-``sopr`` counts skipped queries as Unsolved; ``answered_only`` leaves them out, which is upstream's
-denominator. Rows that failed are in neither.
+``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
+them out, which is upstream's denominator of SoPR, and so do ``shares``. Rows that failed are in
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.protocol import ScoredRow
@@ -41,6 +42,7 @@ from ace_ray.benchmarks.stabletoolbench.scoring.figures import (
     Cell,
     Group,
     calls_per_query,
+    carried,
     sources_of,
     spread,
 )
@@ -51,11 +53,17 @@ from ace_ray.stats import weighted_interval
 _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 
 
-def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
+def summarize(
+    rows: Iterable[ScoredRow],
+    *,
+    max_unscored: float = 0.0,
+    asked: Collection[str] | None = None,
+) -> dict[str, Any]:
     """One pass over ``rows``, each (id, sample) once.
 
     A group with a larger share of unscored rows than ``max_unscored`` keeps its numbers, but
-    enters no mean.
+    enters no mean. ``asked`` is what the judge was asked for, of `OF_SKIPPED`; by default what rows
+    carry.
     """
     found: dict[str, Group] = {}
     for row in rows:
@@ -70,6 +78,9 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
         if group.tally.declared - group.tally.scored > max_unscored * group.tally.declared
     }
     every = list(groups.values())
+    asked = carried(every) if asked is None else asked
+    for group in every:
+        group.asked = asked
     usable = {name: group for name, group in groups.items() if name not in short}
     tallies = [group.tally for group in every]
     return {

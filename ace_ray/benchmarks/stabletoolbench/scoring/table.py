@@ -74,8 +74,8 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
         )
     if skipped := summary["counts"]["status"]["skipped"]:
         found.append(
-            f"{skipped} rows were skipped: SoPR counts them as Unsolved, 'answered only' leaves "
-            "them out as upstream does"
+            f"{skipped} rows were skipped: SoPR and FAC count them as Unsolved, SoWR as lost; "
+            "'answered only' leaves them out as upstream does"
         )
     if lacking := sum(stats["sowr"]["missing"] for stats in summary["categories"].values()):
         found.append(
@@ -90,6 +90,11 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
         found.append(
             f"{lost} API answers could not be recorded, so a second run has to ask for them again "
             "(each call in a row's state says why)"
+        )
+    if failures := summary["sources"]["failures"]:
+        kinds = ", ".join(f"{kind} {n}" for kind, n in failures.items())
+        found.append(
+            f"{sum(failures.values())} API calls failed without an answer of an API: {kinds}"
         )
     if summary["rules"]["official"]["sopr"]["missing"]:
         missing = ", ".join(summary["rules"]["official"]["sopr"]["missing"])
