@@ -129,7 +129,9 @@ def run_graph(
     lengths = {one.run: len(one.rows) for one in work}
     waiting = min(len(planned), WAITING_BLOCKS)
     graph = (
-        ray.data.from_arrow(planned)
+        # Not `from_arrow`: that runs a task of a whole CPU for each block, and engines, servers and
+        # sandboxes may hold all but the fraction that the other actors need.
+        ray.data.from_blocks(planned)
         .map_batches(
             EngineWorker,
             fn_constructor_args=(job, most),
