@@ -159,3 +159,27 @@ def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     names = names_in(output)
     assert {"_SUCCESS", "run.json", "summary.json"} <= set(names)
     assert sum(name.startswith("rows/part-") for name in names) == len(names) - 3
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_held_but_for_a_fraction_of_a_cpu(tmp_path: Path) -> None:
+    """Sandboxes, or served models, are there before the graph: nothing else may ask for a whole."""
+    cpus = os.cpu_count() or 1
+    config = {
+        "model": {"source": "fake"},
+        "backend": "fake",
+        "benchmarks": [
+            {"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}
+        ],
+        "engine": {"default": "finish conversation"},
+        "sandboxes": round((cpus - 0.9) / 0.1),
+        "worker_cpus": 0.4,
+        "workers": 1,
+        "limit": 2,
+        "output": str(tmp_path / "runs"),
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    done = evaluate(path)
+    assert done.returncode == 0, done.stderr
+    assert "declared 2 = 2 scored" in done.stdout
