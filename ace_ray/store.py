@@ -20,10 +20,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from ace_ray.errors import UserError
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
+
+
+class Unreachable(UserError):
+    """The store does not answer now: that says nothing of what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +378,7 @@ class S3Store:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
+        from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -380,14 +388,23 @@ class S3Store:
             what, fix = _S3_CAUSES.get(
                 code, (f"S3 answered {code or error}", "see the store's own logs")
             )
-            raise UserError(what.format(self._bucket), where=self.root, fix=fix) from error
+            kind = Unreachable if _is_passing(error) else UserError
+            raise kind(what.format(self._bucket), where=self.root, fix=fix) from error
         # boto3 answers a malformed endpoint address with a ValueError.
-        except (BotoCoreError, ValueError) as error:
-            raise UserError(
+        except (BotoCoreError, Boto3Error, ValueError) as error:
+            kind = UserError if isinstance(error, ValueError) else Unreachable
+            raise kind(
                 f"S3 cannot be reached: {error}",
                 where=self.root,
                 fix="check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials",
             ) from error
+
+
+def _is_passing(error: ClientError) -> bool:
+    """Whether the store would answer something else another time."""
+    code = error.response.get("Error", {}).get("Code", "")
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
 
 
 @contextmanager
@@ -439,6 +456,7 @@ _CONTENT_TYPES = {
 }
 """What a browser shows instead of saving it; S3's own default for everything else."""
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
+_PASSING = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
 _DENIED = "check the credentials and that they may list, read and write this prefix"
 _S3_CAUSES = {
     "NoSuchBucket": ("bucket {} does not exist", "create it, or correct the output URI"),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.store import LocalStore, S3Store, Store, open_store
+from ace_ray.store import LocalStore, S3Store, Store, Unreachable, open_store
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -299,6 +299,40 @@ def test_answers_of_the_store_are_explained(s3: Any, code: str, part: str) -> No
         stub.add_client_error("put_object", service_error_code=code)
         with pytest.raises(UserError, match=part):
             store.put_if("a", b"", None)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "passing"),
+    [
+        ("SlowDown", 503, True),
+        ("RequestTimeout", 400, True),
+        ("ExpiredToken", 400, True),
+        ("Odd", 502, True),
+        ("Odd", 400, False),
+        ("NotImplemented", 501, False),
+        ("AccessDenied", 403, False),
+        ("NoSuchBucket", 404, False),
+    ],
+)
+def test_what_passes_is_told_from_what_does_not(
+    s3: Any, code: str, status: int, passing: bool
+) -> None:
+    from botocore.stub import Stubber
+
+    store = S3Store("s3://b/p")
+    with Stubber(store._client) as stub:
+        stub.add_client_error("get_object", service_error_code=code, http_status_code=status)
+        with pytest.raises(UserError) as caught:
+            store.get("a")
+    assert isinstance(caught.value, Unreachable) is passing
+
+
+def test_a_store_that_nobody_answers_for(s3: Any) -> None:
+    with pytest.raises(Unreachable, match="S3 cannot be reached"):
+        S3Store("s3://b/p", "http://127.0.0.1:9", "us-east-1").quick().get("a")
+    with pytest.raises(UserError) as caught:
+        S3Store("s3://b/p", "no address", "us-east-1").quick().get("a")
+    assert not isinstance(caught.value, Unreachable)
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///x", "gs://b/x", "http://x/y"])

@@ -44,6 +44,10 @@ class ProbeFailed(Exception):
     """The engine does not say what the new weights should."""
 
 
+class CannotTell(ProbeFailed):
+    """Old and new weights say too much the same: nothing speaks against the swap, or for it."""
+
+
 class Probed(Protocol):
     async def logprobs(self) -> Logprobs:
         """Of `TEXTS`."""
@@ -112,7 +116,7 @@ class Probe:
             )
         way = way_gone(before, after, self._said, said)
         if not WAY[0] <= way <= WAY[1]:
-            raise ProbeFailed(
+            raise CannotTell(
                 f"what the old weights say and what the new ones do are "
                 f"{distance(before, after):.4f} nats a token apart, and the engine went "
                 f"{100 * way:.0f} % of that way: it cannot be told whether it took them"

@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
 from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
+from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.reasoning import split_think, splitter
 from ace_ray.models.swap import EXTENSION
@@ -148,7 +147,7 @@ class VLLMEngine:
         Raises `ProbeFailed`: it could not be computed.
         """
         need = 1.2 * max(weight_bytes(folder) for folder in folders)
-        if need > (free := psutil.virtual_memory().available):
+        if need > (free := available_bytes()):
             raise ProbeFailed(
                 f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
             )

@@ -158,7 +158,8 @@ class Board:
         self._barren = 0
         """Deaths of the writer since rows were last stored."""
         self._run: int | None = None
-        self._unswappable = ""
+        self._unswappable: dict[int | None, str] = {}
+        """By run; None: of all."""
 
     def shared(self) -> list[Any]:
         """ObjectRefs: of the run's entry table (`rows.ENTRIES`), and of its benchmarks.
@@ -201,10 +202,12 @@ class Board:
         share = self._tally.of(run)
         share.broken = share.broken or why
 
-    def unswappable(self, why: str | None = None) -> str:
-        """Why weights are not swapped in this graph any more, "" while they are."""
-        self._unswappable = self._unswappable or why or ""
-        return self._unswappable
+    def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
+        """Why weights are not swapped in this graph any more, or into an engine for ``run``; ""
+        while they are."""
+        if why:
+            self._unswappable.setdefault(run, why)
+        return self._unswappable.get(None) or self._unswappable.get(run, "")
 
     def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
         """What an engine worker's time on ``run`` went into so far."""

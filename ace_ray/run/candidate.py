@@ -20,7 +20,7 @@ import ray
 from ace_ray.errors import EngineDead, UserError
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
-from ace_ray.models.probe import Probe, ProbeFailed
+from ace_ray.models.probe import CannotTell, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, materialize, release
 from ace_ray.run.board import Who
 from ace_ray.run.clock import Clock
@@ -28,6 +28,9 @@ from ace_ray.run.job import Job
 from ace_ray.run.lifeline import die
 from ace_ray.run.rows import clean
 from ace_ray.run.watched import Watched
+from ace_ray.store import Unreachable
+
+_PASSING = (NoRoom, Unreachable)
 
 
 class Broken(Exception):
@@ -45,8 +48,8 @@ class Candidate:
 
     Where the job says so, every checkpoint is examined: before it is loaded for all shards, all
     values finite, and the content that was planned; after that, since it was read meanwhile, for
-    its content again, and for what the engine says with it. Raises what `start_engine` raises, and
-    `NoRoom`.
+    its content again, and for what the engine says with it. Raises what `start_engine` raises,
+    `NoRoom` and `Unreachable`.
     """
 
     def __init__(self, job: Job, who: Who, clock: Clock) -> None:
@@ -77,7 +80,9 @@ class Candidate:
         self._held = folder
         self._probe = Probe(self.engine)
         self._facts: dict[str, Any] = {
-            "how": "restarted" if ray.get(self._board.unswappable.remote()) else "fresh",
+            "how": "restarted"
+            if ray.get(self._board.unswappable.remote(run=self.run))
+            else "fresh",
             "worker": who.name,
             "load_s": round(time.perf_counter() - began, 2),
         }
@@ -123,7 +128,7 @@ class Candidate:
     async def _swap(self, run: int) -> None:
         try:
             folder = await asyncio.to_thread(self._folder, run)
-        except NoRoom as error:
+        except _PASSING as error:
             self._end(str(error), for_all=False)
         self._board.spent.remote(self.run, self._who.name, self._clock.read())
         self._clock.restart()
@@ -142,7 +147,10 @@ class Candidate:
             self._clock.preparing("warm_up")
             found = await self._probe.swapped(folder)
         except (EngineDead, ProbeFailed, OSError) as error:
-            self._end(f"the swap to {self._job.runs[run].run_id} failed: {error}")
+            why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
+            if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
+                await self._board.unswappable.remote(clean(why), run=run)
+            self._end(why, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
         release(self._job.runs[self.run].model)
         # Before anything may fail: from now on it is these that the engine holds.
@@ -176,10 +184,11 @@ class Candidate:
         return folder
 
     def _folder(self, run: int) -> Path:
-        """The folder of the weights of ``run`` on this node. Raises `Broken` and `NoRoom`."""
+        """The folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom` and
+        `Unreachable`, which are no fault of theirs."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.run == run:
-            with suppress(NoRoom):  # there may be some by now
+            with suppress(*_PASSING):  # there may be some room by now
                 return ahead.folder.result()
         return self._examined(run)
 
@@ -191,9 +200,10 @@ class Candidate:
             folder = materialize(model)
             check_whole(folder)
             check_finite(folder)
-        except NoRoom:
+        except _PASSING:
             raise
         except UserError as error:
+            release(model)
             raise Broken(str(error)) from error
         self._check_unchanged(run)
         return folder

@@ -7,7 +7,8 @@ import math
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +27,27 @@ SANDBOX_CPUS = 0.1
 
 LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
+
+GROW_S = 900.0
+"""For nodes that a cluster was asked for: a machine, and an image of many gigabytes."""
+GROW_POLL_S = 5.0
+
+Nodes = Sequence[Mapping[str, float]]
+"""The resources of each node."""
+
+
+class TooSmall(UserError):
+    """The nodes do not hold the run."""
+
+    ask: Callable[[Nodes], Resources]
+    """The same question of other nodes."""
+
+    def fits(self, nodes: Nodes) -> bool:
+        """Whether these would have held it."""
+        with suppress(TooSmall):
+            self.ask(nodes)
+            return True
+        return False
 
 
 def set_environment() -> None:
@@ -180,10 +202,36 @@ def nodes() -> list[dict[str, float]]:
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
+def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
+    """Ask the cluster for nodes with ``gpus`` in all, each number of them on one node, and
+    wait until as many are there, but no longer than ``patience_s`` and `GROW_S`.
+
+    An autoscaler takes away what idles, and brings it back for actors that wait for it: but only
+    what fits the nodes that are there gets as far as that.
+    """
+    from ray.autoscaler.sdk import request_resources
+
+    def there() -> int:
+        return int(sum(node.get("GPU", 0) for node in nodes()))
+
+    if (found := there()) >= sum(gpus):
+        return
+    say(f"waiting for GPUs: there are {found}, {sum(gpus)} are needed")
+    until = time.monotonic() + min(patience_s, GROW_S)
+    try:
+        while there() < sum(gpus) and time.monotonic() < until:
+            # Again and again: the last request counts, and other drivers make theirs.
+            request_resources(bundles=[{"GPU": count} for count in gpus])
+            time.sleep(GROW_POLL_S)
+    finally:
+        # It would outlive this driver, and hold the nodes for ever.
+        request_resources(bundles=[])
+
+
 def fit(
     config: RunConfig,
     rows: int,
-    cluster: Sequence[Mapping[str, float]],
+    cluster: Nodes,
     *,
     interactive: bool = False,
     servers: Sequence[tuple[float, int]] = (),
@@ -195,12 +243,31 @@ def fit(
     model holds, (CPUs, GPUs), on one node.
 
     Raises:
-        UserError: the demand exceeds the cluster.
+        TooSmall: the demand exceeds the cluster.
     """
+
+    def ask(nodes: Nodes) -> Resources:
+        return _fit(config, rows, nodes, interactive=interactive, servers=servers)
+
+    try:
+        return ask(cluster)
+    except TooSmall as error:
+        error.ask = ask
+        raise
+
+
+def _fit(
+    config: RunConfig,
+    rows: int,
+    cluster: Nodes,
+    *,
+    interactive: bool,
+    servers: Sequence[tuple[float, int]],
+) -> Resources:
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = config.backend == "vllm" and gpus > 0
     if config.backend == "vllm" and not gpus and _gpu_build():
-        raise UserError(
+        raise TooSmall(
             "the cluster has no GPU, and the installed vLLM is its GPU build",
             where="this cluster",
             fix="join a cluster with GPUs, or install the CPU flavour (README)",
@@ -210,7 +277,7 @@ def fit(
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
-            raise UserError(
+            raise TooSmall(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
                 "and no node has them",
                 where="the roles of benchmarks",
@@ -240,7 +307,7 @@ def fit(
         fits = max(0, min(most, math.floor((cpus - small) / config.worker_cpus)))
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
-        raise UserError(
+        raise TooSmall(
             f"{workers} worker(s) of {config.worker_cpus:g} CPU(s){gpu_text} each on one node, and "
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all",

@@ -25,6 +25,7 @@ def timing(
     """Of the ``run``-th run of a job: this session's passes, in seconds; {} if there were none.
 
     ``device_s`` is by state and over all sessions, ``earlier`` ones included: what the run cost.
+    What is served beside the engines counts with them, in the states that they are in.
     ``engines`` are the different ones of all sessions (`ace_ray.run.facts.engine_facts`).
     """
     shares = [tally.runs[run] for tally in tallies if run in tally.runs]
@@ -39,7 +40,7 @@ def timing(
     first = next((share.first_row_at for share in shares if share.first_row_at), None)
     rows = sum(share.done for share in shares)
     tokens = sum(share.prompt_tokens + share.completion_tokens for share in shares)
-    each = (resources.worker_gpus or resources.worker_cpus) if resources else 1.0
+    each = _each(resources)
     before = earlier.get("device_s") or {}
     workers = [worker for tally in tallies for worker in tally.workers]
     engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
@@ -61,7 +62,7 @@ def timing(
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
         "loads": [load for share in shares for load in share.loads],
         "device": "gpu" if resources and resources.worker_gpus else "cpu",
-        "devices": each * (resources.workers if resources else 1),
+        "devices": round(each * (resources.workers if resources else 1), 3),
         "device_s": {
             state: round(
                 float(before.get(state, 0.0))
@@ -71,3 +72,12 @@ def timing(
             for state in STATES
         },
     }
+
+
+def _each(resources: Resources | None) -> float:
+    """Devices by engine worker: its own, and its share of those of served models."""
+    if resources is None:
+        return 1.0
+    if resources.worker_gpus:
+        return resources.worker_gpus + resources.server_gpus / resources.workers
+    return resources.worker_cpus + resources.server_cpus / resources.workers

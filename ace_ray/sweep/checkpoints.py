@@ -33,12 +33,18 @@ class Checkpoint:
 
 
 def find_checkpoints(
-    options: SweepOptions, store: StoreConfig, seen: set[int] | None = None
+    options: SweepOptions,
+    store: StoreConfig,
+    seen: set[int] | None = None,
+    known: Collection[str] = (),
+    odd: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
     """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
 
     ``seen``: the steps of earlier looks, to which those of this one are added: a trainer that keeps
-    the last few must not change which ``every`` chooses.
+    the last few must not change which ``every`` chooses. ``odd`` takes folders without a step of
+    their own, source -> why, in place of an error; of two of one step the one whose source is
+    ``known`` goes on.
 
     Raises:
         UserError: nothing matches, a name without a number, or two of the same step.
@@ -58,15 +64,25 @@ def find_checkpoints(
             where=root,
             fix="correct checkpoints or pattern",
         )
-    found = [_checkpoint(folder, root, name, items) for name, items in files.items()]
+    found = []
+    for name, items in files.items():
+        if numbers := _NUMBER.findall(name):
+            found.append(_checkpoint(folder, root, name, int(numbers[-1]), items))
+        elif odd is None:
+            raise UserError(
+                f"the name {name!r} has no step in it", where=root, fix="narrow the pattern"
+            )
+        else:
+            odd[f"{root}/{name}"] = f"the name {name!r} has no step in it"
     found.sort(key=lambda checkpoint: checkpoint.step)
     for one, other in pairwise(found):
-        if one.step == other.step:
-            raise UserError(
-                f"{one.name} and {other.name} are both step {one.step}",
-                where=root,
-                fix="narrow the pattern",
-            )
+        if one.step != other.step:
+            continue
+        why = f"{one.name} and {other.name} are both step {one.step}"
+        if odd is None:
+            raise UserError(why, where=root, fix="narrow the pattern")
+        odd |= {twin.source: why for twin in (one, other) if twin.source not in known}
+    found = [checkpoint for checkpoint in found if checkpoint.source not in (odd or ())]
     seen = set() if seen is None else seen
     seen.update(checkpoint.step for checkpoint in found)
     taken = chosen(found, options, seen)
@@ -114,16 +130,13 @@ class Settling:
         return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
-def _checkpoint(folder: Store, root: str, name: str, items: Sequence[Object]) -> Checkpoint:
-    numbers = _NUMBER.findall(name)
-    if not numbers:
-        raise UserError(
-            f"the name {name!r} has no step in it", where=root, fix="narrow the pattern"
-        )
+def _checkpoint(
+    folder: Store, root: str, name: str, step: int, items: Sequence[Object]
+) -> Checkpoint:
     names = {item.path.partition("/")[2] for item in items}
     state = digest(sorted((item.path, item.size, item.etag) for item in items))
     lacks = _lacks(folder, name, names)
-    return Checkpoint(name, int(numbers[-1]), f"{root}/{name}", state, lacks)
+    return Checkpoint(name, step, f"{root}/{name}", state, lacks)
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:

@@ -3,7 +3,8 @@
 A process of its own, so that several lanes run side by side, and so that what ends one (Ray ends a
 driver whose raylet is gone) ends no sweep. SPEC is a JSON file: ``runs`` (``run_id`` and resolved
 ``config`` of each), ``events`` (the file that is told of them), ``parent`` (a pid: the lane dies
-with it).
+with it); in a cluster ``nodes`` (the resources of each, when the sweep began), and ``gpus`` (those
+that this lane and the ones beside it take; each number of them on one node).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,13 @@ from rich.console import Console
 
 from ace_ray.config import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.run import cluster
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import OpenRun, opened
 from ace_ray.run.session import Session
 from ace_ray.run.supervise import die_with
+from ace_ray.store import Unreachable
 
 
 def main() -> int:
@@ -31,24 +35,36 @@ def main() -> int:
     die_with(spec["parent"])
     events = Path(spec["events"])
     try:
-        return run_lane(spec["runs"], events)
+        return run_lane(spec["runs"], events, spec.get("gpus", []))
     except (RunFailed, UserError) as error:
         print(f"ace-ray: {error}", file=sys.stderr)
-        if isinstance(error, RunFailed) and error.resumable:
+        later = _passes(error, spec.get("nodes", []))
+        if isinstance(error, RunFailed) and error.resumable and not later:
             return INCOMPLETE
         for run in spec["runs"]:
-            _tell(events, run["run_id"], failed=str(error))
-        return FAILED
+            _tell(events, run["run_id"], **{"later" if later else "failed": str(error)})
+        return INCOMPLETE if later else FAILED
     except KeyboardInterrupt:
         return INCOMPLETE
 
 
-def run_lane(specs: list[dict[str, Any]], events: Path) -> int:
+def _passes(error: Exception, nodes: cluster.Nodes) -> bool:
+    """Whether what ended the lane is no fault of its runs: the store is away, or the cluster is
+    smaller than it was with ``nodes``, which held them."""
+    causes = (error, error.__cause__)
+    return any(
+        isinstance(cause, Unreachable)
+        or (isinstance(cause, cluster.TooSmall) and cause.fits(nodes))
+        for cause in causes
+    )
+
+
+def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
     """Evaluate the runs of ``specs`` on one set of engines; returns the exit code.
 
     What comes of each is a JSON line in ``events``: ``run_id``, and the exit ``code`` it would have
-    had alone, or why its weights are ``broken``, or what ``failed`` the lane. Raises what
-    `Session.run` raises.
+    had alone, or why its weights are ``broken``, or what ``failed`` the lane, or why it can only be
+    ``later``. Raises what `Session.run` raises.
     """
 
     def concluded(run: OpenRun) -> None:
@@ -79,6 +95,10 @@ def run_lane(specs: list[dict[str, Any]], events: Path) -> int:
         owed = [len(run.owed(again=False)) for run in runs]
         for run, rows in zip(runs, owed, strict=True):
             say(f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate")
+        if gpus and any(owed):
+            cluster.connect()
+            interrupts.install()  # Ray has taken them
+            cluster.grow(gpus, plans[0].config.start_timeout_s, say)
         Session(runs, interrupts, console, examine=True, concluded=concluded).run()
         for run in runs:
             if run.broken:

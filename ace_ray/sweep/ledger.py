@@ -99,6 +99,16 @@ def read_ledger(store: Store) -> tuple[list[Account], set[int]]:
         return [], set()
 
 
+def with_kept(before: Sequence[Account], now: Sequence[Account], store: Store) -> list[Account]:
+    """``now``, and of an earlier ledger what is `kept`. Where a checkpoint fell apart after it was
+    evaluated, the result stands for it, and no refusal."""
+    held = kept(before, now, store)
+    places = {(line.step, line.source) for line in held}
+    return [
+        line for line in now if line.state != "refused" or (line.step, line.source) not in places
+    ] + held
+
+
 def kept(before: Sequence[Account], now: Sequence[Account], store: Store) -> list[Account]:
     """Of an earlier ledger the lines of finished runs that are no part of this call: their
     checkpoint is gone, or others were asked for."""

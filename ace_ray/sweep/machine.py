@@ -6,8 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-import psutil
-
+from ace_ray.models.memory import total_bytes
 from ace_ray.run import cluster
 from ace_ray.sweep.packing import GPU_MEMORY_GIB, Machine
 
@@ -23,7 +22,7 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
         if gpus:
             return Machine(gpus, gpu_memory_gib or memory)
         # One engine takes all cores of a machine.
-        return Machine(0, psutil.virtual_memory().total / 2**30)
+        return Machine(0, total_bytes() / 2**30)
     cluster.connect()
     try:
         import ray
@@ -36,11 +35,10 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
         kinds = [name.split(":", 1)[1] for name in total if name.startswith("accelerator_type:")]
         known = [GPU_MEMORY_GIB[kind] for kind in kinds if kind in GPU_MEMORY_GIB]
         least = min(known) if known and len(known) == len(kinds) else None
-        return Machine(gpus, gpu_memory_gib or least, shared=True)
+        return Machine(gpus, gpu_memory_gib or least, shared=True, nodes=tuple(nodes))
     slots = sum(int(node.get("CPU", 0) // cpus) for node in nodes)
-    return Machine(
-        0, max(node.get("memory", 0) for node in nodes) / 2**30, max(1, slots), shared=True
-    )
+    memory = max(node.get("memory", 0) for node in nodes) / 2**30
+    return Machine(0, memory, max(1, slots), shared=True, nodes=tuple(nodes))
 
 
 def device_names(devices: Sequence[int]) -> str:

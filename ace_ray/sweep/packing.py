@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.config import RunConfig
@@ -42,6 +42,8 @@ class Machine:
     slots: int = 1
     shared: bool = False
     """Whether Ray hands out the GPUs: a cluster's, not this machine's."""
+    nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
+    """Of a cluster, as they were counted: later there may be fewer for a while."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,14 @@ class Lane:
         """How many fit its GPUs; 1 where there are none."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // first.gpus)
+
+    @property
+    def on_nodes(self) -> list[int]:
+        """Its GPUs as they have to lie on one node each; of the servers that is not known here."""
+        first = self.runs[0]
+        if not self.gpus:
+            return []
+        return [first.gpus] * self.engines + [1] * first.server_gpus
 
     @property
     def seconds(self) -> float:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ace_ray.sweep.machine import device_names
@@ -18,7 +19,8 @@ from ace_ray.sweep.packing import Lane
 
 
 class LaneProcess:
-    """One lane that runs. ``devices`` are the GPUs it may see; None leaves that to the cluster."""
+    """One lane that runs. ``devices`` are the GPUs it may see; None leaves that to the cluster,
+    ``room`` is then what it should be large enough for."""
 
     def __init__(
         self,
@@ -27,16 +29,17 @@ class LaneProcess:
         devices: list[int] | None,
         *,
         say: Callable[[str], None] | None,
+        room: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """``runs``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's lines, which else
-        go to the terminal as they are."""
+        """``runs`` and ``room``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's
+        lines, which else go to the terminal as they are."""
         self.lane, self.devices = lane, devices
         self.asked = False
         """Whether it was sent a signal."""
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
         spec = Path(self._folder.name, "spec.json")
-        parts = {"runs": runs, "events": str(self._events), "parent": os.getpid()}
+        parts = {"runs": runs, "events": str(self._events), "parent": os.getpid(), **room}
         spec.write_text(json.dumps(parts), encoding="utf-8")
         env = dict(os.environ)
         if devices is not None:

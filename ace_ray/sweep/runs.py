@@ -20,7 +20,7 @@ from ace_ray.run.cluster import gpus_per_worker
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.plan import MANIFEST, Plan
 from ace_ray.run.summary import SUCCESS
-from ace_ray.store import Store
+from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel
 
@@ -115,7 +115,8 @@ def awaited_checkpoint(checkpoint: Checkpoint, why: str) -> SweepRun:
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
-    """The run of one checkpoint; a refused one where it is not whole."""
+    """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
+    can tell now."""
     label = f"step {checkpoint.step}"
     bare = SweepRun(label, checkpoint.step, checkpoint.source)
     if checkpoint.lacks:
@@ -125,6 +126,8 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
         plan = plan_run(config)
         if plan.model.kind == "folder":
             check_whole(Path(plan.model.location))
+    except Unreachable:
+        raise
     except UserError as error:
         return bare.without_plan(str(error))
     return _measured(SweepRun(label, checkpoint.step, checkpoint.source, plan))

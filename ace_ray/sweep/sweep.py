@@ -16,7 +16,7 @@ from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepConfig, SweepModel
 from ace_ray.sweep.identity import claim, sweep_id_of
-from ace_ray.sweep.ledger import Account, account, kept, read_ledger, write_ledger
+from ace_ray.sweep.ledger import Account, account, read_ledger, with_kept, write_ledger
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
 from ace_ray.sweep.processes import LaneProcess, Signals
@@ -35,6 +35,8 @@ END_S = 60.0
 """After the grace period, for lanes that were told to stop to end by themselves."""
 AGAIN_S = 10.0
 """Before a store that was away is asked again."""
+LATER_S = 60.0
+"""Before a lane whose cluster was too small, or whose store was away, begins again."""
 
 T = TypeVar("T")
 
@@ -68,6 +70,10 @@ class Sweep:
         self._failed: dict[str, str] = {}
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
+        self._later: dict[str, list[str]] = {}
+        """Why runs can only be evaluated later, each time that it was tried."""
+        self._not_before = 0.0
+        """When it is tried again."""
         self._running: list[LaneProcess] = []
         self._looked_at = 0.0
         """When checkpoints were last looked for."""
@@ -139,6 +145,14 @@ class Sweep:
             return find_checkpoints(self._options, self._store_options, self._steps)
         return self._watching.look()
 
+    def _odd(self) -> list[SweepRun]:
+        """What came while watching and is no checkpoint that could be told from others."""
+        found = self._watching.odd if self._watching is not None else {}
+        return [
+            SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
+            for source, why in found.items()
+        ]
+
     def _take(self, checkpoint: Checkpoint) -> SweepRun:
         """Plan the run of a checkpoint that is new, or has changed."""
         run = run_of_checkpoint(self._config, checkpoint, self.uri)
@@ -179,11 +193,15 @@ class Sweep:
         """Take what has come; whether there is any of it to evaluate."""
         fine = False
         self._looked_at = time.monotonic()
+        before = watching.odd
         try:
             found = watching.look()
         except UserError as error:
             self._say(f"cannot look for checkpoints now: {error}")
             return False
+        for folder in self._odd():
+            if folder.source not in before:
+                self._say(f"{folder.label}: refused, {folder.refused}")
         for checkpoint in found:
             try:
                 run = self._take(checkpoint)
@@ -222,6 +240,7 @@ class Sweep:
 
     def _work_through(self) -> None:
         """Evaluate what is owed, and what comes meanwhile."""
+        self._later.clear()
         waiting = self._patiently(self.lanes)
         while self._running or (waiting and not self._stop):
             self._start(waiting)
@@ -265,7 +284,7 @@ class Sweep:
     def _start(self, waiting: list[Lane]) -> None:
         """Start the first lanes that fit into what is free."""
         for lane in list(waiting):
-            if self._stop or not (devices := self._free(lane)):
+            if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
                 continue
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
@@ -278,7 +297,7 @@ class Sweep:
                 for run in lane.runs
             ]
             shown = devices if self.machine.gpus and not self.machine.shared else None
-            process = LaneProcess(lane, parts, shown, say=say)
+            process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
             self._running.append(process)
             if self._stop and not process.asked:
                 process.signal(signal.SIGTERM)  # it began while the signal came
@@ -299,10 +318,23 @@ class Sweep:
         free = [device for device in range(self.machine.gpus) if device not in used]
         return free[: lane.gpus]
 
+    def _is_early(self, lane: Lane) -> bool:
+        """Whether it was tried a moment ago, and things may not be other by now."""
+        tried = any(run.run_id in self._later for run in lane.runs)
+        return tried and time.monotonic() < self._not_before
+
+    def _room(self, lane: Lane) -> dict[str, Any]:
+        """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
+        lanes_now = [*(process.lane for process in self._running), lane]
+        gpus = [count for one in lanes_now for count in one.on_nodes] if self.machine.shared else []
+        return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
+
     def _wait(self) -> None:
         """For a lane to end, a little while."""
         if self._running:
             self._running[0].wait(LOOK_S)
+        else:
+            self._pause(min(LOOK_S, self._not_before - time.monotonic()))
         if self._stop and time.monotonic() > self._stop_by:
             for process in self._running:
                 process.signal(signal.SIGKILL)
@@ -334,6 +366,13 @@ class Sweep:
             return
         if not self._patiently(lambda: self._is_owed(run)):
             return
+        if "later" in event:
+            tries = self._later.setdefault(run.run_id, [])
+            tries.append(event["later"])
+            self._not_before = time.monotonic() + LATER_S
+            if len(tries) >= self._options.lane_attempts:
+                self._say(f"{run.label}: left to a later time, {tries[-1]}")
+            return
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
         elif "failed" in event:
@@ -353,6 +392,8 @@ class Sweep:
         """Lanes of what is still owed and neither waits nor runs, behind those that wait."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
+        most = self._options.lane_attempts
+        taken |= {run_id for run_id, tries in self._later.items() if len(tries) >= most}
         left = [run for run in self.runs if run.run_id not in taken]
         owed = self._patiently(lambda: [run for run in left if self._is_owed(run)])
         return waiting + (self._lanes(owed) if owed else [])
@@ -378,14 +419,16 @@ class Sweep:
         """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""
         self._lease.check()
         lines: list[Account] = []
-        for run in self.runs:
+        for run in [*self.runs, *self._odd()]:
             line = account(run, self.store, self._options.price_per_hour)
             # Whole is whole, whoever made it so.
             if run.run_id in self._failed and run.plan and not is_finished(self.store, run.plan):
                 line.state, line.note = "failed", self._failed[run.run_id]
+            elif line.state != "complete" and (tries := self._later.get(run.run_id)):
+                line.note = tries[-1]
             lines.append(line)
+        lines = with_kept(self._before, lines, self.store)
         states = {line.state for line in lines}
-        lines += kept(self._before, lines, self.store)
         lines.sort(key=lambda line: (line.step is not None, line.step or 0))
         self.accounts = lines
         write_ledger(self.store, lines, self._steps)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
+from ace_ray.store import Store, open_store
 from ace_ray.sweep.checkpoints import Checkpoint, Settling, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
 
@@ -26,6 +27,12 @@ class Watching:
         """``seen``: as of `find_checkpoints`."""
         self._options, self._store, self._now = options, store, now
         self._seen = set() if seen is None else seen
+        self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
+        self._known: set[str] | None = None
+        """Sources of checkpoints, once one could look: what is odd from then on is refused, and
+        before that the user's to mend."""
+        self.odd: dict[str, str] = {}
+        """Folders seen last that are no checkpoint of their own: source -> why."""
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
         self._began = now()
@@ -42,14 +49,17 @@ class Watching:
         """Checkpoints that have settled whole, and were not taken as they are now.
 
         Raises `UserError`: one cannot look now."""
-        if self._is_time():
-            self._end()
+        odd: dict[str, str] | None = None if self._known is None else {}
+        known = self._known or set()
         try:
-            found = find_checkpoints(self._options, self._store, self._seen)
+            if self._is_time():
+                self._end()
+            found = find_checkpoints(self._options, self._store, self._seen, known, odd)
         except UserError:
             self.blind = True
             raise
-        self.blind = False
+        self.blind, self.odd = False, odd or {}
+        self._known = known | {checkpoint.source for checkpoint in found}
         settled = self._settling.look(found)
         if self._has_reached(found):
             self._end()
@@ -109,7 +119,29 @@ class Watching:
         )
 
     def _is_time(self) -> bool:
-        options = self._options
-        return (options.stop_file is not None and Path(options.stop_file).exists()) or (
-            options.watch_s is not None and self._now() - self._began > options.watch_s
-        )
+        """Raises `UserError`: the stop file cannot be looked for."""
+        seconds = self._options.watch_s
+        if seconds is not None and self._now() - self._began > seconds:
+            return True
+        return self._until is None and self._stop_file is not None and self._stop_file.exists()
+
+
+class _StopFile:
+    """On a disk or on S3. Raises `UserError`: a place that cannot be."""
+
+    def __init__(self, path: str, store: StoreConfig) -> None:
+        self._path = Path(path)
+        self._store: Store | None = None
+        if "://" in path:
+            folder, _, self._name = path.rpartition("/")
+            self._store = open_store(
+                # Of a bucket alone "s3:/" is left, which would be a folder.
+                folder if "://" in folder else "s3://",
+                endpoint_url=store.endpoint_url,
+                region=store.region,
+            ).quick()
+
+    def exists(self) -> bool:
+        if self._store is None:
+            return self._path.exists()
+        return self._store.get(self._name) is not None

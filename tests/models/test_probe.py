@@ -13,6 +13,7 @@ import pytest
 from ace_ray.models.probe import (
     FLOOR,
     SLACK,
+    CannotTell,
     Logprobs,
     Probe,
     ProbeFailed,
@@ -122,7 +123,7 @@ class TestFirst:
 
     def test_references_that_say_the_same_tell_nothing(self, folders: list[Path]) -> None:
         engine = Scripted(OLD, moved(OLD, 1e-6), truths={"a": OLD, "b": OLD})
-        with pytest.raises(ProbeFailed, match="cannot be told whether it took them"):
+        with pytest.raises(CannotTell, match="cannot be told whether it took them"):
             swap(engine, *folders[:2])
 
     def test_equal_weights_prove_nothing_of_a_swap(self, folders: list[Path]) -> None:
@@ -263,7 +264,7 @@ def test_a_reference_that_is_not_finite_fails(folders: list[Path]) -> None:
 
 def test_an_old_reference_without_numbers_tells_nothing(folders: list[Path]) -> None:
     nan: Logprobs = [[math.nan, -2.0], [-3.0]]
-    with pytest.raises(ProbeFailed, match="cannot be told"):
+    with pytest.raises(CannotTell, match="cannot be told"):
         swap(Scripted(OLD, NEW, truths={"a": nan, "b": NEW}), *folders[:2])
 
 

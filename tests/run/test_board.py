@@ -309,6 +309,9 @@ def test_a_swap_that_failed_is_the_last() -> None:
     assert board.unswappable() == ""
     assert board.unswappable("the probe") == "the probe"
     assert board.unswappable("later") == board.unswappable() == "the probe"
+    board = Board([])
+    assert board.unswappable("too close", run=2) == board.unswappable(run=2) == "too close"
+    assert board.unswappable() == board.unswappable(run=3) == ""
 
 
 def test_a_writer_that_dies_again_and_again_and_stores_nothing(clock: Clock) -> None:

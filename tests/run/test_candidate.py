@@ -14,12 +14,13 @@ import pytest
 from ace_ray.errors import EngineDead
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.fake import FakeEngine
-from ace_ray.models.probe import Logprobs
+from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import resolve
 from ace_ray.run import candidate as module
 from ace_ray.run.board import Board, Who
 from ace_ray.run.candidate import Broken, Candidate
 from ace_ray.run.clock import Clock
+from ace_ray.store import Unreachable
 
 NAN = float("nan")
 
@@ -211,6 +212,41 @@ class TestNumbers:
         assert engines.broken == {}
 
 
+class TestFirstSwap:
+    """A probe that cannot tell says nothing of the lane; one that fails does."""
+
+    def test_neighbours_too_close_to_tell_restart_this_engine_only(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def cannot(self: Probe, folder: Path) -> Any:
+            raise CannotTell("it went 150 % of that way")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Probe, "swapped", cannot)
+            candidate = engines.candidate(1, 2, 3)
+            with pytest.raises(Ended, match="150 %"):
+                hold(candidate, 0, 1)
+        assert engines.handle.board.unswappable() == ""
+        hold(engines.successor(), 1, 2)
+        assert engines.loads == {0: ["fresh"], 1: ["restarted"], 2: ["swapped"]}
+
+    def test_a_probe_that_fails_turns_swapping_off(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fails(self: Probe, folder: Path) -> Any:
+            raise ProbeFailed("it says the same as before")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Probe, "swapped", fails)
+            candidate = engines.candidate(1, 2, 3)
+            with pytest.raises(Ended, match="says the same"):
+                hold(candidate, 0, 1)
+        candidate = engines.successor()
+        with pytest.raises(Ended, match="says the same"):
+            hold(candidate, 1, 2)
+        assert engines.loads[1] == ["restarted"]
+
+
 class TestFolders:
     def test_one_that_its_trainer_removed(self, engines: Engines) -> None:
         """A trainer keeps the last few; the engine has read it long ago."""
@@ -252,6 +288,32 @@ class TestFolders:
         candidate = engines.candidate(1, 2, 3)
         hold(candidate, 0, 1, 2)
         assert released == ["step_1", "step_2"]
+
+    def test_what_is_broken_may_go(self, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+        released: list[str] = []
+        monkeypatch.setattr(module, "release", lambda model: released.append(model.name))
+        engines.candidate(1, 2)
+        engines.save(1, NAN)
+        candidate = engines.successor()
+        assert "NaN" in engines.broken[0]
+        assert released == ["step_1"]
+        hold(candidate, 1)
+
+    def test_a_store_that_is_away_condemns_nobody(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        candidate = engines.candidate(1, 2)
+        hold(candidate, 0)
+
+        def away(model: Any) -> Path:
+            raise Unreachable("S3 cannot be reached")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "materialize", away)
+            candidate._ahead = None
+            with pytest.raises(Ended, match="S3 cannot be reached"):
+                hold(candidate, 1)
+        assert engines.broken == {}
 
 
 def void(value: Any) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import socket
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.cluster import CHECKER_CPUS, Resources, fit, running_cluster
+from ace_ray.run import cluster
+from ace_ray.run.cluster import CHECKER_CPUS, Resources, TooSmall, fit, running_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +78,57 @@ def test_the_demand_counts_all_pools() -> None:
     need = Resources(workers=2, worker_cpus=1.5, worker_gpus=1, checkers=3)
     assert need.cpus > 3 + 3 * CHECKER_CPUS
     assert need.gpus == 2
+
+
+def test_what_does_not_fit_now_may_fit_other_nodes() -> None:
+    with pytest.raises(TooSmall) as caught:
+        sits({"CPU": 8.0, "GPU": 1.0}, workers=2)
+    assert caught.value.fits([{"CPU": 8.0, "GPU": 1.0}] * 2)
+    assert not caught.value.fits([{"CPU": 1.0, "GPU": 2.0}])
+    assert not caught.value.fits([])
+
+
+class Growing:
+    """A cluster whose autoscaler brings a GPU for every second request, as long as it has some."""
+
+    def __init__(self, gpus: int, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gpus, self.spare, self.now = gpus, spare, 0.0
+        self.asked: list[Any] = []
+        self.said: list[str] = []
+        monkeypatch.setattr(cluster, "nodes", lambda: [{"CPU": 1.0}] + [{"GPU": 1.0}] * self.gpus)
+        monkeypatch.setattr(cluster.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(cluster.time, "sleep", self.sleep)
+        sdk = SimpleNamespace(request_resources=lambda bundles: self.asked.append(bundles))
+        monkeypatch.setitem(sys.modules, "ray.autoscaler.sdk", sdk)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if len(self.asked) % 2 == 0 and self.spare:
+            self.gpus, self.spare = self.gpus + 1, self.spare - 1
+
+
+class TestGrow:
+    def test_what_was_taken_away_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        there = Growing(0, 9, monkeypatch)
+        cluster.grow([2, 1], 3600, there.said.append)
+        assert there.gpus == 3
+        # The last request outlives its driver: it must hold nothing.
+        assert there.asked == [[{"GPU": 2}, {"GPU": 1}]] * 6 + [[]]
+        assert there.said == ["waiting for GPUs: there are 0, 3 are needed"]
+
+    def test_a_cluster_that_is_there_is_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        there = Growing(4, 0, monkeypatch)
+        cluster.grow([2, 1], 3600, there.said.append)
+        assert there.asked == there.said == []
+
+    @pytest.mark.parametrize(("patience", "waited"), [(60, 60), (3600, cluster.GROW_S)])
+    def test_it_does_not_wait_for_ever(
+        self, monkeypatch: pytest.MonkeyPatch, patience: float, waited: float
+    ) -> None:
+        there = Growing(1, 1, monkeypatch)
+        cluster.grow([4], patience, there.said.append)
+        assert (there.gpus, there.now) == (2, waited)
+        assert there.asked[-1] == []
 
 
 def test_a_dead_head_is_not_waited_for(tmp_path, monkeypatch):

@@ -9,16 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
+from ace_ray.models.memory import total_bytes
 from ace_ray.run import cluster
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Machine
 
 Smi = Callable[..., Path]
 Cluster = Callable[..., None]
-RAM = psutil.virtual_memory().total / 2**30
+RAM = total_bytes() / 2**30
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,9 @@ class TestCluster:
 
     def test_gpus_of_all_nodes(self, of: Cluster) -> None:
         of({"CPU": 8}, {"GPU": 4}, {"GPU": 8}, **{"accelerator_type:H100": 2.0, "GPU": 12})
-        assert find_machine(2.0, None) == Machine(12, 80, shared=True)
+        machine = find_machine(2.0, None)
+        assert machine == Machine(12, 80, shared=True)
+        assert machine.nodes == ({"CPU": 8}, {"GPU": 4}, {"GPU": 8})
 
     def test_the_smallest_type(self, of: Cluster) -> None:
         types: Any = {"accelerator_type:H100": 1.0, "accelerator_type:L4": 1.0}

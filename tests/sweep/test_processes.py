@@ -10,11 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pytest
 
+from ace_ray.config import RunConfig, run_config
+from ace_ray.errors import UserError
+from ace_ray.run import cluster
+from ace_ray.run.evaluate import plan_run
+from ace_ray.run.interrupts import RunFailed
+from ace_ray.store import Unreachable
 from ace_ray.sweep import lane as lane_module
 from ace_ray.sweep.packing import Lane
 from ace_ray.sweep.processes import LaneProcess
@@ -171,7 +177,7 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
 class TestDeath:
-    CHILD = "from ace_ray.sweep.lane import _die_with; _die_with({}); print(1); "
+    CHILD = "from ace_ray.run.supervise import die_with; die_with({}); print(1); "
 
     def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
         child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"
@@ -208,11 +214,11 @@ class TestLane:
 
     @pytest.fixture
     def run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-        monkeypatch.setattr(lane_module, "_die_with", lambda parent: None)
+        monkeypatch.setattr(lane_module, "die_with", lambda parent: None)
 
-        def play(*runs: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+        def play(*runs: dict[str, Any], **room: Any) -> tuple[int, list[dict[str, Any]]]:
             spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
-            spec.write_text(json.dumps({"runs": runs, "events": str(events), "parent": 1}))
+            spec.write_text(json.dumps({"runs": runs, "events": str(events), "parent": 1, **room}))
             monkeypatch.setattr(sys, "argv", ["lane", str(spec)])
             code = lane_module.main()
             lines = events.read_text().splitlines() if events.exists() else []
@@ -240,6 +246,57 @@ class TestLane:
         for event in events:
             assert event["failed"].startswith(f"{folder}: has changed since the sweep found it")
         assert not (tmp_path / "out").exists()
+
+    NODE: ClassVar = {"CPU": 8.0, "GPU": 1.0}
+
+    @pytest.mark.parametrize("wrapped", [False, True])
+    @pytest.mark.parametrize(
+        ("nodes", "told", "code"),
+        [([NODE, NODE], "later", 75), ([NODE], "failed", 1), ([], "failed", 1)],
+    )
+    def test_a_cluster_that_is_too_small_now(
+        self, run: Any, monkeypatch: Any, nodes: Any, told: str, code: int, wrapped: bool
+    ) -> None:
+        """It was large enough when the sweep began, or it never was."""
+
+        def refuses(*arguments: Any) -> int:
+            tree = {"model": {"source": "m"}, "benchmarks": ["b"], "workers": 2}
+            try:
+                cluster.fit(RunConfig.model_validate(tree), 9, [])
+            except UserError as error:
+                if wrapped:  # as in a later pass
+                    raise RunFailed("x") from error
+                raise
+            return 0
+
+        monkeypatch.setattr(lane_module, "run_lane", refuses)
+        monkeypatch.setattr(cluster, "_installed", lambda name: True)
+        ended = run({"run_id": "a"}, {"run_id": "b"}, nodes=nodes, gpus=[1, 1])
+        assert ended[0] == code
+        assert [(event["run_id"], [*event][1]) for event in ended[1]] == [("a", told), ("b", told)]
+
+    def test_a_store_that_is_away_fails_nobody(self, run: Any, monkeypatch: Any) -> None:
+        def refuses(*arguments: Any) -> int:
+            raise Unreachable("S3 cannot be reached")
+
+        monkeypatch.setattr(lane_module, "run_lane", refuses)
+        assert run({"run_id": "a"}) == (75, [{"run_id": "a", "later": "S3 cannot be reached"}])
+
+    def test_it_waits_for_its_gpus_before_it_begins(
+        self, run: Any, monkeypatch: Any, tmp_path: Path, make_checkpoint: Any
+    ) -> None:
+        folder = make_checkpoint(tmp_path / "step_1", 1.0)
+        config = self.config(folder, tmp_path)
+        run_id = plan_run(run_config(config, where="")).run_id
+        asked: list[Any] = []
+        monkeypatch.setattr(cluster, "connect", lambda: asked.append("connect"))
+        monkeypatch.setattr(cluster, "grow", lambda *args: asked.append(args[:2]))
+        monkeypatch.setattr(lane_module.Session, "run", lambda self: asked.append("run"))
+        run({"run_id": run_id, "config": config}, nodes=[], gpus=[2, 1])
+        assert asked == ["connect", ([2, 1], 3600.0), "run"]
+        asked.clear()
+        run({"run_id": run_id, "config": config})
+        assert asked == ["run"]
 
     def test_a_checkpoint_that_is_gone(self, run: Any, tmp_path: Path) -> None:
         config = self.config(tmp_path / "none", tmp_path) | {"backend": "vllm"}

@@ -18,7 +18,8 @@ import yaml
 from ace_ray.errors import UserError
 from ace_ray.run.plan import make_manifest
 from ace_ray.run.summary import as_json
-from ace_ray.store import LocalStore
+from ace_ray.store import LocalStore, Unreachable
+from ace_ray.sweep import runs as runs_module
 from ace_ray.sweep import sweep as module
 from ace_ray.sweep.config import load_sweep
 from ace_ray.sweep.packing import Lane, Machine
@@ -39,6 +40,7 @@ class FakeLane:
         self.signals: list[int] = []
         self.told: list[dict[str, Any]] = []
         self.closed = False
+        self.room: dict[str, Any] = {}
         self._stage = stage
         stage.started.append(self)
         stage.during_start()
@@ -163,8 +165,10 @@ def stage(
 ) -> Iterator[Stage]:
     stage = Stage(tmp_path, make_checkpoint)
 
-    def made(lane: Lane, specs: list[Any], devices: Any, *, say: Any) -> FakeLane:
-        return FakeLane(stage, lane, specs, devices, say)
+    def made(lane: Lane, specs: list[Any], devices: Any, *, say: Any, room: Any) -> FakeLane:
+        fake = FakeLane(stage, lane, specs, devices, say)
+        fake.room = room
+        return fake
 
     monkeypatch.setattr(module, "LaneProcess", made)
     monkeypatch.setattr(Sweep, "_find_machine", lambda self: stage.machine)
@@ -297,6 +301,21 @@ class TestToTheEnd:
         assert stage.run(swap=False) == 0
         assert stage.most_at_once == 1
         assert set(stage.states().values()) == {"complete"}
+
+    def test_a_finished_one_that_falls_apart_stands_once(self, stage: Stage) -> None:
+        """A cleaner has got half of it; its result is there."""
+        stage.save(1, 2)
+        stage.run()
+        before = stage.ledger()
+        stage.tear(1)
+        assert stage.run() == 0
+        assert stage.ledger() == before
+        tree = json.loads(stage.folder.get("ledger.json") or b"")
+        assert len(tree["runs"]) == 2
+        # One that was never whole is refused as ever.
+        stage.save(3)
+        stage.tear(3)
+        assert stage.run() == 1
 
     def test_finished_runs_stay_in_the_ledger(self, stage: Stage) -> None:
         """Their checkpoints were removed, or others are asked for."""
@@ -552,6 +571,43 @@ class TestWhatFails:
         stage.save(1)
         assert stage.run(store_patience_s=0.0) == 75
 
+    def test_a_cluster_that_is_small_for_a_while_condemns_nobody(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LATER_S", 0.1)
+        began: list[float] = []
+
+        def play(lane: FakeLane) -> None:
+            began.append(time.monotonic())
+            if len(began) < 3:
+                for run in lane.lane.runs:
+                    lane.tell(run, later="workers: 2 do not fit")
+            else:
+                all_well(lane)
+
+        stage.play = play
+        stage.save(1, 2)
+        assert stage.run() == 0
+        # They stay together, and have all of their attempts.
+        assert stage.lanes == [["step 1", "step 2"]] * 3
+        assert began[1] - began[0] >= 0.1
+        assert began[2] - began[1] >= 0.1
+
+    def test_and_one_that_stays_small_is_left_to_the_next_call(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LATER_S", 0.0)
+        stage.play = plays(step_1=lambda lane, run: lane.tell(run, later="they do not fit"))
+        stage.save(1, 2)
+        assert stage.run(swap=False, lane_attempts=2) == 75
+        assert sorted(stage.lanes) == [["step 1"], ["step 1"], ["step 2"]]
+        assert stage.states() == {"step 1": "pending", "step 2": "complete"}
+        assert stage.ledger()["step 1"]["note"] == "they do not fit"
+        assert "step 1: left to a later time, they do not fit" in stage.said
+        stage.play = all_well
+        assert stage.run() == 0
+        assert stage.ledger()["step 1"]["note"] == ""
+
     def test_what_ends_the_sweep_ends_its_lanes(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -690,6 +746,21 @@ class TestPlaces:
         assert stage.run(swap=False) == 0
         assert stage.most_at_once == 2
         assert [lane.devices for lane in stage.started] == [None] * 3
+
+    def test_lanes_know_what_the_cluster_held_and_is_to_hold(self, stage: Stage) -> None:
+        nodes = ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 2.0})
+        stage.machine = Machine(4, None, shared=True, nodes=nodes)
+        stage.save(1, 2, 3)
+        assert stage.run(swap=False, workers=1) == 0
+        first, *_, last = stage.started
+        assert first.room == {"nodes": [*nodes], "gpus": [1]}
+        assert last.room["gpus"] == [1, 1, 1]
+
+    def test_gpus_of_this_machine_are_not_asked_for(self, stage: Stage) -> None:
+        stage.machine = Machine(4, None)
+        stage.save(1)
+        stage.run()
+        assert stage.started[0].room == {"nodes": [], "gpus": []}
 
     def test_one_model_on_many_gpus_finds_out_how_many_engines_they_hold(
         self, stage: Stage
@@ -961,7 +1032,39 @@ class TestWatching:
         assert stage.states() == {"step 1": "complete", "step 2": "refused"}
         assert "its weights need about" in stage.ledger()["step 2"]["note"]
 
-    def test_a_folder_that_cannot_be_looked_at_for_a_while(self, stage: Stage) -> None:
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [
+            ("final", "the name 'final' has no step in it"),
+            ("step_01", "step_01 and step_1 are both step 1"),
+        ],
+    )
+    def test_an_odd_name_is_refused_while_others_go_on(
+        self, stage: Stage, name: str, why: str
+    ) -> None:
+        stage.save(1)
+
+        def play(lane: FakeLane) -> None:
+            all_well(lane)
+            if lane.labels == ["step 1"]:
+                stage._make(stage.checkpoints / name, 1.0)
+                stage.save(2)
+            elif lane.labels == ["step 2"]:
+                stage.save(3)
+            else:
+                self.stop(stage)
+
+        stage.play = play
+        assert stage.run() == 1
+        assert stage.lanes == [["step 1"], ["step 2"], ["step 3"]]
+        assert stage.states() == {name: "refused", **{f"step {n}": "complete" for n in (1, 2, 3)}}
+        assert stage.ledger()[name]["note"] == why
+        assert stage.said.count(f"{name}: refused, {why}") == 1
+        # A call that begins with it is refused as a whole: now it is the user's to mend.
+        with pytest.raises(UserError, match=r"has no step in it|are both step 1"):
+            stage.sweep()
+
+    def test_an_odd_name_that_becomes_a_step(self, stage: Stage) -> None:
         stage.save(1)
 
         def play(lane: FakeLane) -> None:
@@ -975,8 +1078,50 @@ class TestWatching:
 
         stage.play = play
         assert stage.run() == 0
-        assert any("cannot look for checkpoints now" in line for line in stage.said)
         assert stage.lanes == [["step 1"], ["step 2"]]
+        assert stage.states() == {"step 1": "complete", "step 2": "complete"}
+
+    def test_one_that_cannot_be_planned_for_a_while(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """S3 is away between the look and the plan: it is no fault of the checkpoint."""
+        stage.save(1)
+        left = [1, 2]
+        plan = runs_module.plan_run
+
+        def away(config: Any) -> Any:
+            if left and stage.started:
+                left.pop()
+                raise Unreachable("S3 cannot be reached")
+            return plan(config)
+
+        monkeypatch.setattr(runs_module, "plan_run", away)
+        stage.play = self.saves(stage, 2)
+        assert stage.run() == 0
+        assert left == []
+        assert "step 2 cannot be planned now: S3 cannot be reached" in stage.said
+        assert stage.lanes == [["step 1"], ["step 2"]]
+        assert set(stage.states().values()) == {"complete"}
+
+    def test_a_stop_file_on_s3(self, stage: Stage, s3: Any) -> None:
+        stage.save(1)
+
+        def play(lane: FakeLane) -> None:
+            all_well(lane)
+            if lane.labels == ["step 1"]:
+                stage.save(2)
+            else:
+                s3.client.put_object(Bucket=s3.bucket, Key="stop/here", Body=b"")
+
+        stage.play = play
+        assert stage.run(stop_file=f"s3://{s3.bucket}/stop/here") == 0
+        assert stage.lanes == [["step 1"], ["step 2"]]
+
+    @pytest.mark.parametrize("path", ["s3://stop", "gs://b/stop", "s3:///stop"])
+    def test_a_stop_file_that_cannot_be(self, stage: Stage, path: str) -> None:
+        stage.save(1)
+        with pytest.raises(UserError, match=r"names no bucket|no store speaks"):
+            stage.sweep(stop_file=path)
 
     def test_what_comes_while_a_lane_runs_is_not_left_to_its_end(self, stage: Stage) -> None:
         stage.machine = Machine(0, None, slots=2)

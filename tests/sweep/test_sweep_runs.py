@@ -15,7 +15,7 @@ from ace_ray.models.checkpoints import INDEX
 from ace_ray.run import roles
 from ace_ray.run.plan import make_manifest
 from ace_ray.run.summary import as_json
-from ace_ray.store import LocalStore
+from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
 from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
 from ace_ray.sweep.runs import SweepRun, is_finished, run_of_checkpoint, run_of_model
@@ -115,6 +115,14 @@ class TestRefused:
         """A trainer that keeps the last few removes the others."""
         shutil.rmtree(one)
         assert "does not exist" in of(one, backend="vllm").refused
+
+    def test_not_for_a_store_that_is_away(self, one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def away(config: Any) -> Any:
+            raise Unreachable("S3 cannot be reached")
+
+        monkeypatch.setattr("ace_ray.sweep.runs.plan_run", away)
+        with pytest.raises(Unreachable):
+            of(one)
 
     def test_a_shard_that_is_missing(self, one: Path) -> None:
         (one / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
