@@ -149,7 +149,14 @@ def run_sweep(
     print_ledger(found, console)
     if any(line.state == "complete" for line in found.accounts):
         try:
-            make_report([found.uri], paper=False, out=None, rules="official", console=console)
+            make_report(
+                [found.uri],
+                paper=False,
+                out=None,
+                rules="official",
+                console=console,
+                store=found.store,
+            )
         except UserError as error:
             say(f"no report: {error}")  # the runs are whole all the same
     return code
@@ -224,8 +231,8 @@ def compact(run: str) -> None:
 @click.option("--paper", is_flag=True, help="Print the tables of the benchmark's paper too.")
 @click.option(
     "--out",
-    metavar="DIR",
-    help="Write it there. Default: report/ in the one run or sweep; with --paper: report.",
+    metavar="URI",
+    help="Folder or s3:// prefix. Default: report/ in the one run or sweep; with --paper: report.",
 )
 @click.option("--rules", type=click.Choice(RULE_SETS), default="official", show_default=True)
 @click.option(
@@ -245,8 +252,12 @@ def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wron
 @cli.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
 @click.option("--rules", type=click.Choice([*RULE_SETS, "both"]), default="both", show_default=True)
-@click.option("--out", metavar="DIR", help="Write Markdown, CSV, JSON and figures there.")
-@click.option("--baseline", metavar="RUN", help="What the others are compared with; RUN_A if none.")
+@click.option("--out", metavar="URI", help="Write Markdown, CSV, JSON and figures there.")
+@click.option(
+    "--baseline",
+    metavar="RUN",
+    help="What all others are compared with. Default: RUN_A; of checkpoints the step before.",
+)
 @click.option("--group", "groups", multiple=True, help="Only these groups, chosen beforehand.")
 @click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
 @click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
@@ -261,7 +272,7 @@ def compare(
     flips: bool,
     select: str | None,
 ) -> None:
-    """Compare finished runs (folders or s3:// URIs) with a baseline, entry by entry."""
+    """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.report.compare import compare as compare_runs
     from ace_ray.report.contenders import NotComparable
 

@@ -115,7 +115,8 @@ class ReportedRun:
     ``parameters`` is the model's size where the manifest names one. ``summary`` comes from
     `Reporting.summarize`. ``plays`` are the roles of episodes that the candidate plays itself.
     ``headline`` is false when more rows than allowed have no verdict, and
-    ``incomplete`` says what is missing, "" for nothing.
+    ``incomplete`` says what is missing, "" for nothing. ``step`` is the training step of a
+    checkpoint.
     """
 
     label: str
@@ -128,6 +129,7 @@ class ReportedRun:
     plays: Sequence[str]
     headline: bool
     incomplete: str
+    step: int | None = None
 
 
 class Reporting(Protocol):

@@ -24,8 +24,12 @@ class Size:
 def size_of(run: ReportedRun) -> Size | None:
     """The manifest's number of parameters, else the size in the model's name, else None.
 
+    None for a checkpoint: the steps of a training differ in no size.
+
     A mixture named 8x7B counts 56: its experts share layers, so it is smaller than that.
     """
+    if run.step is not None:
+        return None
     if run.parameters is not None:
         return Size(run.parameters / 1e9, "the manifest's number of parameters")
     match = _SIZE.search(run.model)

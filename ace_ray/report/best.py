@@ -6,7 +6,7 @@ The best of several runs was also the luckiest: on the entries that chose it, it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +25,13 @@ class Best:
 
     ``choosing`` is its score there, too high by the choice, ``held_out`` on the other half, which
     had no part in it. ``tied`` names runs that were as good there; the first run is taken.
-    ``highest`` is the best on all entries and ``everything`` its score, also too high.
+    ``highest`` is the best on all entries and ``everything`` its score, also too high. Ranked were
+    the checkpoints of ``series``, "" for all runs.
     """
 
     benchmark: str
     rules: str
+    series: str
     group: Group
     chosen: str
     choosing: Estimate
@@ -39,10 +41,11 @@ class Best:
     everything: Estimate
 
 
-def best_runs(side: Side, rules: str) -> Iterator[Best]:
-    """The best run of each group that has entries in both halves judged in all runs."""
+def best_runs(side: Side, rules: str, labels: Sequence[str], series: str = "") -> Iterator[Best]:
+    """The best of the runs ``labels`` on each group that has entries in both halves judged in all
+    of them."""
     values = np.array(
-        [alone(side.cells, "accuracy", rules, run) for run in range(len(side.labels))]
+        [alone(side.cells, "accuracy", rules, side.labels.index(label)) for label in labels]
     )
     # Runs are ranked on the same entries.
     common = ~np.isnan(values).any(axis=0)
@@ -50,7 +53,8 @@ def best_runs(side: Side, rules: str) -> Iterator[Best]:
     for group in shown_groups(side):
         within = common & side.cells.within(group.strata)
         if (within & first).any() and (within & ~first).any():
-            yield _best(side, rules, group, values, within, first)
+            ranked = _Ranked(labels, values[:, within], first[within])
+            yield _best(ranked, side.benchmark, rules, group, series)
 
 
 def choosing_half(side: Side) -> np.ndarray:
@@ -66,31 +70,39 @@ def _chooses(benchmark: str, unit: Unit) -> bool:
     return int(digest("best", benchmark, *unit)[:8], 16) % 2 == 0
 
 
-def _best(
-    side: Side, rules: str, group: Group, values: np.ndarray, within: np.ndarray, first: np.ndarray
-) -> Best:
-    def score(run: int, mask: np.ndarray) -> Estimate:
-        found = estimate(values[run][within & mask])
-        assert found is not None  # both halves hold units
-        return found
+@dataclass(frozen=True)
+class _Ranked:
+    """What runs reached (runs, units) on units that all of them have, and (units,) which choose."""
 
-    everywhere = np.ones_like(first)
-    runs = range(len(side.labels))
-    chosen = max(runs, key=lambda run: score(run, first).value)
-    highest = max(runs, key=lambda run: score(run, everywhere).value)
-    top = score(chosen, first)
+    labels: Sequence[str]
+    values: np.ndarray
+    first: np.ndarray
+
+    def scores(self, mask: np.ndarray) -> list[Estimate]:
+        """Of each run; ``mask`` holds units."""
+        found = [estimate(values[mask]) for values in self.values]
+        return [score for score in found if score is not None]
+
+
+def _best(ranked: _Ranked, benchmark: str, rules: str, group: Group, series: str) -> Best:
+    choosing = ranked.scores(ranked.first)
+    everything = ranked.scores(np.ones_like(ranked.first))
+    runs = range(len(ranked.labels))
+    chosen = max(runs, key=lambda run: choosing[run].value)
+    highest = max(runs, key=lambda run: everything[run].value)
     return Best(
-        benchmark=side.benchmark,
+        benchmark=benchmark,
         rules=rules,
+        series=series,
         group=group,
-        chosen=side.labels[chosen],
-        choosing=top,
-        held_out=score(chosen, ~first),
+        chosen=ranked.labels[chosen],
+        choosing=choosing[chosen],
+        held_out=ranked.scores(~ranked.first)[chosen],
         tied=tuple(
-            side.labels[run]
+            ranked.labels[run]
             for run in runs
-            if run != chosen and score(run, first).value == top.value
+            if run != chosen and choosing[run].value == choosing[chosen].value
         ),
-        highest=side.labels[highest],
-        everything=score(highest, everywhere),
+        highest=ranked.labels[highest],
+        everything=everything[highest],
     )

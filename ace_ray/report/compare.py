@@ -1,4 +1,4 @@
-"""``ace-ray compare``: every run against a baseline, with statistics."""
+"""``ace-ray compare``: runs against each other, or against a baseline, with statistics."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def compare(
 ) -> None:
     """Print a comparison of the runs at ``uris``, and write it where ``out`` says.
 
-    ``baseline`` is the label or the folder of one of them, the first by default; ``rules`` a rule
-    set or `BOTH`.
+    ``baseline`` is the label or the folder of one of them, what all others are compared with;
+    ``rules`` a rule set or `BOTH`.
 
     Raises:
         NotComparable: the runs differ in what moves scores.

@@ -70,6 +70,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             {
                 "benchmark": best.benchmark,
                 "rules": best.rules,
+                "series": best.series or None,
                 "group": best.group.name,
                 "chosen": best.chosen,
                 "tied": list(best.tied),
@@ -150,7 +151,7 @@ def _markdown(comparison: Comparison, tables: Sequence[Table], flips: Sequence[F
         title="Runs",
         header=["Run", "Folder", "Incomplete"],
         lines=[[c.label, c.run.uri, c.run.incomplete] for c in comparison.contenders],
-        notes=[f"baseline: {comparison.baseline}"],
+        notes=[comparison.against],
     )
     said = [
         _listed(

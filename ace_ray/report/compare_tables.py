@@ -12,6 +12,7 @@ from ace_ray.report.render import NOT_AVAILABLE
 from ace_ray.report.sentences import interval_text, p_text, points, signed
 
 SHOWN, UNDER_NOISE = "*", "~"
+_ALL = "all runs"
 _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
 
 
@@ -99,6 +100,7 @@ def _best(comparison: Comparison) -> Table:
         lines.append(
             [
                 f"{best.benchmark}, {best.rules}",
+                best.series or _ALL,
                 best.group.name,
                 best.chosen,
                 best.choosing,
@@ -109,11 +111,13 @@ def _best(comparison: Comparison) -> Table:
         )
         if best.tied:
             notes.append(
-                f"{best.group.name} ({best.rules} rules): as good on the choosing half: "
+                f"{best.group.name} of {best.series or _ALL} ({best.rules} rules): as good on the "
+                "choosing half: "
                 f"{', '.join(best.tied)}"
             )
-    header = ["Rules", "Group", "Chosen", "Choosing half", "Held-out half", "Best of all entries"]
-    return Table("best", "Best run by group (%)", [*header, "All entries"], lines, notes)
+    header = ["Rules", "Among", "Group", "Chosen", "Choosing half", "Held-out half"]
+    header += ["Best of all entries", "All entries"]
+    return Table("best", "Best run by group (%)", header, lines, notes)
 
 
 def _laws(comparison: Comparison) -> Table:

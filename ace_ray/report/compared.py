@@ -14,6 +14,9 @@ from ace_ray.report.contenders import (
     NotComparable,
     cautions,
     check_labels,
+    in_words,
+    paired_off,
+    rankings,
     refusals,
     seed_of,
 )
@@ -38,7 +41,7 @@ class Laws:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs compared with a baseline (a label).
+    """Runs compared in ``pairs`` (base, other) of labels.
 
     ``differences`` are those in what moves scores, which were allowed: with any, a line compares
     more than models. ``cautions`` is what else differs; ``notes`` what a reader must know of single
@@ -46,7 +49,7 @@ class Comparison:
     """
 
     contenders: Sequence[Contender]
-    baseline: str
+    pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
     lines: Sequence[Line]
     differences: Sequence[str]
@@ -57,9 +60,15 @@ class Comparison:
     best: Sequence[Best]
 
     @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """(baseline, other), labels, in the order of the runs."""
-        return _pairs(self.contenders, self.baseline)
+    def baseline(self) -> str | None:
+        """What all others are compared with; None where it is not one run."""
+        bases = {base for base, _ in self.pairs}
+        return bases.pop() if len(bases) == 1 else None
+
+    @property
+    def against(self) -> str:
+        """What is compared with what, in words."""
+        return in_words(self.contenders, self.pairs)
 
 
 def compared(
@@ -71,27 +80,27 @@ def compared(
     allow_different: bool = False,
     select_best: bool = False,
 ) -> Comparison:
-    """Every run against ``baseline`` (the first run by default), on the benchmarks both hold.
+    """Every run against ``baseline``, else as `paired_off` says, on the benchmarks both hold.
 
     ``groups`` keeps lines of groups of these names only, and with them the correction for many
-    lines small: choose them before you look. ``select_best`` also finds the best run of each group.
+    lines small: choose them before you look. ``select_best`` also finds the best run of each group,
+    as `rankings` says.
 
     Raises:
         NotComparable: the runs differ in what moves scores, unless ``allow_different``.
         UserError: fewer than two runs, labels or groups that are none, no benchmark in common.
     """
-    baseline = baseline if baseline is not None else contenders[0].label if contenders else ""
     check_labels(contenders, baseline)
-    shared = _shared(contenders, baseline)
+    pairs = paired_off(contenders, baseline)
+    shared = _shared(contenders, pairs)
     differences = [line for name, runs in shared.items() for line in refusals(runs, name)]
     if differences and not allow_different:
         raise NotComparable(differences)
     sides = _narrowed([side_of(name, runs) for name, runs in shared.items()], groups)
     drawn = _drawn(sides, shared, rule_sets)
-    pairs = _pairs(contenders, baseline)
     return Comparison(
         contenders=contenders,
-        baseline=baseline,
+        pairs=pairs,
         rule_sets=rule_sets,
         lines=lines_of(sides, pairs, rule_sets),
         differences=differences,
@@ -104,27 +113,32 @@ def compared(
         ),
         curves=[found.figure for _, _, found in drawn if found.figure is not None],
         laws=[Laws(name, rules, found.laws) for name, rules, found in drawn if found.laws],
-        best=[best for rules in rule_sets for side in sides for best in best_runs(side, rules)]
+        best=[
+            best
+            for rules in rule_sets
+            for side in sides
+            for series, labels in rankings(shared[side.benchmark]).items()
+            for best in best_runs(side, rules, labels, series)
+        ]
         if select_best
         else [],
     )
 
 
-def _pairs(contenders: Sequence[Contender], baseline: str) -> list[tuple[str, str]]:
-    return [(baseline, c.label) for c in contenders if c.label != baseline]
-
-
-def _shared(contenders: Sequence[Contender], baseline: str) -> dict[str, list[Contender]]:
-    """Benchmark -> the runs that hold it, of those that the baseline and another run hold."""
-    base = next(c for c in contenders if c.label == baseline)
-    held = {
-        name: [c for c in contenders if name in c.run.benchmarks] for name in base.run.benchmarks
+def _shared(
+    contenders: Sequence[Contender], pairs: Sequence[tuple[str, str]]
+) -> dict[str, list[Contender]]:
+    """Benchmark -> the runs that hold it, of those that both runs of a pair hold."""
+    held = {c.label: c.run.benchmarks for c in contenders}
+    shared = {
+        name: [c for c in contenders if name in held[c.label]]
+        for name in dict.fromkeys(name for names in held.values() for name in names)
+        if any(name in held[base] and name in held[other] for base, other in pairs)
     }
-    shared = {name: runs for name, runs in held.items() if len(runs) > 1}
     if not shared:
+        base, other = pairs[0]
         raise UserError(
-            f"no run shares a benchmark with {baseline}",
-            where=base.run.uri,
+            f"no two runs that are compared share a benchmark: {base} and {other} do not",
             fix="compare runs of one benchmark",
         )
     return shared

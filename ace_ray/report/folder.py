@@ -1,65 +1,50 @@
-"""Where a report is written: a folder of its own, or ``report/`` within its run or sweep."""
+"""Where a report is written: a place of its own, or ``report/`` within its run or sweep."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
+from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.plan import REPORTS
-from ace_ray.store import LocalStore, Store, open_store
+from ace_ray.store import Store, open_store
 
 MARKER = "report.json"
 _MADE_BY = "ace-ray report"
 
 
-def claim(folder: str) -> Store:
-    """``folder``, if a report may be written there. Writes nothing.
+def claim(uri: str) -> Store:
+    """The folder or ``s3://`` prefix ``uri``, if a report may be written there. Leaves nothing.
 
     Raises:
-        UserError: it is not local, not a folder, or holds something that is no report of ours.
+        UserError: it cannot be written, is relative in a job, or holds something that is no report
+            of ours.
     """
-    if "://" in folder:
-        raise UserError(
-            "a report is written to a local folder", where="--out", fix="name one, e.g. report"
-        )
-    path = Path(folder).expanduser().absolute()
-    if path.exists() and not path.is_dir():
-        raise UserError("is not a folder", where=str(path), fix="name another with --out")
-    store = LocalStore(str(path))
-    if path.is_dir() and any(path.iterdir()):
-        _must_be_ours(store)
-    return store
+    check_lasting(uri, "--out")
+    return _claimed(open_store(uri), "name another with --out")
 
 
-def claim_within(uri: str) -> Store:
-    """``report/`` in the run or sweep at ``uri``, if a report may be written there. Leaves nothing.
+def claim_within(store: Store) -> Store:
+    """``report/`` in the run or sweep in ``store``, if a report may be written there. Leaves
+    nothing. Raises `UserError` as `claim` does."""
+    return _claimed(store.child(REPORTS), "write the report elsewhere with --out")
 
-    Raises:
-        UserError: it cannot be written, or holds something that is no report of ours.
-    """
-    store = open_store(uri).child(REPORTS)
+
+def _claimed(store: Store, fix: str) -> Store:
     try:
         taken = bool(store.list())
         store.check_writable()
     except UserError as error:
-        raise UserError(
-            error.what, where=error.where, fix="write the report elsewhere with --out DIR"
-        ) from error
-    if taken:
-        _must_be_ours(store)
-    return store
-
-
-def _must_be_ours(store: Store) -> None:
-    if _marker(store) is None:
+        raise UserError(error.what, where=error.where, fix=fix) from error
+    if taken and _marker(store) is None:
         raise UserError(
             "holds files that are not of a report",
             where=store.root,
             fix="name an empty or new folder with --out",
         )
+    return store
 
 
 def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:

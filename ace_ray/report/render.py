@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -39,14 +40,14 @@ def say(line: str, console: Console) -> None:
 
 def markdown(table: Table, *, n: bool = False) -> str:
     """A heading, a pipe table with intervals, and the notes as a list."""
-    lines = [f"## {_escaped(table.title)}", ""]
+    lines = [f"## {escaped(table.title)}", ""]
     if table.lines:
-        lines.append(_pipes(table.header))
-        lines.append(_pipes(["---", *(["---:"] * (len(table.header) - 1))], escape=False))
-        lines += [_pipes([cell(v, intervals=True, n=n) for v in line]) for line in table.lines]
+        lines.append(_pipes(map(escaped, table.header)))
+        lines.append(_pipes(["---", *(["---:"] * (len(table.header) - 1))]))
+        lines += [_pipes(_markdown_cell(value, n=n) for value in line) for line in table.lines]
         lines.append("")
     if table.notes:
-        lines += [*(f"- {_escaped(note)}" for note in table.notes), ""]
+        lines += [*(f"- {escaped(note)}" for note in table.notes), ""]
     return "\n".join(lines)
 
 
@@ -88,11 +89,19 @@ def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
     return f"{text} n={value.n}" if n else text
 
 
-def _pipes(cells: Sequence[str], *, escape: bool = True) -> str:
-    return "| " + " | ".join(_escaped(c) if escape else c for c in cells) + " |"
+def _markdown_cell(value: Value, *, n: bool) -> str:
+    text = cell(value, intervals=True, n=n)
+    return text if isinstance(value, Estimate) else escaped(text)
 
 
-def _escaped(text: str) -> str:
-    for sign in "\\|*_<`":
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
+def _pipes(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+# No link or image is without its "[". Of the last two GitHub makes links of its own accord.
+_ACTIVE = re.compile(r"[\\|*_<`\[]|(?<=www)\.|:(?=//)", re.IGNORECASE)
+
+
+def escaped(text: str) -> str:
+    """``text`` on one line as Markdown that is nothing but text: no link, image, HTML or code."""
+    return " ".join(_ACTIVE.sub(r"\\\g<0>", text).split())

@@ -14,7 +14,7 @@ from ace_ray.errors import UserError
 from ace_ray.report.content import Content, content_of
 from ace_ray.report.folder import claim, claim_within, write
 from ace_ray.report.render import print_table, say
-from ace_ray.report.runs import Run, load_runs
+from ace_ray.report.runs import Run, read_runs
 from ace_ray.report.sweeps import SWEEP, Sweep, load_sweep
 from ace_ray.store import Store, open_store
 
@@ -32,11 +32,13 @@ def make_report(
     rules: str,
     console: Console,
     wrong: int = WRONG,
+    store: Store | None = None,
 ) -> None:
     """Print a report over the runs, or the sweep, at ``uris``, and write it.
 
     Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
     printed, unless ``paper`` asks for the paper's tables: then it goes to `DEFAULT_FOLDER`.
+    ``store`` is that of the one URI, where the environment does not say how to reach it.
 
     Raises:
         UserError: not a run, nothing in common, or where it goes holds something else.
@@ -44,11 +46,12 @@ def make_report(
     if out is None and paper and len(uris) > 1:
         out = DEFAULT_FOLDER
     target = None if out is None else claim(out)
-    runs, sweep = _load(uris)
+    stores = [open_store(uri) for uri in uris] if store is None else [store]
+    runs, sweep = _load(stores)
     if paper:
         _must_share_a_paper(runs)
-    if target is None and len(uris) == 1:
-        target = claim_within(uris[0])
+    if target is None and len(stores) == 1:
+        target = claim_within(stores[0])
     content = content_of(runs, sweep, rules)
     _print(content, console, paper=paper)
     if target is not None:
@@ -56,19 +59,19 @@ def make_report(
         say(f"report: {target.root}/{PAGE}", console)
 
 
-def _load(uris: Sequence[str]) -> tuple[list[Run], Sweep | None]:
-    for uri in uris:
-        sweep = load_sweep(open_store(uri))
+def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
+    for store in stores:
+        sweep = load_sweep(store)
         if sweep is None:
             continue
-        if len(uris) > 1:
+        if len(stores) > 1:
             raise UserError(
                 f"is a sweep (it holds {SWEEP}), which is reported on alone",
                 where=sweep.uri,
                 fix="name it alone, or name runs of it",
             )
         return list(sweep.runs), sweep
-    return load_runs(uris), None
+    return read_runs(stores), None
 
 
 def _must_share_a_paper(runs: Sequence[Run]) -> None:
@@ -112,7 +115,7 @@ def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     benchmarks = [found.held for found in content.benchmarks]
-    tests = tested(content.runs, content.sweep, benchmarks, content.rules)
+    tests = tested(content.runs, benchmarks, content.rules)
     page = document(content, tests, wrong=wrong, made_at=made_at)
     files = {PAGE: page, **files_of(content, tests)}
     facts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +20,7 @@ from ace_ray.run.parts import Ledger, read_ledger
 from ace_ray.run.plan import MANIFEST, json_object, read_manifest
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.summary import SUCCESS, SUMMARY, earlier_timing, summarize
-from ace_ray.store import open_store
+from ace_ray.store import Store, open_store
 
 Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
 
@@ -29,6 +30,9 @@ _OF_THE_CANDIDATE = (
     "reasoning_parser",
     "tool_parser",
     "engine",
+)
+_STEP = re.compile(
+    r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
 )
 _SAME = "same"
 """The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
@@ -89,6 +93,10 @@ class Run:
     engines: list[dict[str, Any]] = field(default_factory=list)
     """What the engines said of themselves, each kind once."""
     label: str = ""
+    step: int | None = None
+    """The training step of a checkpoint."""
+    training: str = ""
+    """What the checkpoint is of; "" for another model."""
 
     @property
     def model(self) -> str:
@@ -127,6 +135,7 @@ class Run:
             plays=[r for r, part in self._roles(benchmark).items() if part.get("kind") == _SAME],
             headline=self.totals["headline"],
             incomplete=self.incomplete,
+            step=self.step,
         )
 
     def rows_of(self, benchmark: str) -> list[ResultRow]:
@@ -174,14 +183,19 @@ def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_runs(uris: Sequence[str]) -> list[Run]:
+    """The runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
+    return read_runs([open_store(uri) for uri in uris])
+
+
+def read_runs(stores: Sequence[Store]) -> list[Run]:
     """The runs, each with a label of its own: the model, with the run id where two share it.
 
     Raises:
         UserError: not a run, a run without rows, or one named twice.
     """
     runs: list[Run] = []
-    for uri in uris:
-        run = load_run(uri)
+    for store in stores:
+        run = read_run(store)
         if any(run.uri == other.uri for other in runs):
             raise UserError("is named twice", where=run.uri, fix="name each run once")
         runs.append(run)
@@ -200,7 +214,11 @@ def load_runs(uris: Sequence[str]) -> list[Run]:
 
 def load_run(uri: str) -> Run:
     """The run in the folder or at the S3 prefix ``uri``. Raises `UserError`."""
-    store = open_store(uri)
+    return read_run(open_store(uri))
+
+
+def read_run(store: Store) -> Run:
+    """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
     raw = read_manifest(store)
     manifest = validated(Manifest, raw, where=f"{store.root}/{MANIFEST}")
     ledger = read_ledger(store)
@@ -213,7 +231,7 @@ def load_run(uri: str) -> Run:
     stated = json_object(summary, f"{store.root}/{SUMMARY}") if summary else {}
     own = stated.get("benchmarks", {})
     engines = earlier_timing(store).get("engines") or []
-    return Run(
+    run = Run(
         uri=store.root,
         manifest=manifest,
         rows=rows,
@@ -224,3 +242,8 @@ def load_run(uri: str) -> Run:
         engines=[facts for facts in engines if isinstance(facts, dict)],
         judged_by=str(stated.get("rescored", raw).get("ace_ray_version", "")),
     )
+    if found := _STEP.search(run.model):
+        parents = [part for part in manifest.model.source.split("/")[:-1] if part]
+        run.step = int(found[1])
+        run.training = run.model[: found.start()].rstrip("-_=. ") or [run.model, *parents][-1]
+    return run

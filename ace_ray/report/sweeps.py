@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ace_ray.config import validated
 from ace_ray.errors import UserError
-from ace_ray.report.runs import Run, load_run
+from ace_ray.report.runs import Run, read_run
 from ace_ray.run.plan import json_object
 from ace_ray.store import Store
 
@@ -133,11 +134,13 @@ def load_sweep(store: Store) -> Sweep | None:
         why = line.note or _WHY.get(line.state, "the ledger does not say why")
         if line.state == "complete" and line.run_id:
             try:
-                run = load_run(store.child(line.run_id).root)
+                run = read_run(store.child(line.run_id))
             except UserError as error:
                 why = str(error)
             else:
                 run.label = label
+                run.step = line.step
+                run.training = "" if line.step is None else _training(line.source)
                 # The manifest of a run may not know how large its model is.
                 run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
                 runs.append(run)
@@ -145,6 +148,12 @@ def load_sweep(store: Store) -> Sweep | None:
                 continue
         left_out.append(LeftOut(label, line.source, line.state, why))
     return Sweep(store.root, manifest, lines, runs, left_out, line_of)
+
+
+def _training(source: str) -> str:
+    """A training run is known by the folder or prefix that its checkpoints lie in."""
+    path = PurePosixPath(source)
+    return path.parent.name or str(path)
 
 
 def _lines(store: Store) -> list[LedgerLine]:

@@ -1,24 +1,21 @@
-"""The runs of a report tested against one of them, as far as they may be compared."""
+"""The runs of a report tested against each other, as far as they may be compared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS
 from ace_ray.report.benchmark_runs import BenchmarkRuns
-from ace_ray.report.clean import one_line
 from ace_ray.report.compared import Comparison, compared
-from ace_ray.report.contenders import Contender, NotComparable, contenders_of
+from ace_ray.report.contenders import NotComparable, contenders_of
 from ace_ray.report.flips import Flips, flips_of
 from ace_ray.report.groups import groups_of
 from ace_ray.report.runs import Run
-from ace_ray.report.sweeps import Sweep
 
 PAIRS = 3
-"""Pairs of runs whose flips are in a report; of more, those of the first and the last run."""
+"""Pairs of runs whose flips are in a report; of more, those of the last pair."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +30,15 @@ class Tested:
     differences: Sequence[str] = ()
 
 
-def tested(
-    runs: Sequence[Run], sweep: Sweep | None, benchmarks: Sequence[BenchmarkRuns], rules: str
-) -> Tested | None:
-    """All runs against the first, on the groups of the benchmarks' tables; None for a single run.
+def tested(runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rules: str) -> Tested | None:
+    """The runs compared on the groups of the benchmarks' tables; None for a single run.
 
     Single categories are left to ``ace-ray compare``: every further line weakens all others. Flips
     are those under ``rules``.
     """
     if len(runs) < 2:
         return None
-    contenders = _contenders(runs, sweep)
+    contenders = contenders_of(runs)
     try:
         comparison = compared(
             contenders,
@@ -55,29 +50,13 @@ def tested(
         return Tested(None, refused=error.what, differences=error.lines)
     except UserError as error:
         return Tested(None, refused=str(error))
-    pairs = comparison.pairs if len(comparison.pairs) <= PAIRS else comparison.pairs[-1:]
+    pairs = comparison.pairs[-1 if len(comparison.pairs) > PAIRS else 0 :]
     flipped = {label for pair in pairs for label in pair}
     return Tested(
         comparison,
         _flips(comparison, pairs, rules),
         [contender.label for contender in contenders if contender.label not in flipped],
     )
-
-
-def _contenders(runs: Sequence[Run], sweep: Sweep | None) -> list[Contender]:
-    if sweep is None:
-        return contenders_of(runs)
-    lines = [sweep.line_of[run.label] for run in runs]
-    return [
-        Contender(run, one_line(run.label), line.step, one_line(_training(line.source)))
-        for run, line in zip(runs, lines, strict=True)
-    ]
-
-
-def _training(source: str) -> str:
-    """A training run is known by the folder or prefix that its checkpoints lie in."""
-    path = PurePosixPath(source)
-    return path.parent.name or str(path)
 
 
 def _groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:

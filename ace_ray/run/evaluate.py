@@ -57,11 +57,11 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
             return run.ended
 
 
-def check_lasting(output: str) -> None:
+def check_lasting(output: str, option: str = "--output") -> None:
     """Refuse an output inside the folder that Ray unpacks a job into and deletes after it."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
             f"the output {output!r} is relative, and this job's folder is temporary",
             where="output",
-            fix="pass --output s3://bucket/prefix or an absolute path",
+            fix=f"pass {option} s3://bucket/prefix or an absolute path",
         )

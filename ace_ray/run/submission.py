@@ -106,7 +106,7 @@ def make_submission(
 
     Raises:
         UserError: a bad config, one that holds a secret, an output that a job's end would take
-            along, or a checkout that is none.
+            along, checkpoints that a job's folder does not hold, or a checkout that is none.
     """
     _check_checkout(job, checkout)
     asked = {"output": output, "limit": limit}
@@ -117,7 +117,7 @@ def make_submission(
     else:
         tree = read_tree(config, overrides, values)
     _refuse_secrets(tree)
-    _check_output(tree)
+    _check_paths(tree)
     arguments = [*_config_arguments(config, checkout)]
     for flag, value in (("--output", output), ("--limit", limit)):
         arguments += [] if value is None else [f"{flag}={value}"]
@@ -190,9 +190,11 @@ def _large(checkout: Path) -> Iterator[str]:
                 yield re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.relative_to(checkout).as_posix())
 
 
-def _check_output(tree: Mapping[str, Any]) -> None:
+def _check_paths(tree: Mapping[str, Any]) -> None:
     # A sweep's tree is as it was written: what it leaves out is the default.
     _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
+    for where in ("checkpoints", "stop_file"):
+        _check_lasting(tree.get(where), where)
 
 
 def _check_lasting(value: Any, where: str) -> None:
@@ -202,7 +204,7 @@ def _check_lasting(value: Any, where: str) -> None:
             where=where,
             fix="pass --output s3://bucket/prefix or an absolute path"
             if where == "output"
-            else "name it by an s3:// URI or an absolute path",
+            else f"name an absolute path{'' if where == 'stop_file' else ' or an s3:// URI'}",
         )
 
 

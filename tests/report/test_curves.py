@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import log10
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from synthetic_runs import everything, write_run
 
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
 from ace_ray.benchmarks.reporting import Curves, Estimate
-from ace_ray.report.best import best_runs, choosing_half
+from ace_ray.report.best import Best, best_runs, choosing_half
 from ace_ray.report.compared import compared
 from ace_ray.report.contenders import Contender, contenders_of
 from ace_ray.report.figures import draw
 from ace_ray.report.fits import Law, law_of, logistic
+from ace_ray.report.lines import Side
 from ace_ray.report.runs import load_run, load_runs
 
 
@@ -184,11 +186,15 @@ def test_many_steps_keep_the_last_label() -> None:
     assert drawn.count(b"00</text>") < 12
 
 
+def best_among(ranked: Side) -> Iterator[Best]:
+    return best_runs(ranked, "strict", ranked.labels)
+
+
 def test_the_best_run_is_chosen_on_one_half() -> None:
     rng = np.random.default_rng(0)
     runs = [column(rng.random(400) < share) for share in (0.4, 0.6, 0.5)]
     compared_side = side(*runs)
-    (best,) = best_runs(compared_side, "strict")
+    (best,) = best_among(compared_side)
     half = choosing_half(compared_side)
     values = [np.array([row.verdicts["strict"].valid for row in run]) for run in runs]
     order = [int(unit[2]) for unit in compared_side.cells.units]
@@ -204,7 +210,7 @@ def test_the_winner_s_curse_is_gone_from_the_held_out_half() -> None:
     rng = np.random.default_rng(1)
     chosen, held = [], []
     for _ in range(20):
-        (best,) = best_runs(side(*(column(rng.random(100) < 0.5) for _ in range(20))), "strict")
+        (best,) = best_among(side(*(column(rng.random(100) < 0.5) for _ in range(20))))
         chosen.append(best.choosing.value)
         held.append(best.held_out.value)
     assert np.mean(chosen) > 0.58
@@ -229,9 +235,9 @@ def test_runs_are_ranked_on_entries_that_all_have() -> None:
     """A run that lacks what it would get wrong is not the best."""
     whole = column([True] * 60 + [False] * 40)
     lucky = [*column([True] * 60), *(made(False, str(i), status="skipped") for i in range(60, 100))]
-    (best,) = best_runs(side(whole, lucky), "strict")
+    (best,) = best_among(side(whole, lucky))
     assert (best.chosen, best.tied, best.everything.n) == ("r0", ("r1",), 60)
 
 
 def test_no_best_run_without_two_halves() -> None:
-    assert list(best_runs(side(column([True]), column([False])), "strict")) == []
+    assert list(best_among(side(column([True]), column([False])))) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pages import Page, is_sound, report_page
 from synthetic_runs import block, everything, write_run
 from synthetic_sweeps import ledger_line, refused, write_sweep
 
+from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError
 from ace_ray.report.ledger import ledger_table
 from ace_ray.report.sweeps import Sweep, load_sweep
@@ -225,11 +227,36 @@ def test_a_sweep_s_report_lies_in_the_sweep(tmp_path: Path, here: Any) -> None:
     assert here("report", folder).code == 0, "its own report is no run of the sweep"
 
 
-def test_a_sweep_on_s3(here: Any, s3: Any, sweep: Path) -> None:
-    for path in sweep.rglob("*"):
+def test_a_sweep_s_own_store_is_asked(
+    s3: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """``ace-ray sweep`` knows an address that the environment does not."""
+    put_on_s3(s3, sweep, "html/own")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    uri = f"s3://{s3.bucket}/html/own"
+    store = open_store(uri, endpoint_url=s3.endpoint_url)
+    ended = SimpleNamespace(
+        uri=uri, store=store, run=lambda: 1, accounts=[SimpleNamespace(state="complete")]
+    )
+    monkeypatch.setattr("ace_ray.sweep.sweep.Sweep", lambda config, say: ended)
+    monkeypatch.setattr("ace_ray.sweep.config.load_sweep", lambda *config: None)
+    monkeypatch.setattr("ace_ray.sweep.show.print_ledger", lambda *ledger: None)
+    assert run_sweep("any.yaml") == 1
+    assert f"report: {uri}/report/report.html" in capsys.readouterr().out
+    content = store.get("report/report.html")
+    assert content is not None
+    assert b"2 of 4 models are complete" in content
+
+
+def put_on_s3(s3: Any, folder: Path, prefix: str) -> None:
+    for path in folder.rglob("*"):
         if path.is_file():
-            key = f"html/sweep/{path.relative_to(sweep)}"
+            key = f"{prefix}/{path.relative_to(folder)}"
             s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
+
+
+def test_a_sweep_on_s3(here: Any, s3: Any, sweep: Path) -> None:
+    put_on_s3(s3, sweep, "html/sweep")
     uri = f"s3://{s3.bucket}/html/sweep"
     ended = here("report", uri)
     assert ended.code == 0, ended.stderr

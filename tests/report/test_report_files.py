@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from synthetic_runs import block, everything, write_run
 from ace_ray.benchmarks.reporting import Estimate, Table
 from ace_ray.errors import UserError
 from ace_ray.report.folder import claim, write
-from ace_ray.report.render import csv_text, markdown
+from ace_ray.report.render import csv_text, escaped, markdown
 from ace_ray.report.report import make_report
 
 TABLE = Table(
@@ -37,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def report(folders: list[Path], *, paper: bool = False, out: Path | None = None) -> str:
+def report(folders: list[Path], *, paper: bool = False, out: Path | str | None = None) -> str:
     """`make_report` without a process of its own; returns what it prints."""
     printed = StringIO()
     make_report(
@@ -78,6 +79,41 @@ def test_markdown_escapes_and_shows_intervals() -> None:
         "",
         "- a\\_note",
     ]
+
+
+HOSTILE_MARKDOWN = [
+    "![x](http://evil/?q)",
+    "[x](http://evil/?q)",
+    "[x](javascript:alert(1))",
+    "![x][y] [y]: http://evil/",
+    "[x]",
+    "\\\\![x](http://evil)",
+    "\\\\[x](http://evil)",
+    "<http://evil/?q> <a@b.c> <img src=http://evil>",
+    "`<http://evil>`",
+    "| [x](y) | http://evil",
+    "&#33;&#91;x&#93;(http://evil)",
+    "**b** _i_ ~~~",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE_MARKDOWN)
+def test_markdown_makes_nothing_of_what_others_wrote(text: str) -> None:
+    """As CommonMark has it, in a title, a cell and a note."""
+    from markdown_it import MarkdownIt
+
+    table = replace(TABLE, title=text, header=[text, "b"], lines=[[text, 1]], notes=[text])
+    page = f"{markdown(table)}\n\n[x]: http://evil\n[y]: http://evil\n"
+    parsed = MarkdownIt("commonmark").enable("table").parse(page)
+    found = {part.type for token in parsed for part in token.children or []}
+    assert found <= {"text", "text_special"}
+    assert not {token.type for token in parsed} & {"html_block", "fence", "code_block"}
+
+
+@pytest.mark.parametrize("text", ["http://evil", "see HTTPS://evil", "ftp://e", "(www.evil.com)"])
+def test_github_makes_no_links_of_addresses(text: str) -> None:
+    """Its extension looks for `://` and `www.`."""
+    assert not re.search(r"(?<!\\)://|www\.", escaped(text), re.IGNORECASE)
 
 
 def test_the_comparison_is_printed_and_not_written(cli: Any, runs: Path, tmp_path: Path) -> None:
@@ -147,10 +183,42 @@ def test_another_report_json_does_not_make_a_folder_ours(tmp_path: Path, marker:
 
 def test_what_cannot_be_a_report_s_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match=r"file: .*Not a directory; name another with --out"):
         claim(str(tmp_path / "file"))
-    with pytest.raises(UserError, match="local folder"):
-        claim("s3://bucket/report")
+    with pytest.raises(UserError, match="no store speaks 'gs'"):
+        claim("gs://bucket/report")
+
+
+def test_a_report_of_several_runs_on_s3(runs: Path, s3: Any) -> None:
+    def keys() -> set[str]:
+        found = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix="several/")
+        return {item["Key"].removeprefix("several/") for item in found.get("Contents", [])}
+
+    out = f"s3://{s3.bucket}/several/report/"
+    text = report([runs / "toy3", runs / "toy7"], paper=True, out=out)
+    assert text.splitlines()[-1] == f"report: {out}report.html"
+    assert {"report/report.html", "report/report.json", "report/table3.md"} <= keys()
+    report([runs / "toy3"], out=out)
+    assert "report/sizes-acebench-strict.svg" not in keys(), "the next one takes its place"
+    s3.client.put_object(Bucket=s3.bucket, Key="several/mine/notes.txt", Body=b"mine")
+    with pytest.raises(UserError, match="holds files that are not of a report"):
+        report([runs / "toy3"], out=f"s3://{s3.bucket}/several/mine")
+    with pytest.raises(UserError, match="bucket nowhere does not exist; name another with --out"):
+        report([runs / "toy3"], out="s3://nowhere/report")
+
+
+@pytest.mark.parametrize("out", ["report", None])
+def test_a_job_s_report_goes_to_no_relative_folder(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str | None
+) -> None:
+    folder = tmp_path / "working_dir_files" / "_ray_pkg_1"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=r"is relative, .* pass --out s3://bucket/prefix or an abs"):
+        report([runs / "toy3", runs / "toy7"], paper=True, out=out)
+    assert list(folder.iterdir()) == []
+    report([runs / "toy3"], out=tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_a_marker_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:

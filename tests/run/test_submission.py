@@ -273,6 +273,21 @@ def test_a_sweep_whose_output_dies_with_the_job_is_refused(
         make_submission("sweep", str(path), output=output, checkout=checkout)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("checkpoints", "run-7"), ("checkpoints", "./run"), ("stop_file", "stop")]
+)
+def test_a_sweep_that_would_find_nothing_in_a_job_is_refused(
+    checkout: Path, tmp_path: Path, key: str, value: str
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    tree = {"checkpoints": "/data/run", "watch": True, "stop_file": "/data/stop"}
+    tree |= {"benchmarks": ["acebench"], "output": "s3://b/p"}
+    path.write_text(yaml.safe_dump(tree))
+    make_submission("sweep", str(path), checkout=checkout)
+    with pytest.raises(UserError, match=f"{key}: '{value}' is relative, .* name an absolute path"):
+        make_submission("sweep", str(path), checkout=checkout, overrides=[f"{key}={value}"])
+
+
 class TestAboutARun:
     def test_the_job_reads_its_arguments(self) -> None:
         made = submission_about("score", "s3://b/p/run 1")

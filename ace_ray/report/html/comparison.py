@@ -35,7 +35,7 @@ class Sentences:
 class ComparisonView:
     """``tables`` are those of all runs together, ``pairs`` one per pair of runs."""
 
-    baseline: str
+    against: str
     sentences: Sequence[Sentences]
     tables: Sequence[Table]
     pairs: Sequence[Table]
@@ -61,7 +61,7 @@ def comparison(tests: Tested | None) -> Section | None:
 def _view(found: Comparison) -> ComparisonView:
     tables = list(tables_of(found))
     return ComparisonView(
-        found.baseline,
+        found.against,
         [_sentences(found, rules) for rules in found.rule_sets],
         [table for table in tables if table.name in _ABOUT_ALL],
         [table for table in tables if table.name not in _ABOUT_ALL],

@@ -23,7 +23,8 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
     sizes = [size_of(run) for run in shown]
     origins: dict[str, list[str]] = {}
     for run, size in zip(shown, sizes, strict=True):
-        origin = f"from {size.source}" if size else "unknown, not drawn"
+        none = "unknown, not drawn" if run.step is None else "of checkpoints, not drawn"
+        origin = f"from {size.source}" if size else none
         known = f"{run.label} {size.billions:g}B" if size else run.label
         origins.setdefault(origin, []).append(known)
     notes = [f"Figure 7: sizes {origin}: {', '.join(who)}" for origin, who in origins.items()]
