@@ -15,7 +15,7 @@ def started(run) -> dict[str, object]:
 
 
 def test_stop_interrupt_kill_and_go_on(make_run):
-    run = make_run(samples=3, engine={"delay_s": 0.7}, concurrency=2)
+    run = make_run(samples=8, engine={"delay_s": 0.7}, concurrency=2)
 
     first = run.start()
     first.until_stored(3)
@@ -30,8 +30,8 @@ def test_stop_interrupt_kill_and_go_on(make_run):
     assert "Traceback" not in first.text
     assert "*** SIGTERM" not in first.text
     summary = run.summary()
-    assert summary["declared"] == 36
-    assert summary["scored"] + summary["missing"] == 36
+    assert summary["declared"] == 96
+    assert summary["scored"] + summary["missing"] == 96
     assert summary["infra_error"] == summary["quarantined"] == 0
     assert not summary["headline"]
     assert not (run.path / "lease.json").exists()
@@ -55,9 +55,9 @@ def test_stop_interrupt_kill_and_go_on(make_run):
 
     last = run.to_the_end()
     assert last.code == 0, last.text
-    assert f"{36 - len(before)} to evaluate" in last.text
+    assert f"{96 - len(before)} to evaluate" in last.text
     assert before.items() <= started(run).items()
-    assert len(started(run)) == 36
+    assert len(started(run)) == 96
     assert run.summary()["complete"]
     assert not (run.path / "lease.json").exists()
 
