@@ -43,6 +43,11 @@ def _given(output: str | None, limit: int | None) -> dict[str, Any]:
     return {key: value for key, value in asked.items() if value is not None}
 
 
+def _is_own_process() -> bool:
+    """Whether the command came through `main`; tests and notebooks call `cli` itself."""
+    return bool(click.get_current_context().obj)
+
+
 @cli.command()
 @click.argument("config")
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
@@ -57,7 +62,16 @@ def evaluate(
     config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool
 ) -> None:
     """Evaluate a model: plan, run, write, summarize."""
-    sys.exit(run_evaluate(config, output=output, overrides=overrides, limit=limit, resume=resume))
+    sys.exit(
+        run_evaluate(
+            config,
+            output=output,
+            overrides=overrides,
+            limit=limit,
+            resume=resume,
+            own_process=_is_own_process(),
+        )
+    )
 
 
 def run_evaluate(
@@ -67,12 +81,15 @@ def run_evaluate(
     overrides: tuple[str, ...] = (),
     limit: int | None = None,
     resume: bool = True,
+    own_process: bool = False,
 ) -> int:
     """``ace-ray evaluate`` as a function; returns the exit code.
 
-    The driver is a child process (`ace_ray.run.supervise`): call it before threads are started.
+    ``own_process``: this process is there for nothing else, so the driver may be its child
+    (`ace_ray.run.supervise`).
     """
-    return supervised(partial(_evaluate, config, output, overrides, limit, resume))
+    work = partial(_evaluate, config, output, overrides, limit, resume)
+    return supervised(work) if own_process else work()
 
 
 def _evaluate(
@@ -378,7 +395,14 @@ def judge_check(
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
     only = f"benchmarks={json.dumps([asked])}"
-    sys.exit(run_evaluate(config, output=output, overrides=(*overrides, only)))
+    sys.exit(
+        run_evaluate(
+            config,
+            output=output,
+            overrides=(*overrides, only),
+            own_process=_is_own_process(),
+        )
+    )
 
 
 @cli.group()
@@ -455,7 +479,7 @@ def main(arguments: list[str] | None = None) -> None:
     ``arguments``: in place of the command line's own.
     """
     try:
-        cli(arguments, prog_name="ace-ray", standalone_mode=True)
+        cli(arguments, prog_name="ace-ray", standalone_mode=True, obj=True)
     except UserError as error:
         click.echo(f"ace-ray: {error}", err=True)
         sys.exit(error.exit_code)

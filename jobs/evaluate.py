@@ -24,6 +24,7 @@ def main() -> int:
             overrides=tuple(args.overrides),
             limit=args.limit,
             resume=args.resume,
+            own_process=True,
         )
 
     return run(evaluate, args)
