@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -105,14 +106,12 @@ async def actor_rate(place: str, asked: Sequence[Asked], seconds: float) -> floa
     """Answers a second of wall time through one Ray actor, as in a run: it is one more process."""
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False)
+    from ace_ray.run.service import RunningService, ServiceActor
+
+    ray.init("local", num_cpus=2, include_dashboard=False)
     try:
-        owner = ray.remote(CacheService).remote(place, "read")
-
-        async def ask(method: str, *values: Any) -> Any:
-            return await owner.call.remote(method, *values)
-
-        client = CacheClient(ask, writes=False)
+        owner = ray.remote(ServiceActor).remote(partial(CacheService, place, "read"))
+        client = CacheClient(RunningService(owner), writes=False)
         await asyncio.gather(*(client.get(*item) for item in asked[:IN_FLIGHT]))
         done, started = 0, time.perf_counter()
         while (spent := time.perf_counter() - started) < seconds:
