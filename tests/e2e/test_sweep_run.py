@@ -216,8 +216,8 @@ def test_a_sweep_with_a_poisoned_and_a_stale_checkpoint(make_sweeps: Any) -> Non
 def test_stopped_and_gone_on_with(make_sweeps: Any) -> None:
     sweeps = make_sweeps()
     for step in (1, 2, 3):
-        sweeps.save(step, delay_s=1.5 if step == 2 else 0.0)
-    # Row by row, so that the signal finds some of step 2 done and some not.
+        sweeps.save(step, delay_s=4.0 if step == 2 else 0.0)
+    # Row by row, and slowly: an engine hears of the signal within two seconds or so.
     process = sweeps.start("--set", "concurrency=1")
     sweeps.until(lambda: sweeps.rows(2))
     below = sweeps.below()
