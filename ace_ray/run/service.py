@@ -131,7 +131,8 @@ def start_services(board: str, benchmarks: Mapping[str, Benchmark]) -> dict[str,
         for name, benchmark in benchmarks.items()
         if benchmark.service() is not None
     }
-    for refusal in ray.get([service.open.remote() for service in started.values()]):
+    opened = [service.open.remote() for service in started.values()]
+    for refusal in ray.get(opened, timeout=LOST_S):
         if refusal is not None:
             for service in started.values():
                 ray.kill(service)

@@ -204,7 +204,7 @@ def _check_lasting(value: Any, where: str) -> None:
             where=where,
             fix="pass --output s3://bucket/prefix or an absolute path"
             if where == "output"
-            else f"name an absolute path{'' if where == 'stop_file' else ' or an s3:// URI'}",
+            else "name an absolute path or an s3:// URI",
         )
 
 
