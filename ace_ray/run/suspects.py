@@ -23,11 +23,17 @@ OPEN = 0
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """``group`` rows may run together, and with no others."""
+    """``group`` rows may run together, and with no others; those in `OPEN` are cleared."""
 
     deaths: int
     group: int
     condemned: bool = False
+
+    @property
+    def cleared(self) -> bool:
+        """It has lived through its work. Kept, since a process that dies before the row has passed
+        on makes Ray repeat it, and its attempts go on counting."""
+        return self.group == OPEN and not self.condemned
 
 
 def grouped(
@@ -49,7 +55,9 @@ class Suspects:
     """The book of one kind of process (engine workers, or checkers). Plain Python."""
 
     def __init__(self, earlier: Mapping[str, Suspect] | None = None) -> None:
-        self.known: dict[str, Suspect] = dict(earlier or {})
+        # What those that were cleared have cost is in their stored rows by now; it is forgotten of
+        # one whose result was lost as the pass broke off.
+        self.known = {row: s for row, s in (earlier or {}).items() if not s.cleared}
         self.condemned_in_a_row = 0
         """Since a row last left a process that lived."""
         self._held: dict[str, dict[str, None]] = {}
@@ -62,7 +70,7 @@ class Suspects:
         return sum(len(rows) for rows in self._held.values())
 
     def among(self, ids: Iterable[str]) -> dict[str, Suspect]:
-        """Those of ``ids`` that are suspects."""
+        """Those of ``ids`` that are suspects, or were."""
         if not self.known:
             return {}
         return {row_id: self.known[row_id] for row_id in ids if row_id in self.known}
@@ -78,7 +86,7 @@ class Suspects:
             self.condemned_in_a_row = 0
             held.pop(row_id, None)
             if row_id in self.known and not self.known[row_id].condemned:
-                del self.known[row_id]
+                self.known[row_id] = Suspect(self.known[row_id].deaths, OPEN)
 
     def died(self, process: str, held: Iterable[str] | None = None) -> list[str]:
         """``process`` is gone; ``held`` is what it was working on, where it could still say so.
@@ -88,7 +96,7 @@ class Suspects:
         noted = self._held.pop(process, {})
         rows = list(noted if held is None else held)
         before = self.among(rows)
-        if len(rows) == 1 and before:
+        if len(rows) == 1 and before and not before[rows[0]].cleared:
             (row_id,) = rows
             self.known[row_id] = Suspect(before[row_id].deaths + 1, 0, condemned=True)
             self.condemned_in_a_row += 1
