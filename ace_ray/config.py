@@ -127,10 +127,10 @@ class RunConfig(Section):
         "auto", description="sandbox actors, if there are episodes; auto: one per worker"
     )
     concurrency: CountOrAuto = Field(
-        "auto", description="episodes in flight per worker; auto: twice the engine's max_num_seqs"
+        "auto", description="rows at work per worker; auto: twice the engine's max_num_seqs"
     )
     rows_per_block: CountOrAuto = Field(
-        "auto", description="rows that travel together; auto: 1, more for large runs"
+        "auto", description="rows that travel together; auto: 1, up to 32 and more in larger runs"
     )
     rows_per_part: CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: by the run's size"

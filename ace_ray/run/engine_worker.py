@@ -46,7 +46,9 @@ class EngineWorker:
     """Hosts one engine in-process and drives many episodes on it at once.
 
     One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
-    share the engine's batches. At most ``most`` rows are at work at a time.
+    share the engine's batches. At most ``most`` rows are at work at a time. They come to work in
+    parties of a quarter of that, and each leaves room for another as soon as it ends, so that slow
+    rows do not keep the engine waiting for their block.
     """
 
     def __init__(self, job: Job, most: int) -> None:
@@ -76,7 +78,7 @@ class EngineWorker:
             raise
         self._held: dict[str, asyncio.Task[Any]] = {}
         self._preparing: set[asyncio.Task[Preparation]] = set()
-        self._gate = Gate(most)
+        self._gate, self._party = Gate(most), max(1, most // 4)
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,9 +112,10 @@ class EngineWorker:
         shared: Shared = {}
         parts = await asyncio.gather(
             *(
-                self._together(rows, (run, group), earlier, shared)
+                self._together(rows[start : start + self._party], (run, group), earlier, shared)
                 for group, found in groups.items()
                 for run, rows in _by_run(found).items()
+                for start in range(0, len(rows), self._party)
             )
         )
         done = [self._quarantined(row, deaths) for row, deaths in condemned]
@@ -127,7 +130,7 @@ class EngineWorker:
         shared: Shared,
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
-        async with self._gate.entered(group, len(rows)):
+        async with self._gate.entered(group, len(rows)) as party:
             if self._stopping:
                 return []
             run, _ = group
@@ -140,6 +143,7 @@ class EngineWorker:
             for row in rows:
                 attempt = row["attempt"] + earlier.get(row["row_id"], 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
+                task.add_done_callback(lambda _: self._gate.leave(party))
                 self._held[row["row_id"]] = task
             tasks = [self._held[row_id] for row_id in ids]
             await asyncio.wait(tasks)

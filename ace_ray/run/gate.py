@@ -14,7 +14,7 @@ Group = tuple[int, int]
 
 
 class Gate:
-    """Lets in one group at a time, and of it at most ``most`` rows; a block of more goes in by
+    """Lets in one group at a time, and of it at most ``most`` rows; a party of more goes in by
     itself. The earliest run comes first, since each change of runs changes the weights; within a
     run it is the order in which the groups first asked."""
 
@@ -22,58 +22,66 @@ class Gate:
         self._most = most
         self._inside = 0
         self._group: Group | None = None
-        self._waiting: OrderedDict[Group, deque[_Turn]] = OrderedDict()
+        self._waiting: OrderedDict[Group, deque[Party]] = OrderedDict()
 
     @asynccontextmanager
-    async def entered(self, group: Group, rows: int) -> AsyncIterator[None]:
-        """Wait until there is room for ``rows`` of ``group``, and be inside."""
-        turn = _Turn(asyncio.get_running_loop().create_future(), rows)
-        self._waiting.setdefault(group, deque()).append(turn)
+    async def entered(self, group: Group, rows: int) -> AsyncIterator[Party]:
+        """Wait until there is room for ``rows`` of ``group``, and be inside.
+
+        Rows may `leave` one by one before the last does: a slow one holds no place but its own."""
+        party = Party(asyncio.get_running_loop().create_future(), rows)
+        self._waiting.setdefault(group, deque()).append(party)
         self._admit()
         try:
-            await turn.come
+            await party.come
         except asyncio.CancelledError:
-            if turn.come.done() and not turn.come.cancelled():
-                self._leave(rows)  # it had been let in
+            if party.come.done() and not party.come.cancelled():
+                self.leave(party, party.rows)  # it had been let in
             else:
-                self._forget(group, turn)
+                self._forget(group, party)
             raise
         try:
-            yield
+            yield party
         finally:
-            self._leave(rows)
+            self.leave(party, party.rows)
 
-    def _forget(self, group: Group, turn: _Turn) -> None:
-        turns = self._waiting.get(group, deque())
-        if turn in turns:
-            turns.remove(turn)
-            if not turns:
-                del self._waiting[group]
-            self._admit()
-
-    def _leave(self, rows: int) -> None:
+    def leave(self, party: Party, rows: int = 1) -> None:
+        """So many rows of ``party`` are done with; after it has left, nothing."""
+        rows = min(rows, party.rows)
+        party.rows -= rows
         self._inside -= rows
         self._admit()
+
+    def _forget(self, group: Group, party: Party) -> None:
+        parties = self._waiting.get(group, deque())
+        if party in parties:
+            parties.remove(party)
+            if not parties:
+                del self._waiting[group]
+            self._admit()
 
     def _admit(self) -> None:
         while self._waiting:
             group = min(self._waiting, key=lambda waiting: waiting[0])
-            turns = self._waiting[group]
+            parties = self._waiting[group]
             if self._inside and group != self._group:
                 return
-            while turns:
-                if self._inside and self._inside + turns[0].rows > self._most:
+            while parties:
+                if self._inside and self._inside + parties[0].rows > self._most:
                     return
-                turn = turns.popleft()
-                if not turn.come.cancelled():
+                party = parties.popleft()
+                if not party.come.cancelled():
                     # Counted here: between now and its own step nobody else may come in.
                     self._group = group
-                    self._inside += turn.rows
-                    turn.come.set_result(None)
+                    self._inside += party.rows
+                    party.come.set_result(None)
             del self._waiting[group]
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+@dataclass(slots=True, eq=False)
+class Party:
+    """Rows that come in together."""
+
     come: asyncio.Future[None]
     rows: int
+    """That are still to come, or inside."""

@@ -36,7 +36,7 @@ DEFAULT_MAX_NUM_SEQS = 256
 
 
 def in_flight(job: Job, resources: Resources, rows: int) -> int:
-    """Rows that one worker holds at a time.
+    """Rows that are at work in one worker at a time.
 
     Twice what the engine batches keeps its queue full; never more than a fair share of the run,
     or the first worker that is ready would take every row.
@@ -47,16 +47,29 @@ def in_flight(job: Job, resources: Resources, rows: int) -> int:
     return max(1, min(2 * batched, math.ceil(rows / resources.workers)))
 
 
+def rows_held(job: Job, resources: Resources, rows: int) -> int:
+    """Rows of one model call each that one worker holds, in blocks of which some may be done.
+
+    A block waits for its slowest row. Were only as many held as may be at work, slow rows would
+    leave the engine without others: three in a hundred that take 17 times as long cost a third of
+    its throughput, with blocks of 8. But no worker holds more than half of its share of the run
+    (all of what may be at work excepted), since what it holds is lost to the others.
+    """
+    most = in_flight(job, resources, rows)
+    share = rows if resources.workers == 1 else rows // (2 * resources.workers)
+    return max(most, min(8 * most, share))
+
+
 def rows_per_block(job: Job, resources: Resources, rows: int) -> int:
     """Rows of one model call each that travel together.
 
     A block passes on when its last row ends, so small runs go almost row by row; each block costs
-    Ray some 15 ms of CPU, so large runs bundle more, as far as a worker still holds several blocks.
+    Ray some 30 ms of CPU, so larger ones bundle more, as far as a worker still holds many blocks.
     """
     if job.config.rows_per_block != "auto":
         return job.config.rows_per_block
-    wanted = max(1, min(8, rows // 32), min(512, rows // 2000))
-    return max(1, min(wanted, in_flight(job, resources, rows) // 8))
+    wanted = max(1, min(32, rows // (16 * resources.workers)), min(512, rows // 2000))
+    return max(1, min(wanted, rows_held(job, resources, rows) // 16))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
@@ -124,7 +137,8 @@ def run_graph(
     most = in_flight(job, resources, len(largest))
     # Interactive rows come first, one to a block: calls enough for as many as may be in flight.
     alone = math.ceil(np.count_nonzero(largest.interactive) / resources.workers)
-    calls = min(most, alone + math.ceil(most / size))
+    held = math.ceil(rows_held(job, resources, len(largest)) / size)
+    calls = min(most, alone) + held
     planned = [block for one in work for block in blocks(one, size)]
     lengths = {one.run: len(one.rows) for one in work}
     waiting = min(len(planned), WAITING_BLOCKS)
@@ -140,7 +154,8 @@ def run_graph(
             compute=ActorPoolStrategy(
                 size=resources.workers,
                 max_concurrent_calls_per_actor=calls,
-                max_tasks_in_flight_per_actor=calls + 8,
+                # Those beyond wait at the actor, so that none of its calls waits for the executor.
+                max_tasks_in_flight_per_actor=calls + max(1, 8 // size),
             ),
             num_cpus=resources.worker_cpus,
             num_gpus=resources.worker_gpus,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.gate import Gate
+from ace_ray.run.gate import Gate, Party
 from ace_ray.run.suspects import OPEN
 
 
@@ -20,6 +20,7 @@ class Visitors:
         self.gate = Gate(most)
         self.inside: list[str] = []
         self.order: list[str] = []
+        self.parties: dict[str, Party] = {}
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -30,13 +31,18 @@ class Visitors:
         await settle()
 
     async def _visit(self, name: str, group: int, rows: int) -> None:
-        async with self.gate.entered((0, group), rows):
+        async with self.gate.entered((0, group), rows) as party:
+            self.parties[name] = party
             self.inside.append(name)
             self.order.append(name)
             try:
                 await self._ends[name].wait()
             finally:
                 self.inside.remove(name)
+
+    async def row_ends(self, name: str) -> None:
+        self.gate.leave(self.parties[name])
+        await settle()
 
     async def go(self, *names: str) -> None:
         for name in names:
@@ -167,6 +173,40 @@ def test_no_more_rows_than_there_is_room_for() -> None:
     played(scene, most=9)
 
 
+def test_each_row_leaves_room_as_soon_as_it_ends() -> None:
+    """A slow row holds no place but its own."""
+
+    async def scene(v: Visitors) -> None:
+        await v.come("three", rows=3)
+        await v.come("two", rows=2)
+        assert v.inside == ["three"]
+        await v.row_ends("three")
+        assert v.inside == ["three"], "one place is free, two are needed"
+        await v.row_ends("three")
+        assert v.inside == ["three", "two"]
+        await v.come("suspect", 1)
+        await v.row_ends("three")
+        assert v.inside == ["three", "two"], "two rows are still inside"
+        await v.row_ends("two")
+        await v.row_ends("two")
+        assert v.inside == ["three", "two", "suspect"], "all of their rows have ended"
+
+    played(scene, most=3)
+
+
+def test_a_row_that_ends_after_its_party_has_left_frees_nothing_twice() -> None:
+    async def scene(v: Visitors) -> None:
+        await v.come("gone", rows=2)
+        party = v.parties["gone"]
+        await v.cancelled("gone")
+        v.gate.leave(party)
+        await v.come("a", rows=2)
+        await v.come("b")
+        assert v.inside == ["a"]
+
+    played(scene, most=2)
+
+
 def test_an_exception_leaves_the_gate() -> None:
     async def scene(v: Visitors) -> None:
         async def fails() -> None:
@@ -280,21 +320,28 @@ def test_all_who_wait_are_cancelled() -> None:
 def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> None:
     random_ = random.Random(seed)
     most = random_.choice([1, 3, 1000])
-    gate, inside, through = Gate(most), [], []
+    gate, through = Gate(most), []
+    inside: dict[int, tuple[int, int]] = {}
 
     async def visit(name: int, group: int) -> None:
         rows = random_.randrange(1, 4)
         for _ in range(random_.randrange(4)):
             await asyncio.sleep(0)
-        async with gate.entered((0, group), rows):
-            inside.append((group, rows))
-            assert {other for other, _ in inside} == {group}, "two groups are inside"
-            assert len(inside) == 1 or sum(count for _, count in inside) <= most
+        async with gate.entered((0, group), rows) as party:
+            inside[name] = group, rows
+            assert {other for other, _ in inside.values()} == {group}, "two groups are inside"
+            assert len(inside) == 1 or sum(count for _, count in inside.values()) <= most
             try:
                 for _ in range(random_.randrange(4)):
                     await asyncio.sleep(0)
+                    if rows and random_.random() < 0.5:
+                        gate.leave(party)
+                        rows -= 1
+                        inside[name] = group, rows
+                        if not rows:
+                            del inside[name]
             finally:
-                inside.remove((group, rows))
+                inside.pop(name, None)
         through.append(name)
 
     async def play() -> None:
