@@ -135,10 +135,10 @@ def run_graph(
     largest = max(work, key=lambda one: len(one.rows)).rows
     size = rows_per_block(job, resources, len(largest))
     most = in_flight(job, resources, len(largest))
-    # Interactive rows come first, one to a block: calls enough for as many as may be in flight.
+    # Interactive rows come first, one to a block. A call is a thread: no more than rows at work.
     alone = math.ceil(np.count_nonzero(largest.interactive) / resources.workers)
     held = math.ceil(rows_held(job, resources, len(largest)) / size)
-    calls = min(most, alone) + held
+    calls = min(most, alone + held)
     planned = [block for one in work for block in blocks(one, size)]
     lengths = {one.run: len(one.rows) for one in work}
     waiting = min(len(planned), WAITING_BLOCKS)
