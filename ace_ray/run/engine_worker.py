@@ -143,7 +143,7 @@ class EngineWorker:
             for row in rows:
                 attempt = row["attempt"] + earlier.get(row["row_id"], 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
-                task.add_done_callback(lambda _: self._gate.leave(party))
+                task.add_done_callback(lambda _: self._gate.row_ended(party))
                 self._held[row["row_id"]] = task
             tasks = [self._held[row_id] for row_id in ids]
             await asyncio.wait(tasks)

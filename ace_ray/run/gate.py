@@ -26,9 +26,7 @@ class Gate:
 
     @asynccontextmanager
     async def entered(self, group: Group, rows: int) -> AsyncIterator[Party]:
-        """Wait until there is room for ``rows`` of ``group``, and be inside.
-
-        Rows may `leave` one by one before the last does: a slow one holds no place but its own."""
+        """Wait until there is room for ``rows`` of ``group``, and be inside."""
         party = Party(asyncio.get_running_loop().create_future(), rows)
         self._waiting.setdefault(group, deque()).append(party)
         self._admit()
@@ -36,20 +34,28 @@ class Gate:
             await party.come
         except asyncio.CancelledError:
             if party.come.done() and not party.come.cancelled():
-                self.leave(party, party.rows)  # it had been let in
+                self._leave(party)  # it had been let in
             else:
                 self._forget(group, party)
             raise
         try:
             yield party
         finally:
-            self.leave(party, party.rows)
+            self._leave(party)
 
-    def leave(self, party: Party, rows: int = 1) -> None:
-        """So many rows of ``party`` are done with; after it has left, nothing."""
-        rows = min(rows, party.rows)
-        party.rows -= rows
-        self._inside -= rows
+    def row_ended(self, party: Party) -> None:
+        """One row of ``party`` leaves room to others: a slow one holds no place but its own.
+
+        The last place is the party's until it has left, so that no other group comes in before.
+        """
+        if party.rows > 1:
+            party.rows -= 1
+            self._inside -= 1
+            self._admit()
+
+    def _leave(self, party: Party) -> None:
+        self._inside -= party.rows
+        party.rows = 0
         self._admit()
 
     def _forget(self, group: Group, party: Party) -> None:
@@ -84,4 +90,4 @@ class Party:
 
     come: asyncio.Future[None]
     rows: int
-    """That are still to come, or inside."""
+    """Places that it holds, or needs to come in."""
