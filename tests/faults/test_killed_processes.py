@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +28,11 @@ def test_checker_writer_worker_and_board(make_run):
 
 def test_a_board_killed_before_anything_is_stored(make_run):
     """The run goes on, and stays one: with its manifest, and resumable all along."""
-    run = make_run(engine={"delay_s": 2.0}, concurrency=4, rows_per_part=100)
+    run = make_run(rows_per_part=100)
+    # The engine hangs until the board's end takes it along.
+    run.write(engine={"hang": {run.questions[0]: run.marker("hung")}})
     driver = run.start()
-    driver.until(lambda: "rows |" in driver.text)
+    driver.until(Path(run.marker("hung")).exists)
     driver.find("ray::Board").kill()
     assert driver.wait() == 0, driver.text
     assert "going on with 12 rows" in driver.text
