@@ -211,11 +211,11 @@ class Soak:
 def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
     fake = options.engine == "fake"
     rows = round(options.minutes * 60 * RATE / 2)
-    config = fake_config(rows, 0.8) if fake else vllm_config(rows, scratch)
+    config = fake_config(rows, 3.2) if fake else vllm_config(rows, scratch)
     shared = {
         "workers": WORKERS[options.engine],
         "worker_cpus": 0.25 if fake else 1,
-        "concurrency": 4,
+        "concurrency": 16 if fake else 4,
         "rows_per_part": 32,
         "stall_s": 20 if fake else 60,
         "grace_s": 5,

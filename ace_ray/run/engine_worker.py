@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from ace_ray.run.board import fetch_entries
 from ace_ray.run.candidate import Broken, Candidate
 from ace_ray.run.clock import Clock
 from ace_ray.run.facts import engine_facts
-from ace_ray.run.gate import Gate
+from ace_ray.run.gate import Gate, Party
 from ace_ray.run.job import Job, report, start
 from ace_ray.run.judging import log_traceback
 from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
@@ -37,6 +38,9 @@ DEADLINE_GRACE_S = 300.0
 START_AGAIN_S = 5.0
 """Pause before an engine that could not start is started again."""
 
+LEAVE_S = 0.5
+"""At most between the end of a row and the board's knowing of it: one call tells of many rows."""
+
 
 Shared = dict[tuple[str, int, int, int], asyncio.Task[Preparation]]
 """Preparations of one block: (name, run, sample, repeat) -> the task that does it, or did."""
@@ -47,7 +51,7 @@ class EngineWorker:
 
     One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
     share the engine's batches. At most ``most`` rows are at work at a time. They come to work in
-    parties of a quarter of that, and each leaves room for another as soon as it ends, so that slow
+    parties of an eighth of that, and each leaves room for another as soon as it ends, so that slow
     rows do not keep the engine waiting for their block.
     """
 
@@ -78,7 +82,9 @@ class EngineWorker:
             raise
         self._held: dict[str, asyncio.Task[Any]] = {}
         self._preparing: set[asyncio.Task[Preparation]] = set()
-        self._gate, self._party = Gate(most), max(1, most // 4)
+        self._gate, self._party = Gate(most), max(1, most // 8)
+        self._ended: list[str] = []
+        """Rows that the board still takes for being worked on."""
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,13 +149,25 @@ class EngineWorker:
             for row in rows:
                 attempt = row["attempt"] + earlier.get(row["row_id"], 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
-                task.add_done_callback(lambda _: self._gate.row_ended(party))
+                task.add_done_callback(partial(self._row_ended, party, row["row_id"]))
                 self._held[row["row_id"]] = task
             tasks = [self._held[row_id] for row_id in ids]
             await asyncio.wait(tasks)
-            self._board.leave.remote(self._who, ids)
+            self._leave()
             self._board.spent.remote(run, self._who.name, self._clock.read())
         return [task.result() for task in tasks if not task.cancelled()]
+
+    def _row_ended(self, party: Party, row_id: str, _: asyncio.Task[Any]) -> None:
+        self._gate.row_ended(party)
+        self._ended.append(row_id)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
+
+    def _leave(self) -> None:
+        """Tell the board which rows have ended: it blames none of them for a death from now on."""
+        if self._ended:
+            self._board.leave.remote(self._who, self._ended)
+            self._ended = []
 
     async def _row(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
         entry = entry_at(self._entries, row["entry"])

@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from ace_ray.run.suspects import OPEN
+
 Group = tuple[int, int]
 """(run, group of suspects)"""
 
 
 class Gate:
     """Lets in one group at a time, and of it at most ``most`` rows; a party of more goes in by
-    itself. The earliest run comes first, since each change of runs changes the weights; within a
-    run it is the order in which the groups first asked."""
+    itself. The earliest run comes first, since each change of runs changes the weights. Within a
+    run suspects come first, in the order in which their groups asked: there are few of them, and
+    always more rows that nothing is known of, behind which they would wait until the run's end."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -68,7 +71,7 @@ class Gate:
 
     def _admit(self) -> None:
         while self._waiting:
-            group = min(self._waiting, key=lambda waiting: waiting[0])
+            group = min(self._waiting, key=lambda waiting: (waiting[0], waiting[1] == OPEN))
             parties = self._waiting[group]
             if self._inside and group != self._group:
                 return

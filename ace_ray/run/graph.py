@@ -31,45 +31,60 @@ CHECKER_TASKS = 16
 WAITING_BLOCKS = 256
 """Most blocks that wait at the writer for others to make a part."""
 
+FEWEST_BLOCKS = 4
+"""That a worker holds, however large: the engine stops when each of them waits for a slow row."""
+
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
 
 
-def in_flight(job: Job, resources: Resources, rows: int) -> int:
-    """Rows that are at work in one worker at a time.
+@dataclass(frozen=True)
+class Shape:
+    """How the rows of a run are cut into blocks, and how many of them one worker has."""
 
-    Twice what the engine batches keeps its queue full; never more than a fair share of the run,
-    or the first worker that is ready would take every row.
+    most: int
+    """Rows at work at a time."""
+    size: int
+    """Rows of one model call each that travel together."""
+    calls: int
+    """Blocks of which no row, some or all but one may be done. Each is a thread."""
+
+
+def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
+    """That of a run of ``rows``, ``interactive`` ones among them, which come first and alone.
+
+    A block waits for its slowest row. Were only as many rows held as may be at work, slow ones
+    would leave the engine without others: three in a hundred that take 17 times as long cost a
+    third of its throughput, with blocks of 8. So a worker holds up to eight times as many, but no
+    more than half of its share of the run, since other workers cannot have them.
     """
+    most = _at_work(job, resources, rows)
+    half = max(most, rows if resources.workers == 1 else rows // (2 * resources.workers))
+    held = min(8 * most, half)
+    named = job.config.rows_per_block
+    size = _block(resources, rows, held) if named == "auto" else named
+    alone = math.ceil(interactive / resources.workers)
+    calls = min(most, max(FEWEST_BLOCKS, alone + math.ceil(held / size)))
+    if alone and named == "auto":
+        # As many blocks of single calls may come once the episodes are over.
+        size = min(size, math.ceil(half / calls))
+    return Shape(most, size, calls)
+
+
+def _at_work(job: Job, resources: Resources, rows: int) -> int:
+    """Twice what the engine batches keeps its queue full; never more than a fair share of the run,
+    or the first worker that is ready would take every row."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
     batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
     return max(1, min(2 * batched, math.ceil(rows / resources.workers)))
 
 
-def rows_held(job: Job, resources: Resources, rows: int) -> int:
-    """Rows of one model call each that one worker holds, in blocks of which some may be done.
-
-    A block waits for its slowest row. Were only as many held as may be at work, slow rows would
-    leave the engine without others: three in a hundred that take 17 times as long cost a third of
-    its throughput, with blocks of 8. But no worker holds more than half of its share of the run
-    (all of what may be at work excepted), since what it holds is lost to the others.
-    """
-    most = in_flight(job, resources, rows)
-    share = rows if resources.workers == 1 else rows // (2 * resources.workers)
-    return max(most, min(8 * most, share))
-
-
-def rows_per_block(job: Job, resources: Resources, rows: int) -> int:
-    """Rows of one model call each that travel together.
-
-    A block passes on when its last row ends, so small runs go almost row by row; each block costs
-    Ray some 30 ms of CPU, so larger ones bundle more, as far as a worker still holds many blocks.
-    """
-    if job.config.rows_per_block != "auto":
-        return job.config.rows_per_block
+def _block(resources: Resources, rows: int, held: int) -> int:
+    """Small runs go almost row by row, since a block passes on when its last row ends. Each block
+    costs Ray some 30 ms of CPU: larger runs bundle more, as far as a worker still holds 16."""
     wanted = max(1, min(32, rows // (16 * resources.workers)), min(512, rows // 2000))
-    return max(1, min(wanted, rows_held(job, resources, rows) // 16))
+    return max(1, min(wanted, held // 16))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
@@ -133,13 +148,8 @@ def run_graph(
     _quiet()
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
-    size = rows_per_block(job, resources, len(largest))
-    most = in_flight(job, resources, len(largest))
-    # Interactive rows come first, one to a block. A call is a thread: no more than rows at work.
-    alone = math.ceil(np.count_nonzero(largest.interactive) / resources.workers)
-    held = math.ceil(rows_held(job, resources, len(largest)) / size)
-    calls = min(most, alone + held)
-    planned = [block for one in work for block in blocks(one, size)]
+    cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
+    planned = [block for one in work for block in blocks(one, cut.size)]
     lengths = {one.run: len(one.rows) for one in work}
     waiting = min(len(planned), WAITING_BLOCKS)
     graph = (
@@ -148,14 +158,14 @@ def run_graph(
         ray.data.from_blocks(planned)
         .map_batches(
             EngineWorker,
-            fn_constructor_args=(job, most),
+            fn_constructor_args=(job, cut.most),
             batch_size=None,
             batch_format="pyarrow",
             compute=ActorPoolStrategy(
                 size=resources.workers,
-                max_concurrent_calls_per_actor=calls,
+                max_concurrent_calls_per_actor=cut.calls,
                 # Those beyond wait at the actor, so that none of its calls waits for the executor.
-                max_tasks_in_flight_per_actor=calls + max(1, 8 // size),
+                max_tasks_in_flight_per_actor=cut.calls + max(1, 8 // cut.size),
             ),
             num_cpus=resources.worker_cpus,
             num_gpus=resources.worker_gpus,

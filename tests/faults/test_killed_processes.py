@@ -29,8 +29,8 @@ def test_checker_writer_worker_and_board(make_run):
 def test_a_board_killed_before_anything_is_stored(make_run):
     """The run goes on, and stays one: with its manifest, and resumable all along."""
     run = make_run(rows_per_part=100)
-    # The engine hangs until the board's end takes it along.
-    run.write(engine={"hang": {run.questions[0]: run.marker("hung")}})
+    # All say "user:": the engine hangs from the first row on, until the board takes it along.
+    run.write(engine={"hang": {"user:": run.marker("hung")}})
     driver = run.start()
     driver.until(Path(run.marker("hung")).exists)
     driver.find("ray::Board").kill()

@@ -11,7 +11,7 @@ import pytest
 from test_plan import Toy, planned
 
 from ace_ray.records import Entry
-from ace_ray.run.graph import Work, blocks, in_flight, rows_held, rows_per_block
+from ace_ray.run.graph import Shape, Work, blocks, shape
 
 
 class Rehearsed(Toy):
@@ -58,48 +58,66 @@ def test_a_call_of_its_own_has_no_preparation() -> None:
     assert {row.shares for row in planned(Rehearsed(["a", "b", "X"])).rows} == {-1}
 
 
-def sizes(rows: int, *, workers: int = 1, max_num_seqs: int = 32, **config: object) -> list[int]:
-    """Rows at work in a worker, held by it, and in a block."""
+def shaped(
+    rows: int, *, interactive: int = 0, workers: int = 1, max_num_seqs: int = 32, **config: object
+) -> Shape:
     auto = {"concurrency": "auto", "rows_per_block": "auto"}
     job: Any = SimpleNamespace(
         config=SimpleNamespace(**auto | config), engine={"max_num_seqs": max_num_seqs}
     )
     cluster: Any = SimpleNamespace(workers=workers)
-    return [measure(job, cluster, rows) for measure in (in_flight, rows_held, rows_per_block)]
+    return shape(job, cluster, rows, interactive)
 
 
 @pytest.mark.parametrize(
-    ("rows", "workers", "max_num_seqs", "expected"),
+    ("rows", "interactive", "workers", "max_num_seqs", "expected"),
     [
-        (1, 1, 32, [1, 1, 1]),
-        (24, 1, 32, [24, 24, 1]),
-        (256, 1, 32, [64, 256, 16]),
-        (512, 1, 32, [64, 512, 32]),
-        (2_040, 1, 32, [64, 512, 32]),
-        (2_040, 1, 256, [512, 2_040, 32]),
-        (2_040, 8, 256, [255, 255, 15]),
-        (20_000, 8, 256, [512, 1_250, 32]),
-        (1_000_000, 16, 256, [512, 4_096, 256]),
+        (1, 0, 1, 32, Shape(most=1, size=1, calls=1)),
+        (24, 0, 1, 32, Shape(most=24, size=1, calls=24)),
+        (256, 0, 1, 32, Shape(most=64, size=16, calls=16)),
+        (512, 0, 1, 32, Shape(most=64, size=32, calls=16)),
+        (2_040, 0, 1, 32, Shape(most=64, size=32, calls=16)),
+        (2_040, 0, 1, 256, Shape(most=512, size=32, calls=64)),
+        (2_040, 0, 8, 256, Shape(most=255, size=15, calls=17)),
+        (20_000, 0, 8, 256, Shape(most=512, size=32, calls=40)),
+        (1_000_000, 0, 16, 256, Shape(most=512, size=256, calls=16)),
+        # Episodes take calls of their own, which blocks of single calls come to after them.
+        (100, 100, 1, 32, Shape(most=64, size=2, calls=64)),
+        (2_040, 100, 1, 32, Shape(most=64, size=32, calls=64)),
+        (2_040, 100, 4, 32, Shape(most=64, size=7, calls=42)),
+        (1_000_000, 2_000, 16, 256, Shape(most=512, size=222, calls=141)),
     ],
 )
 def test_what_a_worker_holds(
-    rows: int, workers: int, max_num_seqs: int, expected: list[int]
+    rows: int, interactive: int, workers: int, max_num_seqs: int, expected: Shape
 ) -> None:
-    assert sizes(rows, workers=workers, max_num_seqs=max_num_seqs) == expected
+    found = shaped(rows, interactive=interactive, workers=workers, max_num_seqs=max_num_seqs)
+    assert found == expected
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 16])
 @pytest.mark.parametrize("rows", [1, 5, 63, 64, 700, 5_000, 300_000])
 @pytest.mark.parametrize("max_num_seqs", [1, 8, 32, 256, 1024])
-def test_no_worker_takes_what_others_need_and_each_holds_many_blocks(
-    rows: int, workers: int, max_num_seqs: int
+@pytest.mark.parametrize("interactive", [0.0, 0.05, 1.0])
+def test_no_worker_takes_what_others_need_and_each_keeps_its_engine_full(
+    rows: int, workers: int, max_num_seqs: int, interactive: float
 ) -> None:
-    most, held, size = sizes(rows, workers=workers, max_num_seqs=max_num_seqs)
-    assert 1 <= size <= max(1, held // 16)
-    assert most <= held <= 8 * most
-    assert held <= math.ceil(rows / workers)
+    found = shaped(
+        rows, interactive=round(rows * interactive), workers=workers, max_num_seqs=max_num_seqs
+    )
+    assert 1 <= found.calls <= found.most <= math.ceil(rows / workers)
+    held = found.calls * found.size
+    assert held >= min(found.most, rows), "once the episodes are over there is work for all places"
+    half = rows if workers == 1 else rows // (2 * workers)
+    assert held <= max(half, found.most) + max(found.calls, found.size)
+    if not interactive:
+        assert held <= 8 * found.most + found.size
+        assert found.size == 1 or found.calls >= 16, "many blocks, for some wait for slow rows"
 
 
-def test_a_named_concurrency_is_kept() -> None:
-    assert sizes(700, concurrency=1) == [1, 8, 1]
-    assert sizes(700, concurrency=10, rows_per_block=50) == [10, 80, 50]
+def test_what_the_config_names_is_kept() -> None:
+    assert shaped(700, concurrency=1) == Shape(most=1, size=1, calls=1)
+    assert shaped(700, concurrency=10, rows_per_block=50) == Shape(most=10, size=50, calls=4)
+    assert shaped(700, concurrency=2, rows_per_block=500) == Shape(most=2, size=500, calls=2)
+    named = shaped(700, interactive=40, concurrency=60, rows_per_block=30)
+    assert named == Shape(most=60, size=30, calls=56)

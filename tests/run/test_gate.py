@@ -1,4 +1,4 @@
-"""Who is in an engine together: one group at a time, in turn, and nobody waits for ever."""
+"""Who is in an engine together: one group at a time, suspects first, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_members_of_a_group_enter_together() -> None:
     played(scene)
 
 
-def test_groups_enter_in_the_order_in_which_they_asked() -> None:
+def test_suspects_enter_in_the_order_in_which_their_groups_asked_then_all_others() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("inside")
         for group in (5, 3, OPEN, 4):
@@ -145,9 +145,27 @@ def test_groups_enter_in_the_order_in_which_they_asked() -> None:
         await v.come("3 too", 3)
         await v.go("inside", "5", "3", "3 too", str(OPEN), "4")
         await v.end()
-        assert v.order == ["inside", "5", "3", "3 too", "0", "4"]
+        assert v.order == ["inside", "5", "3", "3 too", "4", "0"]
 
     played(scene)
+
+
+def test_suspects_do_not_wait_until_no_other_row_is_left() -> None:
+    """There is always another row that nothing is known of, waiting since before they came."""
+
+    async def scene(v: Visitors) -> None:
+        for index in range(6):
+            await v.come(f"open {index}")
+        await v.come("suspect", 1)
+        await v.go("open 0")
+        await v.come("open 6")
+        assert v.inside == ["open 1"]
+        await v.go("open 1")
+        assert v.inside == ["suspect"]
+        await v.go("suspect")
+        assert v.inside == ["open 2", "open 3"]
+
+    played(scene, most=2)
 
 
 def test_no_more_rows_than_there_is_room_for() -> None:
@@ -157,15 +175,12 @@ def test_no_more_rows_than_there_is_room_for() -> None:
         await v.come("c", rows=4)
         await v.come("d", rows=1)
         assert v.inside == ["a", "b"], "who comes later does not overtake, however small"
-        await v.come("suspect", 1)
         await v.go("a")
         assert v.inside == ["b", "c", "d"]
+        await v.come("huge", rows=99)
         await v.go("b", "c")
         assert v.inside == ["d"]
         await v.go("d")
-        assert v.inside == ["suspect"]
-        await v.come("huge", rows=99)
-        await v.go("suspect")
         assert v.inside == ["huge"], "alone, or it would wait for ever"
         await v.come("e")
         assert v.inside == ["huge"]
