@@ -53,6 +53,8 @@ class Shape:
     """Rows of one model call each that travel together."""
     calls: int
     """Blocks of which no row, some or all but one may be done. Each is a thread."""
+    spare: int
+    """Blocks more that wait at the actor, so that none of its calls waits for the executor."""
 
 
 def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
@@ -60,8 +62,9 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
     A block waits for its slowest row. Were only as many rows held as may be at work, slow ones
     would leave the engine without others: three in a hundred that take 17 times as long cost a
-    third of its throughput, with blocks of 8. So a worker holds up to eight times as many, but no
-    more than half of its share of the run, since other workers cannot have them.
+    third of its throughput, with blocks of 8. So a worker holds eight times as many. Since others
+    cannot have what it holds, one of several holds no more than half of its share of the run, or
+    what may be at work. Episodes need calls of their own, to which as many blocks come later.
     """
     most = _at_work(job, resources, rows)
     half = max(most, rows if resources.workers == 1 else rows // (2 * resources.workers))
@@ -69,11 +72,12 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     named = job.config.rows_per_block
     size = _block(resources, rows, held) if named == "auto" else named
     alone = math.ceil(interactive / resources.workers)
-    calls = min(most, max(FEWEST_BLOCKS, alone + math.ceil(held / size)))
+    fewest = min(FEWEST_BLOCKS, math.ceil(rows / (size * resources.workers)))
+    calls = min(most, max(fewest, alone + math.ceil(held / size)))
     if alone and named == "auto":
-        # As many blocks of single calls may come once the episodes are over.
         size = min(size, math.ceil(half / calls))
-    return Shape(most, size, calls)
+    spare = max(1, min(8, rows // (8 * resources.workers)) // size)
+    return Shape(most, size, calls, spare)
 
 
 def _at_work(job: Job, resources: Resources, rows: int) -> int:
@@ -139,28 +143,25 @@ def _episodes(rows: PlannedRows) -> list[list[int]]:
     return list(found.values())
 
 
-@dataclass
-class Progress:
-    """Rows of a graph."""
-
-    owed: int
-    stored: int = 0
-
-
-def unhurried(progress: Progress) -> type[ExecutionCallback]:
+class Unhurried(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
     """Lets Ray Data's executor look at its actors less often.
 
     It does so ten times a second, whatever there is to see, for 4 ms of CPU each time: an engine
-    that needs all cores of a small machine loses 3 to 4 % by that. Blocks that it would hand out
-    meanwhile wait at the actors already. A row that is left is worth a millisecond: so neither a
-    small run nor the end of a large one takes longer.
+    that needs all cores of a small machine loses 3 to 4 % by that.
     """
 
-    class Unhurried(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
-        def on_execution_step(self, executor: Any) -> None:
-            time.sleep(max(0.0, min(PAUSE_S, 0.001 * (progress.owed - progress.stored))))
+    pause: Callable[[], float] = staticmethod(lambda: 0.0)
+    """Seconds until the next look. The class's, since Ray Data makes the object; a process has one
+    graph at a time."""
 
-    return Unhurried
+    def on_execution_step(self, executor: Any) -> None:
+        time.sleep(type(self).pause())
+
+
+def pause(left: int, *, hurry: bool) -> float:
+    """A row that is left is worth a millisecond: small runs and the ends of others do not wait. Nor
+    does a run that is to end: each look passes on a few more blocks that nobody works on."""
+    return 0.0 if hurry else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
 def run_graph(
@@ -168,14 +169,16 @@ def run_graph(
     work: Sequence[Work],
     resources: Resources,
     stored: Callable[[int, int], None] = lambda run, rows: None,
+    hurry: Callable[[], bool] = lambda: False,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
-    ``stored`` is told how many rows of a run were stored. Blocks until the last part is stored.
-    Exceptions of Ray Data pass through.
+    ``stored`` is told how many rows of a run were stored; ``hurry`` says whether the graph is to
+    end. Blocks until the last part is stored. Exceptions of Ray Data pass through.
     """
-    progress = Progress(sum(len(one.rows) for one in work))
-    _quiet(progress)
+    left = sum(len(one.rows) for one in work)
+    Unhurried.pause = staticmethod(lambda: pause(left, hurry=hurry()))
+    _quiet()
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
@@ -194,8 +197,7 @@ def run_graph(
             compute=ActorPoolStrategy(
                 size=resources.workers,
                 max_concurrent_calls_per_actor=cut.calls,
-                # Those beyond wait at the actor, so that none of its calls waits for the executor.
-                max_tasks_in_flight_per_actor=cut.calls + max(1, 8 // cut.size),
+                max_tasks_in_flight_per_actor=cut.calls + cut.spare,
             ),
             num_cpus=resources.worker_cpus,
             num_gpus=resources.worker_gpus,
@@ -233,7 +235,7 @@ def run_graph(
     try:
         for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
             for run, rows in zip(*receipt.to_pydict().values(), strict=True):
-                progress.stored += rows
+                left -= rows
                 stored(run, rows)
     except BaseException as error:
         # The executor ends with the last frame that holds it: now, while there is a Ray.
@@ -249,9 +251,9 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
     return lambda: {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)}
 
 
-def _quiet(progress: Progress) -> None:
+def _quiet() -> None:
     context = DataContext.get_current()
-    context.custom_execution_callback_classes = [unhurried(progress)]
+    context.custom_execution_callback_classes = [Unhurried]
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     # Each task in flight would read its process's page tables once a second: an engine worker has

@@ -231,7 +231,13 @@ class Session:
                 ]
                 watch.engines_start()
                 with ProgressView(lambda: watch.latest, _count(owed), self._console):
-                    run_graph(job, work, self._resources, self._when_whole(owed, watch))
+                    run_graph(
+                        job,
+                        work,
+                        self._resources,
+                        self._when_whole(owed, watch),
+                        lambda: self._interrupts.asked,
+                    )
                 self._interrupts.settle()
         except (RunFailed, UserError):
             raise

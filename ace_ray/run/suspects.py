@@ -1,10 +1,11 @@
 """Which rows were being worked on when a process died, and with whom they may run again.
 
 A process that dies takes many rows along and does not say which one did it. So the rows that it was
-working on become suspects: each runs again in a group that has its process to itself. A row that
-was alone when a process died, and was there when one died before, is condemned. At most `GROUPS`
-groups come of one death: with 16 rows or fewer at work each suspect runs alone at once, and a
-killer costs two engines; with more, a killer costs another one each time its group shrinks.
+working on become suspects: each runs again in a group that has its process to itself. A row that is
+a group by itself is condemned when its process dies again; the last one left of a larger group is
+not, since it may just be the slowest. At most `GROUPS` groups come of one death: with 16 rows or
+fewer at work each suspect runs alone at once, and a killer costs two engines; with more, a killer
+costs another one each time its group shrinks.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Suspect:
 
     deaths: int
     group: int
+    alone: bool = False
+    """Whether it is all of its group."""
     condemned: bool = False
 
     @property
@@ -96,15 +99,15 @@ class Suspects:
         noted = self._held.pop(process, {})
         rows = list(noted if held is None else held)
         before = self.among(rows)
-        if len(rows) == 1 and before and not before[rows[0]].cleared:
+        if len(rows) == 1 and before and before[rows[0]].alone:
             (row_id,) = rows
             self.known[row_id] = Suspect(before[row_id].deaths + 1, 0, condemned=True)
             self.condemned_in_a_row += 1
             return rows
         size = math.ceil(len(rows) / GROUPS) or 1
         for start in range(0, len(rows), size):
-            group = next(self._groups)
-            for row_id in rows[start : start + size]:
+            group, members = next(self._groups), rows[start : start + size]
+            for row_id in members:
                 deaths = before[row_id].deaths if row_id in before else 0
-                self.known[row_id] = Suspect(deaths + 1, group)
+                self.known[row_id] = Suspect(deaths + 1, group, alone=len(members) == 1)
         return []

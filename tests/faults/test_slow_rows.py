@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 
 PLACES = 16
@@ -13,7 +15,7 @@ PLACES = 16
 
 def wide(make_run: Any, slow: int, **changes: Any) -> tuple[Any, list[str]]:
     """A run of the 60 mini rows that are one call each, and ``slow`` questions that never end."""
-    run = make_run(concurrency=PLACES, max_attempts=1, episode_timeout_s=15.0, **changes)
+    run = make_run(concurrency=PLACES, max_attempts=1, **changes)
     benchmark = {"name": "acebench", "languages": ["en"], "categories": ["normal", "special"]}
     questions = [
         entry.data["question"]
@@ -33,7 +35,7 @@ def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     """Some end only when their time is over: by then all others have begun. There are enough to
     take every place with those that they came in with, and every block has one."""
     slow = PLACES - 4
-    run, _ = wide(make_run, slow, rows_per_block=8)
+    run, _ = wide(make_run, slow, rows_per_block=8, episode_timeout_s=15.0)
     driver = run.to_the_end()
     rows = run.rows()
     late = late_ones(rows)
@@ -42,10 +44,11 @@ def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     assert [row["id"] for row in rows if row["started_at"].timestamp() >= first_end] == []
 
 
+@pytest.mark.slow
 def test_rows_that_had_ended_are_not_blamed_for_a_death(make_run):
     """They come again, since their block had not ended; but they are no suspects, and a death that
     was none of theirs is not counted among their attempts."""
-    run, endless = wide(make_run, 3, rows_per_block=4)
+    run, endless = wide(make_run, 2, rows_per_block=4, episode_timeout_s=30.0)
     driver = run.start()
     driver.until_stored(60 - 4 * len(endless))
     time.sleep(2.0)

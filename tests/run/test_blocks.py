@@ -72,20 +72,22 @@ def shaped(
 @pytest.mark.parametrize(
     ("rows", "interactive", "workers", "max_num_seqs", "expected"),
     [
-        (1, 0, 1, 32, Shape(most=1, size=1, calls=1)),
-        (24, 0, 1, 32, Shape(most=24, size=1, calls=24)),
-        (256, 0, 1, 32, Shape(most=64, size=16, calls=16)),
-        (512, 0, 1, 32, Shape(most=64, size=32, calls=16)),
-        (2_040, 0, 1, 32, Shape(most=64, size=32, calls=16)),
-        (2_040, 0, 1, 256, Shape(most=512, size=32, calls=64)),
-        (2_040, 0, 8, 256, Shape(most=255, size=15, calls=17)),
-        (20_000, 0, 8, 256, Shape(most=512, size=32, calls=40)),
-        (1_000_000, 0, 16, 256, Shape(most=512, size=256, calls=16)),
-        # Episodes take calls of their own, which blocks of single calls come to after them.
-        (100, 100, 1, 32, Shape(most=64, size=2, calls=64)),
-        (2_040, 100, 1, 32, Shape(most=64, size=32, calls=64)),
-        (2_040, 100, 4, 32, Shape(most=64, size=7, calls=42)),
-        (1_000_000, 2_000, 16, 256, Shape(most=512, size=222, calls=141)),
+        (1, 0, 1, 32, Shape(most=1, size=1, calls=1, spare=1)),
+        (24, 0, 1, 32, Shape(most=24, size=1, calls=24, spare=3)),
+        (24, 0, 2, 32, Shape(most=12, size=1, calls=12, spare=1)),
+        (256, 0, 1, 32, Shape(most=64, size=16, calls=16, spare=1)),
+        (512, 0, 1, 32, Shape(most=64, size=32, calls=16, spare=1)),
+        (2_040, 0, 1, 32, Shape(most=64, size=32, calls=16, spare=1)),
+        (2_040, 0, 1, 256, Shape(most=512, size=32, calls=64, spare=1)),
+        (2_040, 0, 8, 256, Shape(most=255, size=15, calls=17, spare=1)),
+        (20_000, 0, 8, 256, Shape(most=512, size=32, calls=40, spare=1)),
+        (1_000_000, 0, 16, 256, Shape(most=512, size=256, calls=16, spare=1)),
+        # Episodes take calls of their own, to which blocks of single calls come after them.
+        (16, 16, 8, 32, Shape(most=2, size=1, calls=2, spare=1)),
+        (100, 100, 1, 32, Shape(most=64, size=2, calls=64, spare=4)),
+        (2_040, 100, 1, 32, Shape(most=64, size=32, calls=64, spare=1)),
+        (2_040, 100, 4, 32, Shape(most=64, size=7, calls=42, spare=1)),
+        (1_000_000, 2_000, 16, 256, Shape(most=512, size=222, calls=141, spare=1)),
     ],
 )
 def test_what_a_worker_holds(
@@ -110,14 +112,19 @@ def test_no_worker_takes_what_others_need_and_each_keeps_its_engine_full(
     assert held >= min(found.most, rows), "once the episodes are over there is work for all places"
     half = rows if workers == 1 else rows // (2 * workers)
     assert held <= max(half, found.most) + max(found.calls, found.size)
+    assert found.spare == 1 or found.spare * found.size <= rows / (8 * workers)
     if not interactive:
         assert held <= 8 * found.most + found.size
         assert found.size == 1 or found.calls >= 16, "many blocks, for some wait for slow rows"
 
 
 def test_what_the_config_names_is_kept() -> None:
-    assert shaped(700, concurrency=1) == Shape(most=1, size=1, calls=1)
-    assert shaped(700, concurrency=10, rows_per_block=50) == Shape(most=10, size=50, calls=4)
-    assert shaped(700, concurrency=2, rows_per_block=500) == Shape(most=2, size=500, calls=2)
+    assert shaped(700, concurrency=1) == Shape(most=1, size=1, calls=1, spare=8)
     named = shaped(700, interactive=40, concurrency=60, rows_per_block=30)
-    assert named == Shape(most=60, size=30, calls=56)
+    assert named == Shape(most=60, size=30, calls=56, spare=1)
+
+
+def test_large_blocks_are_some_even_so_unless_others_need_them() -> None:
+    assert shaped(700, concurrency=10, rows_per_block=50).calls == 4
+    assert shaped(700, concurrency=2, rows_per_block=500).calls == 2
+    assert shaped(400, workers=4, rows_per_block=50).calls == 2

@@ -84,7 +84,7 @@ def test_a_row_is_never_condemned_for_one_death() -> None:
     book = Suspects()
     book.enter("e", ["a"])
     assert book.died("e") == []
-    assert book.known["a"] == Suspect(1, book.known["a"].group)
+    assert book.known["a"] == Suspect(1, book.known["a"].group, alone=True)
     assert not book.known["a"].condemned
     book.enter("e", ["a"])
     assert book.died("e") == ["a"]
@@ -229,3 +229,27 @@ def test_leaving_does_not_pardon() -> None:
     book = Suspects({"a": Suspect(2, 0, condemned=True)})
     book.leave("e", ["a"])
     assert book.known["a"].condemned
+
+
+def test_the_last_one_left_of_a_group_is_not_condemned_for_being_slow() -> None:
+    """It has its process to itself next time, and is condemned if that dies, too."""
+    book = Suspects()
+    rows = names(64)
+    book.enter("e", rows)
+    book.died("e")
+    group = [row for row in rows if book.known[row].group == book.known[rows[0]].group]
+    assert len(group) == 4
+    book.enter("e", group)
+    book.leave("e", group[:3])
+    assert book.died("e") == []
+    assert book.known[group[3]].alone
+    book.enter("e", group[3:])
+    assert book.died("e") == group[3:]
+
+
+def test_a_group_that_is_what_division_leaves_is_alone_too() -> None:
+    book = Suspects()
+    rows = names(2 * GROUPS - 1)
+    book.enter("e", rows)
+    book.died("e")
+    assert [book.known[row].alone for row in rows[-3:]] == [False, False, True]
