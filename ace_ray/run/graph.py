@@ -34,7 +34,8 @@ WAITING_BLOCKS = 256
 """Most blocks that wait at the writer for others to make a part."""
 
 FEWEST_BLOCKS = 4
-"""That a worker holds, however large: the engine stops when each of them waits for a slow row."""
+"""That a worker holds, however large, if there are as many for each: the engine stops when each of
+them waits for a slow row."""
 
 PAUSE_S = 0.3
 """Most between two looks of Ray Data's executor."""
@@ -159,8 +160,9 @@ class Unhurried(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types 
 
 
 def pause(left: int, *, hurry: bool) -> float:
-    """A row that is left is worth a millisecond: small runs and the ends of others do not wait. Nor
-    does a run that is to end: each look passes on a few more blocks that nobody works on."""
+    """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less than
+    a second at their end. One that is to end does not: each look passes on only a few of the blocks
+    that nobody works on any more."""
     return 0.0 if hurry else max(0.0, min(PAUSE_S, 0.001 * left))
 
 

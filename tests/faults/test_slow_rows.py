@@ -33,7 +33,7 @@ def late_ones(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     """Some end only when their time is over: by then all others have begun. There are enough to
-    take every place with those that they came in with, and every block has one."""
+    take every place with those that they came in with."""
     slow = PLACES - 4
     run, _ = wide(make_run, slow, rows_per_block=8, episode_timeout_s=15.0)
     driver = run.to_the_end()
