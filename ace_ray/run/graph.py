@@ -160,9 +160,9 @@ class Unhurried(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types 
 
 
 def pause(left: int, *, hurry: bool) -> float:
-    """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less than
-    a second at their end. One that is to end does not: each look passes on only a few of the blocks
-    that nobody works on any more."""
+    """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less
+    than a second at their end. One that is to end does not: each look passes on only a few of the
+    blocks that nobody works on any more."""
     return 0.0 if hurry else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
