@@ -99,6 +99,9 @@ class FakeEngine:
     async def alive(self) -> None:
         await self._works.wait()
 
+    def processes(self) -> list[Any]:
+        return []
+
     async def swap(self, folder: Path) -> None:
         stale = self._weights
         self._take(folder)
