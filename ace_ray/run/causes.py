@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 EXIT_S = 10.0
 """Longest wait for an engine core that answers no more to be gone."""
 
+KEEP_S = 7 * 24 * 3600.0
+"""Age at which a `CrashFile` that nobody has asked for is removed."""
+
+_PREFIX = "ace_ray-crash-"
+
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """No program gives itself one of these; the kernel gives SIGKILL when memory runs out."""
 
@@ -34,6 +39,7 @@ class CrashFile:
     (`faulthandler`), and how often the kernel had killed for want of memory before."""
 
     def __init__(self, who: Who) -> None:
+        _remove_old()
         self._path = _path(who)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file: TextIO = os.fdopen(os.open(self._path, flags, 0o600), "w")
@@ -116,5 +122,12 @@ def oom_kills() -> int:
 
 
 def _path(who: Who) -> Path:
-    name = f"ace_ray-crash-{who.pid}-{who.began:.2f}"
-    return Path(tempfile.gettempdir(), name)
+    return Path(tempfile.gettempdir(), f"{_PREFIX}{who.pid}-{who.began:.2f}")
+
+
+def _remove_old() -> None:
+    """Files of processes that ended with their run, which had no successor."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime > KEEP_S:
+                path.unlink()
