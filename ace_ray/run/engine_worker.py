@@ -83,6 +83,11 @@ class EngineWorker:
                 # Memory of an engine that has just died may not be free yet. A raised exception
                 # would end the run; a dead process is started anew.
                 log_traceback()
+                print(
+                    f"the engine worker {self._who.name} ends itself: it could not start, and is "
+                    f"started again in {START_AGAIN_S:g} s",
+                    flush=True,
+                )
                 time.sleep(START_AGAIN_S)
                 end_children()
                 os._exit(1)

@@ -325,7 +325,7 @@ def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
     return RunFailed(
         f"{' '.join(cause.split())} (details: {_logs()})",
         resumable=passing,
-        again=passing and not tally.store_failed,
+        again=passing and not tally.store_failed and not tally.hopeless,
     )
 
 
