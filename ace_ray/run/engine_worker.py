@@ -196,8 +196,8 @@ class EngineWorker:
         except TimeoutError:
             if not await self._engine.works():
                 self._die("no sign of life on a request that is no row")
-        except RowError:
-            pass  # refusing it is an answer, too
+        except Exception:  # noqa: BLE001 - refusing it is an answer, too
+            log_traceback()
 
     def _die(self, why: str) -> NoReturn:
         die(self._board, self._who, why, list(self._held), self._outside())
