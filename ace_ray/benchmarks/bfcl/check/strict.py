@@ -6,7 +6,7 @@
 - Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
   where upstream gives each expected call the first that fits, which another may have needed.
 
-The third is in `relevance`.
+What else it mends is in `relevance` and `decode.keyword_names`.
 """
 
 from __future__ import annotations
