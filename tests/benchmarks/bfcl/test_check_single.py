@@ -224,6 +224,15 @@ def test_java_and_javascript():
         "simple_function_checker:missing_required",
         "",
     )
+    # Behind a named argument a value stands for the parameter in its place, as the language has it.
+    for text, strict in (
+        ('[f(n=5L, new ArrayList<>(Arrays.asList("a", "b")))]', ""),
+        ('[f(l=new ArrayList<>(Arrays.asList("a", "b")), 5L)]',
+         "simple_function_checker:unexpected_param"),
+        ('[f(n=5L, l=new ArrayList<>(Arrays.asList("a", "b")), "x")]', ""),
+        ('[f(n=5L, l=new ArrayList<>(Arrays.asList("a", "b")), "y")]', "value_error:string"),
+    ):  # fmt: skip
+        assert kinds(text, [java], gold, "simple_java")[1] == strict
     script = function("f", ["o"], o="dict")
     gold = [{"f": {"o": [{"a": [1]}]}}]
     assert kinds("[f(o={a: 1})]", [script], gold, "simple_javascript") == ("", "")
@@ -275,3 +284,12 @@ def test_whether_there_is_a_call_with_a_word_of_python():
         assert kinds(text, (), None, "live_relevance") == ("relevance_error:decoder_failed", "")
     unsafe = "[book(from='Seattle', to=len('x') + 1)]"
     assert kinds(unsafe, (), None, "irrelevance") == ("", "official_unsafe")
+
+
+def test_strict_names_the_same_fault_where_it_is_the_same():
+    count = "simple_function_checker:wrong_count"
+    assert kinds("[a.f(x.y, city='NYC', unit='C'), a.f('NYC')]") == (count, count)
+    assert kinds("[a.f(1, 2, 3, 4), a.f()]") == (count, count)
+    name = "simple_function_checker:wrong_func_name"
+    assert kinds("[b(x.y, *z)]") == (name, name)
+    assert kinds("[b(2**3)]") == (name, name)

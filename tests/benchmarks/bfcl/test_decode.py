@@ -117,10 +117,10 @@ def test_source_without_a_call_and_source_that_does_not_parse(language):
 def test_an_argument_without_a_name():
     (call,) = read("[b.f(a, x=5)]", language="java")
     assert call.args == {None: "a", "x": "5"}
-    assert [make() for make in call.positional] == ["a"]
-    (call,) = read("[f(1, x=5)]", language="javascript")
+    assert {place: make() for place, make in call.positional.items()} == {0: "a"}
+    (call,) = read("[f(x=5, /* 2 */ 1)]", language="javascript")
     assert call.args == {"x": "5"}
-    assert [make() for make in call.positional] == ["1"]
+    assert {place: make() for place, make in call.positional.items()} == {1: "1"}
     with pytest.raises(NotCalls):
         decode("[b.f(a, c)]", language="java")
 

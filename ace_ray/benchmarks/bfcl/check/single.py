@@ -82,21 +82,20 @@ def _with_keywords(rules: Rules, answer: Answer, form: Form) -> Verdict | None:
 
 
 def _strict(rules: Rules, calls: Sequence[Read]) -> Verdict:
-    named = []
     try:
+        if fault := rules.count_fault(calls):
+            return _verdict(fault)
+        named = []
         for call in calls:
             found = bound(rules, call)
             if not isinstance(found, Read):
                 return _verdict(found)
             named.append(found)
+        return _verdict(parallel_fault(rules, named) if rules.parallel else rules.fault(named))
     except NotCalls as error:
         return Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
     except Refused as error:
         return _unsafe(error)
-    except RAISES as error:
-        return _crash(error)
-    try:
-        return _verdict(parallel_fault(rules, named) if rules.parallel else rules.fault(named))
     except RAISES as error:
         return _crash(error)
 

@@ -57,7 +57,7 @@ def _call(node: ast.expr, budget: Budget, depth: int) -> Read:
     args = {}
     for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
         args[keyword.arg] = _value(keyword.value, budget, depth + 1)
-    positional = tuple([partial(_value, item, budget, depth + 1) for item in node.args])
+    positional = {n: partial(_value, item, budget, depth + 1) for n, item in enumerate(node.args)}
     return Read(_name(node.func), args, positional)
 
 
