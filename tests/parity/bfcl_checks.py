@@ -99,7 +99,8 @@ def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
 
 
 def noise(package: Path, count: int, seed: int) -> Iterator[Case]:
-    """Outputs with noise in their texts, as many in each language."""
+    """Outputs with noise in their texts, as many in each language, and one in ten for what episodes
+    execute of it."""
     rng = random.Random(f"noise {seed}")
     everything = list(rows(package))
     by_language = [
@@ -107,6 +108,9 @@ def noise(package: Path, count: int, seed: int) -> Iterator[Case]:
         for language in ("python", "java", "javascript")
     ]
     for number in range(count):
+        if rng.random() < 0.1:
+            yield _executable(rng.choice(by_language[0]), rng, noise=True)
+            continue
         yield _case(rng.choice(by_language[number % 3]), rng, rng.choice([0, 0, 1]), noise=True)
 
 
@@ -171,9 +175,12 @@ def _tool_calls(rng: random.Random, calls: vary.Calls) -> list[ToolCall]:
     return made
 
 
-def _executable(row: Row, rng: random.Random) -> Case:
+def _executable(row: Row, rng: random.Random, *, noise: bool = False) -> Case:
     calls = _calls(row, rng, rng.choice([0, 1, 2]))
     row = row._replace(category="executable")
+    if noise:
+        text = noisy(vary.python_text(calls), rng, "python")
+        return Case("executable, noise", row, DEFAULT, False, text, [Answer(text)])
     if rng.random() < 0.3 and calls:
         case = _native(row, rng, calls)
         return case._replace(kind="executable")
@@ -312,7 +319,7 @@ def main() -> int:
             else:
                 count["judged"] += 1
                 count["valid"] += bool(answer[0])
-                if case.kind != "executable":
+                if case.row.category != "executable":
                     types[answer[1]] += 1
             if same(case, answer, found):
                 count["equal"] += 1

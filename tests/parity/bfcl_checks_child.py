@@ -43,7 +43,12 @@ def guarded(text: str) -> Any:
     if isinstance(first, ast.Name) and first.id not in _KNOWN:
         return EVAL(first.id, {"__builtins__": {}})  # the operation ends where it begins
     for node in ast.walk(tree):
-        if isinstance(node, _REFUSED) or (isinstance(node, ast.Name) and node.id in _KNOWN):
+        if isinstance(node, ast.BinOp) and _ends_at_a_name(node):
+            continue
+        if isinstance(node, ast.operator):  # looked at with its operation
+            continue
+        operation = node.op if isinstance(node, ast.BinOp) else node
+        if isinstance(operation, _REFUSED) or (isinstance(node, ast.Name) and node.id in _KNOWN):
             raise Refusal(type(node).__name__)
         inner: ast.AST = node
         while isinstance(inner, (ast.Attribute, ast.Call)):
@@ -51,6 +56,15 @@ def guarded(text: str) -> Any:
         if inner is not node and not isinstance(inner, ast.Name):
             raise Refusal(type(node).__name__)
     return EVAL(text, {"__builtins__": {}})
+
+
+def _ends_at_a_name(node: ast.BinOp) -> bool:
+    """Whether an operation looks up a name in vain before it is done: each is done after what it is
+    made of."""
+    parts = list(ast.walk(node))
+    plain = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
+    unknown = (isinstance(part, ast.Name) and part.id not in _KNOWN for part in parts)
+    return all(isinstance(part, plain) for part in parts) and any(unknown)
 
 
 class _Models(dict[str, Any]):

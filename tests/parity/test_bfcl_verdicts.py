@@ -60,7 +60,8 @@ def test_single_answers(copy: Copy, upstreams_python: Path) -> None:
 def test_noise_in_all_languages(copy: Copy, upstreams_python: Path) -> None:
     made = list(bfcl_checks.noise(copy.root, 6_000, 5))
     kinds = Counter(case.kind for case in made)
-    assert kinds["simple_java, noise"] == kinds["simple_javascript, noise"] == 2_000
+    for kind in ("simple_java, noise", "simple_javascript, noise", "executable, noise"):
+        assert kinds[kind] > 400
     assert not _different(copy, upstreams_python, made)
 
 

@@ -209,14 +209,20 @@ def no_grammar_yet():
 
 def test_without_tree_sitter_the_user_is_told(monkeypatch, no_grammar_yet):
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
-    with pytest.raises(UserError, match="pip install tree-sitter tree-sitter-java==0"):
+    with pytest.raises(
+        UserError, match=r"pip install --no-deps tree-sitter==0.24.\* tree-sitter-java==0"
+    ):
         decode("[f(a=1)]", language="java")
 
 
+@pytest.mark.parametrize("other", ["tree-sitter", "tree-sitter-LANGUAGE"])
 @pytest.mark.parametrize("language", ["java", "javascript"])
-def test_another_grammar_than_upstreams_is_refused(monkeypatch, no_grammar_yet, language):
-    monkeypatch.setattr(source_trees.importlib.metadata, "version", lambda name: "0.99.0")
-    with pytest.raises(UserError, match=f"tree-sitter-{language} 0.99.0 is installed") as refused:
+def test_another_grammar_than_upstreams_is_refused(monkeypatch, no_grammar_yet, language, other):
+    other = other.replace("LANGUAGE", language)
+    versions = {"tree-sitter": "0.24.0", f"tree-sitter-{language}": source_trees.GRAMMARS[language]}
+    versions[other] = "0.99.0"
+    monkeypatch.setattr(source_trees.importlib.metadata, "version", versions.__getitem__)
+    with pytest.raises(UserError, match=f"^.*{other} 0.99.0 is installed") as refused:
         decode("[f(a=1)]", language=language)
     assert f"tree-sitter-{language}=={source_trees.GRAMMARS[language]}" in refused.value.fix
     # A run finds it before anything is generated.
