@@ -45,8 +45,8 @@ _STATEMENTS = {
     ],
     "javascript": [
         "const r = {};", "let r = {};", "var r = {}", "return {};", "await {};", "(async () => {{"
-        " await {}; }})()", "if (a) {}", "for (const x of y) {};", "while (1) {{ {} }}", "do {} whil"
-        "e (0)", "try {{ {} }} catch {{ }}", "function f() {{ {} }}", "class A {{ m() {{ {} }} }}",
+        " await {}; }})()", "if (a) {}", "for (const x of y) {};", "while (1) {{ {} }}", "do {} while (0)",
+        "try {{ {} }} catch {{ }}", "function f() {{ {} }}", "class A {{ m() {{ {} }} }}",
         "class A {{ #p = {}; static {{ {} }} }}", "import a from 'b'; {}", "export default {}",
         "export {{ {} }}", "console.log({});", "{}.then(x => x);", "new {}", "typeof {}", "void {};",
         "delete {}", "yield {}", "throw {};", "debugger; {}", "label: {}", "with (x) {}", "async {}",
