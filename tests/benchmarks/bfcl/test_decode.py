@@ -210,7 +210,7 @@ def no_grammar_yet():
 def test_without_tree_sitter_the_user_is_told(monkeypatch, no_grammar_yet):
     monkeypatch.setitem(sys.modules, "tree_sitter", None)
     with pytest.raises(
-        UserError, match=r"pip install --no-deps tree-sitter==0.24.\* tree-sitter-java==0"
+        UserError, match=r"pip install --no-deps tree-sitter==0.24.0 tree-sitter-java==0"
     ):
         decode("[f(a=1)]", language="java")
 

@@ -53,7 +53,7 @@ def require_grammar(language: str) -> None:
 @functools.cache
 def _grammar(language: str) -> tuple[Any, Any]:
     package, version = f"tree-sitter-{language}", GRAMMARS[language]
-    parser = f"{PARSERS[-1]}*"
+    parser = f"{PARSERS[-1]}0"
     fix = (
         f"pip install --no-deps tree-sitter=={parser} {package}=={version}, "
         f"or leave out simple_{language}"
