@@ -168,7 +168,7 @@ def test_no_answer_makes_it_raise(text: str) -> None:
 
 
 def test_what_cannot_be_compared_differs() -> None:
-    from ace_ray.benchmarks.bfcl.check.multi_turn_states import difference
+    from ace_ray.benchmarks.bfcl.tools.states import difference
 
     class Box:
         def __init__(self, value: Any) -> None:

@@ -68,7 +68,7 @@ def test_classes_cannot_open_files_or_run_text(sources: ToolSources) -> None:
 
 def test_a_damaged_copy_is_the_users_mistake(sources: ToolSources) -> None:
     def with_text(text: str) -> ToolSources:
-        return ToolSources({**sources.texts, "ticket_api": text}, "copy", text)
+        return ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
 
     with pytest.raises(UserError, match=r"ticket_api.py: does not load \(SyntaxError"):
         load_class(with_text("class TicketAPI(:"), "TicketAPI")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any
@@ -16,6 +17,7 @@ from ace_ray.benchmarks.bfcl.tools.opening import Opening
 from ace_ray.benchmarks.bfcl.tools.size import TooLarge, as_json, check_size
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.vectors import known
+from ace_ray.sandbox.limited_child import CALL_CPU_S
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 
@@ -90,21 +92,32 @@ class Toolbox:
         return [self.execute(text) for text in texts]
 
     def execute(self, text: str) -> str:
-        """The result of one call, as a model is shown it. Never raises."""
+        """The result of one call, as a model is shown it. Raises `MemoryError`, nothing else."""
         budget = self._budget
         budget.calls -= 1
         budget.text -= len(text)
         budget.walked -= self._grown()
+        began = time.process_time()
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
             budget.check()
             with known(self._vectors):
                 shown = self._shown(evaluate(text, self._tools, self._taken))
+        except MemoryError:  # the state may be half changed
+            raise
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             shown = _error(error)
+        budget.cpu_s -= time.process_time() - began
         budget.results -= len(shown)
         return shown
+
+    def broke(self, text: str) -> None:
+        """Take what the call in ``text`` costs, which broke the limits of a process and did
+        nothing else."""
+        self._budget.calls -= 1
+        self._budget.text -= len(text)
+        self._budget.cpu_s -= CALL_CPU_S
 
     def _shown(self, result: Any) -> str:
         if type(result) is str:
