@@ -28,7 +28,7 @@ from ace_ray.sandbox.limited_child import (
     send,
 )
 
-ANSWER_S = 40.0
+ANSWER_S = 60.0
 """Until an answer, the start of the process included. It is far beyond what the limits leave to an
 honest process, so what is silent for longer was stopped or starved from outside."""
 _END_S = 10.0
@@ -87,6 +87,10 @@ class LimitedProcess:
     def alive(self) -> bool:
         """Whether it may still answer, and is this process's own and not that of one it forked."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, request: Any) -> Any:
         """What the handler answers.

@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools, tool_sources
-from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class
+from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class, require_allowed
 from ace_ray.errors import UserError
 
 Open = Callable[..., Toolbox]
@@ -303,3 +304,16 @@ def test_many_that_share_one_list(open_class: Open) -> None:
     assert len(tools.execute("get_user_tweets('john')")) > 90_000
     tools.step(["post_tweet('x')"] * 30)
     assert "too large" in tools.execute("get_user_tweets('john')")
+
+
+def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
+    require_allowed(sources)
+    text = sources.texts["ticket_api"] + "\n"
+    changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
+    with pytest.raises(UserError, match=r"copy: .*ticket_api.py is not a file of bfcl-eval"):
+        require_allowed(changed)
+    with pytest.raises(UserError, match="only the stored run names it"):
+        load_class(changed, "TicketAPI")
+    named = replace(changed, named=True)
+    require_allowed(named)
+    assert load_class(named, "TicketAPI").__name__ == "TicketAPI"

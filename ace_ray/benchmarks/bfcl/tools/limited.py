@@ -61,6 +61,10 @@ class _Host:
         values: list[Any] = found["values"]
         return values
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.alive else None
+
     def forget(self, attempt: int) -> None:
         self._gone.append(attempt)  # with the next request
 
@@ -78,6 +82,12 @@ def end_processes() -> None:
     """End the processes that this one has started; what needs one again starts it."""
     for host in _HOSTS.values():
         host.end()
+
+
+def processes() -> list[int]:
+    """The ids of those that live."""
+    found = [host.pid for host in _HOSTS.values()]
+    return [pid for pid in found if pid is not None]
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> _Host:
