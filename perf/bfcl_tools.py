@@ -141,11 +141,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{seconds * 1000:8.1f} ms  {text}")
     opening = Opening({"MathAPI": ("add",)})
     through = rate(LimitedToolbox(sources, opening).call, options.calls_s)
+
     # Budgets count calls: fresh toolboxes.
     def fresh(name: str, arguments: Mapping[str, Any]) -> Any:
         return open_tools(sources, opening).call(name, arguments)
 
-    print(f"{through:,.0f} calls a second in the process, {rate(fresh, options.calls_s):,.0f} in this")
+    print(
+        f"{through:,.0f} calls a second in the process, {rate(fresh, options.calls_s):,.0f} in this"
+    )
     end_processes()
     return int(found["broken"] > 0)
 

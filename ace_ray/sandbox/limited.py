@@ -42,9 +42,13 @@ _START = (
 
 
 class LimitBroken(Exception):
-    """What the request asked for takes more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`."""
+    """What the request asked for takes more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
 
-    def __init__(self) -> None:
+    ``time``: it was the time, which nobody else in the process can have used up.
+    """
+
+    def __init__(self, *, time: bool = False) -> None:
+        self.time = time
         # One text for all limits: which of them is met first may depend on the machine.
         super().__init__(
             f"the call takes more than {CALL_CPU_S} s or {CALL_MEMORY_BYTES >> 20} MiB"
@@ -58,8 +62,8 @@ class ProcessLost(Exception):
 class LimitedProcess:
     """One process that runs ``handler`` (``module:name``, see `limited_child.main`).
 
-    For one thread at a time. ``heavy`` says that it has grown so large that a fresh one should
-    serve further callers.
+    For one thread at a time. ``heavy`` says that it has grown so large that it should take no
+    further callers.
     """
 
     _serials = itertools.count(1)
@@ -136,7 +140,7 @@ class LimitedProcess:
             code = None
         self.end()
         if code == OUT_OF_MEMORY or code in [-number for number in _BROKEN]:
-            return LimitBroken()
+            return LimitBroken(time=code == -signal.SIGXCPU)
         return ProcessLost(f"exit code {code}" if code is not None else f"{error}")
 
 

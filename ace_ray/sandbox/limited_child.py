@@ -23,14 +23,14 @@ from typing import Any
 
 from ace_ray.errors import UserError
 
-CALL_CPU_S = 2
+CALL_CPU_S = 1
 CALL_MEMORY_BYTES = 256 << 20
-"""What one call may take: seconds of processor time (the kernel counts whole ones), and growth of
-the address space."""
+"""What one call may take: seconds of processor time, and growth of the address space. The kernel
+counts whole seconds, so a call gets up to one more."""
 PROCESS_MEMORY_BYTES = 1536 << 20
 """The address space of the whole process."""
 HEAVY_BYTES = 768 << 20
-"""A process that has grown to this is replaced before it serves several callers any longer."""
+"""A process that has grown to this should take no further callers."""
 OUT_OF_MEMORY = 77
 """Exit code of a process in which a call needed more memory."""
 MAX_FRAME_BYTES = 64 << 20

@@ -31,10 +31,9 @@ from ace_ray.run.rows import ROWS, episode_columns
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore
 
-CLASS = (
-    "from typing import Any, Dict\nAnswer = Mapping = Dict\n"
-    + inspect.getsource(Bakery).replace("class Bakery", "class TicketAPI")
-)
+CLASS = "from typing import Any, Dict\nAnswer = Mapping = Dict\n" + inspect.getsource(
+    Bakery
+).replace("class Bakery", "class TicketAPI")
 PAYLOADS = {
     "a module's module": "import random\nrandom._os.system('touch {marker}')\n",
     "a module's open": "import json\njson.codecs.open('{marker}', 'w')\n",

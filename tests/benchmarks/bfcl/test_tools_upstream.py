@@ -117,10 +117,30 @@ def test_precision_stays_in_the_sandbox(open_class: Open) -> None:
         "add(a='x', b='y')",
         "mean(numbers=[[1], [2]])",
         "standard_deviation([" + "9" * 4_300 + "])",
+        "logarithm(value='1+1e-300000000j', base=10, precision=50)",
+        "logarithm(value=10, base='1e-2 000 000 000+1 j', precision=5)",
+        "logarithm(value='1E-2_000_000_000j', base='\uff11e\uff19\uff19\uff19\uff19\uff19\uff19', precision=5)",
+        "logarithm(value=" + repr("9" * 50_000) + ", base=2, precision=9)",
+        "logarithm(value=[['1e9999999']], base=2, precision=9)",
+        "logarithm(value={'1e9999999': 1}, base=2, precision=9)",
+        "multiply(a=0x" + "f" * 90_000 + ", b=2)",
     ],
 )
 def test_hostile_mathematics(open_class: Open, text: str) -> None:
     assert len(within(20, lambda: open_class("MathAPI").execute(text))) < 20_000
+
+
+def test_numbers_within_the_bounds_are_upstreams(open_class: Open) -> None:
+    tools = open_class("MathAPI")
+    for text, said in {
+        "logarithm(value='1e400', base='1e2', precision=10)": "mpf('200.0')",
+        "logarithm(value='1/4', base=2, precision=5)": "mpf('-2.0')",
+        "logarithm(value='1e-9999', base=10, precision=5)": "-9999.0",
+        "logarithm(value='-1+0j', base=2, precision=5)": "mpc(",
+        "logarithm(value='e10', base=2, precision=5)": "error",
+        "add(a='1e999999999', b='x')": "exponent beyond 10000",
+    }.items():
+        assert said in tools.execute(text)
 
 
 def test_an_integer_that_cannot_be_printed_reads_as_upstream(open_class: Open) -> None:

@@ -141,9 +141,7 @@ def replay(
     return list(_turns(iter(found[2:-1]), played)), found[-1]
 
 
-def _turns(
-    found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]
-) -> Iterator[Turn]:
+def _turns(found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
     """``found`` has the results of each of our steps, those of the key, and the difference."""
     results: Counter[str] = Counter()
     for turn, wanted in played:

@@ -48,8 +48,7 @@ class Tools:
         attempt = self._attempts.setdefault(request["attempt"], _Attempt())
         # What passes together passes alone; what does not comes again, one by one (`limited`).
         with limited():
-            found = [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
-        return {"values": found, "alone": len(self._attempts) == 1}
+            return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
         self, attempt: _Attempt, name: str, opening: Mapping[str, Any], shared: bool

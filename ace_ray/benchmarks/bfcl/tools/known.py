@@ -11,9 +11,7 @@ SHA256: Mapping[str, frozenset[str]] = {
     "gorilla_file_system": frozenset(
         ["84173750930b09aaa31b90547c9bd79ce75714682608b35e78a9c1ea259faf2b"]
     ),
-    "long_context": frozenset(
-        ["5c9a5710115609c779e5b2ccb43f6ad58271ed96f2ea7a797edb0d65c385aa38"]
-    ),
+    "long_context": frozenset(["5c9a5710115609c779e5b2ccb43f6ad58271ed96f2ea7a797edb0d65c385aa38"]),
     "math_api": frozenset(["abde32cc25e71b2ff3acf4d028a3c005b98409c174aba4abddbfe1c018afb9a8"]),
     "memory_api_metaclass": frozenset(
         ["5b924c2482797fa2055c4c606788db517470d0a65d1a64c97f21bceb5f820611"]

@@ -44,8 +44,11 @@ class _Host:
         self._gone: list[int] = []
         self.lock = threading.RLock()
 
-    def process(self) -> LimitedProcess:
-        """A live process that knows the sources. Raises as `LimitedProcess.ask`."""
+    def process(self, *, newcomer: bool = False) -> LimitedProcess:
+        """A live process that knows the sources; for a ``newcomer`` one that has not grown large.
+        Raises as `LimitedProcess.ask`."""
+        if newcomer and self._process is not None and self._process.heavy:
+            self._process.end()
         if self._process is None or not self._process.alive:
             self._process = LimitedProcess(self._handler)
             self._gone.clear()
@@ -53,13 +56,9 @@ class _Host:
         return self._process
 
     def ask(self, attempt: int, ops: Sequence[Op]) -> list[Any]:
-        process = self.process()
         gone, self._gone = self._gone, []
-        found = process.ask({"attempt": attempt, "ops": ops, "forget": gone})
-        if process.heavy and not found["alone"]:
-            self.end()
-        values: list[Any] = found["values"]
-        return values
+        found: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
+        return found
 
     @property
     def pid(self) -> int | None:
@@ -136,7 +135,10 @@ class Attempt:
         with self._host.lock:
             try:
                 found = self._ask(ops)
-            except LimitBroken:
+            except LimitBroken as error:
+                # The memory may be what others hold in the process; in a fresh one nobody is.
+                if error.time and len(ops) == 1 and _is_call(ops[0]):
+                    return [self._broken(ops[0], error)]
                 return [self._carefully(op) for op in ops]
             self._log += filter(_changes, ops)
             return found
@@ -156,7 +158,7 @@ class Attempt:
     def _broken(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "difference":
             return f"what takes too much to compare ({error})"
-        if op[0] != "call" or op[2] not in ("step", "execute"):
+        if not _is_call(op):
             raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} of a toolbox: {error}")
         text = op[3]["text"] if op[2] == "execute" else op[3]["texts"][0]
         paid = ("broke", op[1], text)
@@ -181,12 +183,19 @@ class Attempt:
 
     def _restore(self) -> None:
         """Make the toolboxes again where the process is another one than before."""
-        serial = self._host.process().serial
-        if serial == self._serial:
+        if self._host.process().serial == self._serial:
             return
+        serial = self._host.process(newcomer=True).serial
         for op in self._log:
             self._host.ask(self._number, [op])
         self._serial = serial
+
+
+def _is_call(op: Op) -> bool:
+    """Whether it makes one call of a tool."""
+    if op[0] != "call":
+        return False
+    return op[2] == "execute" or (op[2] == "step" and len(op[3]["texts"]) == 1)
 
 
 def _changes(op: Op) -> bool:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
-from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.benchmarks.bfcl.tools.known import unknown
+from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS, named_part
 from ace_ray.errors import UserError
 from ace_ray.records import digest
@@ -41,7 +41,6 @@ MODULES: Mapping[str, str] = {
 SHARED_MODULES = ("long_context", "memory_api_metaclass")
 
 
-
 def _is_error(item: Any) -> bool:
     return isinstance(item, type) and issubclass(item, BaseException)
 
@@ -49,7 +48,17 @@ def _is_error(item: Any) -> bool:
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
 _BUILTINS = frozenset(
     (
-        *("__build_class__", "abs", "all", "any", "bool", "bytes", "callable", "chr", "classmethod"),
+        *(
+            "__build_class__",
+            "abs",
+            "all",
+            "any",
+            "bool",
+            "bytes",
+            "callable",
+            "chr",
+            "classmethod",
+        ),
         *("complex", "dict", "dir", "divmod", "enumerate", "filter", "float", "format"),
         *("frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass"),
         *("iter", "len", "list", "map", "max", "min", "next", "object", "ord", "pow", "print"),

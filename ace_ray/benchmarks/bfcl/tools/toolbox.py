@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.budget import MAX_CALLS, Budget
+from ace_ray.benchmarks.bfcl.tools.budget import BROKEN_CPU_S, MAX_CALLS, Budget
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
 from ace_ray.benchmarks.bfcl.tools.limits import guarded
 from ace_ray.benchmarks.bfcl.tools.opening import Opening
 from ace_ray.benchmarks.bfcl.tools.size import TooLarge, as_json, check_size
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.vectors import known
-from ace_ray.sandbox.limited_child import CALL_CPU_S
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 
@@ -117,7 +116,7 @@ class Toolbox:
         nothing else."""
         self._budget.calls -= 1
         self._budget.text -= len(text)
-        self._budget.cpu_s -= CALL_CPU_S
+        self._budget.cpu_s -= BROKEN_CPU_S
 
     def _shown(self, result: Any) -> str:
         if type(result) is str:
