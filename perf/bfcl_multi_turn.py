@@ -3,8 +3,8 @@
     python perf/bfcl_multi_turn.py --data installed [--ceiling 8]
 
 The conversations follow the answer keys, a call a step, so that every call of both sides is
-replayed and every turn compared; the CPU time includes starting the process of the tools and loading
-the classes, the lines by category are wall time. Exit code 1 above the ceiling.
+replayed and every turn compared; the CPU time includes starting the process of the tools and
+loading the classes, the lines by category are wall time. Exit code 1 above the ceiling.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     python perf/bfcl_tools.py --data installed [--calls-s 2] [--show 12]
 
 Every documented method of every class gets each of the hostile values at every place of its
-arguments, the others being plain, in the limited process as runs and checks have it. Printed are the
-slowest calls (CPU time, in the system's ticks), the process's peak memory, how many calls broke its limits, and how many plain calls
-a second pass through it and, without it, through a toolbox in this process.
+arguments, the others being plain, in the limited process as runs and checks have it. Printed are
+the slowest calls (CPU time, in the system's ticks), the process's peak memory, how many calls broke
+its limits, and how many plain calls a second pass through it and, without it, through a toolbox in
+this process. Exit code 1 where a call broke a limit: the bounds on arguments should come first.
 """
 
 from __future__ import annotations

@@ -15,8 +15,10 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.sandbox.limited_child import (
     ANSWERED,
@@ -24,6 +26,7 @@ from ace_ray.sandbox.limited_child import (
     CALL_MEMORY_BYTES,
     MISTAKE,
     OUT_OF_MEMORY,
+    FrameTooLarge,
     receive,
     send,
 )
@@ -34,6 +37,7 @@ honest process, so what is silent for longer was stopped or starved from outside
 _END_S = 10.0
 _BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 """Signals by which the kernel ends a process for what its code did."""
+_PACKAGES = str(Path(ace_ray.__file__).parents[1])
 _KEPT = ("LD_LIBRARY_PATH", "TZ")
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
@@ -74,7 +78,8 @@ class LimitedProcess:
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
         with theirs:
-            paths = json.dumps([os.path.abspath(path) for path in sys.path if path])
+            # The package itself may have been found otherwise, as an editable installation is.
+            paths = json.dumps([*(os.path.abspath(one) for one in sys.path if one), _PACKAGES])
             fd = str(theirs.fileno())
             self._process = subprocess.Popen(
                 # Nothing of the environment, of the user's packages or of `.pth` files.
@@ -100,7 +105,8 @@ class LimitedProcess:
         """What the handler answers.
 
         Raises:
-            LimitBroken: the request made it break its limits; the process is gone.
+            LimitBroken: the request made it break its limits, and the process is gone; or the
+                request is too large to be sent.
             ProcessLost: it is gone for another reason.
             UserError: the handler raised it.
             RuntimeError: the handler has a defect; the text is its traceback.
@@ -109,6 +115,8 @@ class LimitedProcess:
             self._socket.settimeout(ANSWER_S)
             send(self._socket, request)
             reply = receive(self._socket)
+        except FrameTooLarge:  # before anything was sent
+            raise LimitBroken from None
         except TimeoutError:
             self.end()
             raise ProcessLost(f"no answer within {ANSWER_S:g} s") from None

@@ -156,6 +156,21 @@ def test_it_has_no_environment_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     process.end()
 
 
+def test_it_starts_where_the_package_is_not_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    paths = [path for path in sys.path if path and Path(path).resolve() != root]
+    monkeypatch.setattr(sys, "path", [*paths, str(Path(__file__).parent)])
+    process = LimitedProcess(HANDLER)
+    assert process.ask(["echo", 1]) == 1
+    process.end()
+
+
+def test_a_request_that_is_too_large_breaks_a_limit(process: LimitedProcess) -> None:
+    with pytest.raises(LimitBroken):
+        process.ask(["echo", "x" * (65 << 20)])
+    assert process.ask(["echo", 1]) == 1
+
+
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     script = f"""
 import sys, time

@@ -65,9 +65,9 @@ class Tools:
         found = attempt.toolboxes[name].call(call, arguments)
         return [found.value, found.error]
 
-    def op_broke(self, attempt: _Attempt, name: str, text: str) -> None:
+    def op_broke(self, attempt: _Attempt, name: str, chars: int) -> None:
         """Take what a call that broke the limits of a process costs its attempt."""
-        attempt.toolboxes[name].broke(text)
+        attempt.toolboxes[name].broke(chars)
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
         return attempt.toolboxes[name].state()

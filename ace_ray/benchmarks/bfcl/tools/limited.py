@@ -139,6 +139,7 @@ class Attempt:
                 # The memory may be what others hold in the process; in a fresh one nobody is.
                 if error.time and len(ops) == 1 and _is_call(ops[0]):
                     return [self._broken(ops[0], error)]
+                self._host.end()
                 return [self._carefully(op) for op in ops]
             self._log += filter(_changes, ops)
             return found
@@ -158,10 +159,12 @@ class Attempt:
     def _broken(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "difference":
             return f"what takes too much to compare ({error})"
+        if op[0] == "call" and op[2] == "texts":
+            return [[], ""]  # their calls will find no embedding
         if not _is_call(op):
             raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} of a toolbox: {error}")
         text = op[3]["text"] if op[2] == "execute" else op[3]["texts"][0]
-        paid = ("broke", op[1], text)
+        paid = ("broke", op[1], len(text))
         self._ask([paid])
         self._log.append(paid)
         said = f"Error during execution: {error}"

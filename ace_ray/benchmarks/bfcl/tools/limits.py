@@ -95,8 +95,8 @@ _GUARDS: Mapping[tuple[str, str], Callable[[Any, _Arguments, Budget], None]] = {
 
 
 def check_arguments(values: Any, *, numbers: bool) -> None:
-    """Raise `TooLarge` for arguments beyond the bounds; ``numbers`` says whether the method computes
-    with what strings say."""
+    """Raise `TooLarge` for arguments beyond the bounds; ``numbers`` says whether the method makes
+    numbers of strings."""
     left, pending = MAX_VALUES, [(values, 0)]
     while pending:
         item, depth = pending.pop()

@@ -111,11 +111,11 @@ class Toolbox:
         budget.results -= len(shown)
         return shown
 
-    def broke(self, text: str) -> None:
-        """Take what the call in ``text`` costs, which broke the limits of a process and did
-        nothing else."""
+    def broke(self, chars: int) -> None:
+        """Take what a call of so many characters costs that broke the limits of a process, and
+        did nothing else."""
         self._budget.calls -= 1
-        self._budget.text -= len(text)
+        self._budget.text -= chars
         self._budget.cpu_s -= BROKEN_CPU_S
 
     def _shown(self, result: Any) -> str:
