@@ -16,6 +16,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools, tool_sources
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox
 from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class, require_allowed
 from ace_ray.errors import UserError
 
@@ -289,6 +290,34 @@ def test_vector_memory(open_class: Open) -> None:
     assert other.execute("core_memory_retrieve('pet')") == found
     tools.step(["core_memory_remove(1)", "core_memory_update(2, 'cats')", "core_memory_clear()"])
     assert tools.execute("core_memory_retrieve('pet')") == '{"result": []}'
+
+
+@pytest.mark.parametrize("name", ["MemoryAPI_kv", "MemoryAPI_rec_sum", "MemoryAPI_vector"])
+def test_a_limited_memory_answers_alike(name: str, bfcl_copy: Copy, sources: ToolSources) -> None:
+    opening = Opening({name: tuple(doc["name"] for doc in function_docs(bfcl_copy)[name])})
+    texts = [
+        *("core_memory_add(text='a b')", "core_memory_add(key='a_b', value='x')"),
+        *("archival_memory_add(text='c')", "archival_memory_add(key='c', value='y')"),
+        *("core_memory_retrieve(query='d')", "core_memory_key_search(query='a c', k=2)"),
+        *("core_memory_retrieve_all()", "core_memory_update(vec_id=0, new_text='c')"),
+        *("memory_append(text='e')", "memory_replace(old_text='e', new_text='f')"),
+        *("memory_retrieve()", "archival_memory_clear()", "core_memory_remove(vec_id=0)"),
+    ]
+    vectors = {text: [float(n), 1.0] for n, text in enumerate(("a b", "c", "d"))}
+    told = [
+        [
+            box.call("texts", {"texts": texts}),
+            box.call("vectors", {"vectors": vectors}),
+            box.call("step", {"texts": texts}),
+            (kept := box.call("snapshot", {})),
+            box.call("dump", {}),
+            box.call("restore", {"snapshot": kept.value}),
+            box.state(),
+        ]
+        for box in (open_tools(sources, opening), LimitedToolbox(sources, opening))
+    ]
+    assert told[0] == told[1]
+    assert sum("error" not in text.lower() for text in told[0][2].value) > 2
 
 
 def test_no_file_is_written(open_class: Open, tmp_path: Path, monkeypatch: Any) -> None:
