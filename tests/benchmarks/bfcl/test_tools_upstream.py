@@ -140,7 +140,8 @@ def test_numbers_within_the_bounds_are_upstreams(open_class: Open) -> None:
         "logarithm(value='1e-9999', base=10, precision=5)": "-9999.0",
         "logarithm(value='-1+0j', base=2, precision=5)": "mpc(",
         "logarithm(value='e10', base=2, precision=5)": "error",
-        "add(a='1e999999999', b='x')": "exponent beyond 10000",
+        "logarithm(value='1e10001', base=2, precision=5)": "exponent beyond 10000",
+        "max_value(numbers=['e12345'])": "e12345",
     }.items():
         assert said in tools.execute(text)
 

@@ -32,9 +32,10 @@ MAX_BITS = 14_284
 """Of an integer: 4,300 digits, the most that Python prints."""
 MAX_NUMBER_CHARS = 1_000
 MAX_EXPONENT = 10_000
-"""Of a string where numbers are computed with: mpmath takes ``1e-300000000`` as it is."""
+"""Of a string that becomes a number: mpmath takes ``1e-300000000`` as it is."""
 
-_NUMBERS = frozenset(["MathAPI"])
+_NUMBERS = frozenset([("MathAPI", "logarithm")])
+"""What makes numbers of strings beyond Python's own bounds, through mpmath."""
 _EXPONENT = re.compile(r"e[+-]?([\d_]+)")
 _BLANK = re.compile(r"\s+")
 
@@ -132,7 +133,7 @@ def guarded(class_name: str, name: str, method: _Method, owner: Any, budget: Bud
 
     Precisions that it sets for the thread end with the call."""
     guard = _GUARDS.get((class_name, name))
-    numbers = class_name in _NUMBERS
+    numbers = (class_name, name) in _NUMBERS
 
     @wraps(method)
     def checked(*args: Any, **named: Any) -> Any:
