@@ -196,22 +196,26 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 
 @cli.command()
 @click.argument("path")
-@click.option("--benchmark", type=click.Choice(["acebench"]))
+@click.option("--benchmark", help="Of outputs made elsewhere: acebench.")
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
-@click.option("--output", type=click.Path(path_type=Path))
+@click.option("--output", type=click.Path(path_type=Path), help="Of outputs made elsewhere.")
 def score(path: str, benchmark: str | None, data: str | None, output: Path | None) -> None:
     """Score without an engine.
 
     PATH is a run (folder or s3:// URI), whose stored episodes are judged again in place; or outputs
     made elsewhere, JSON lines or an official result folder, with --benchmark, --data and --output.
+
+    A run is scored with the data that it names. Tool classes in it run only if they are those of a
+    known version of the benchmark, or --data names the data (with --benchmark, if the run has
+    several).
     """
-    if benchmark is None and data is None and output is None:
-        sys.exit(_rescore(path))
-    if benchmark is None or data is None or output is None:
+    if output is None and (benchmark is None or data is not None):
+        sys.exit(_rescore(path, data, benchmark))
+    if benchmark != "acebench" or data is None or output is None:
         raise UserError(
-            "outputs made elsewhere need --benchmark, --data and --output",
+            "outputs made elsewhere need --benchmark acebench, --data and --output",
             where=path,
-            fix="name all three, or none to score a run again",
+            fix="name all three; to score a run again, at most --data and --benchmark",
         )
     from ace_ray.benchmarks.acebench.data.loader import locate
     from ace_ray.benchmarks.acebench.scoring.outputs import score as score_outputs
@@ -225,11 +229,11 @@ def score(path: str, benchmark: str | None, data: str | None, output: Path | Non
         click.echo(line)
 
 
-def _rescore(uri: str) -> int:
+def _rescore(uri: str, data: str | None, benchmark: str | None) -> int:
     from ace_ray.report.table import print_summary
     from ace_ray.run.rescore import rescore
 
-    code, summary = rescore(uri, click.echo)
+    code, summary = rescore(uri, click.echo, data=data, benchmark=benchmark)
     print_summary(summary, Console())
     return code
 

@@ -116,6 +116,15 @@ class Benchmark(Protocol):
     def entries(self) -> Sequence[Entry]:
         """All entries of this run, in a stable order. Raises `UserError` on bad data."""
 
+    def ready(self, *, named: bool) -> None:
+        """Find now what episodes and checks would lack. Called before these, and by nothing that
+        only reads a run. Raises `UserError`.
+
+        Args:
+            named: whether the user named the benchmark's data in this command. Data that only a
+                stored run names is read, and no code in it is run unless the benchmark knows it.
+        """
+
     def identity(self) -> Mapping[str, Any]:
         """What can move a score besides model and sampling: hashes of data and prompts, variants.
 

@@ -137,6 +137,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         )
     entries: list[Entry] = []
     for benchmark in benchmarks:
+        benchmark.ready(named=True)  # by the config
         entries += benchmark.entries()
     if config.limit is not None:
         entries = spread(entries, config.limit)

@@ -35,8 +35,13 @@ from ace_ray.store import Store, open_store
 Say = Callable[[str], None]
 
 
-def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
+def rescore(
+    uri: str, say: Say, *, data: str | None = None, benchmark: str | None = None
+) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run anew, with this version's checkers, in place.
+
+    The benchmarks' data is where the run says, unless ``data`` names it for ``benchmark``, or for
+    the run's only one. Code in data that only the run names is not run unless it is known.
 
     Row ids stay. Rows whose checker failed are judged again; failed and quarantined rows stay as
     they are. New parts are stored before old ones are deleted, so that a crash loses nothing.
@@ -46,12 +51,16 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
     """
     with _held(uri, say) as (store, manifest, lease):
         config = validated(RunConfig, manifest["config"], where=f"{store.root}/{MANIFEST}")
+        named = ""
+        if data is not None:
+            config, named = _with_data(config, data, benchmark, store)
         benchmarks = {b.name: b for b in make_benchmarks(config)}
         entries: dict[tuple[str, str, str, str], Entry] = {}
-        for name, benchmark in benchmarks.items():
-            own = benchmark.entries()
+        for name, made in benchmarks.items():
+            own = made.entries()
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
+            made.ready(named=name == named)
         ledger = read_ledger(store, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
@@ -117,6 +126,26 @@ def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any], Lease]]:
         yield store, manifest, lease
     finally:
         lease.release()
+
+
+def _with_data(
+    config: RunConfig, data: str, benchmark: str | None, store: Store
+) -> tuple[RunConfig, str]:
+    """``config`` with ``data`` for the benchmark that it is for, and that one's name."""
+    have = [section.name for section in config.benchmarks]
+    name = benchmark or (have[0] if len(have) == 1 else "")
+    if name not in have:
+        which = f"no benchmark {name!r}" if name else "several benchmarks"
+        raise UserError(
+            f"the run has {which}",
+            where=store.root,
+            fix=f"say with --benchmark whose data {data!r} is: {' or '.join(have)}",
+        )
+    sections = [
+        section.model_copy(update={"data": data}) if section.name == name else section
+        for section in config.benchmarks
+    ]
+    return config.model_copy(update={"benchmarks": sections}), name
 
 
 def _check_data(name: str, entries: Any, manifest: Mapping[str, Any], store: Store) -> None:

@@ -25,7 +25,7 @@ MAX_EPISODES = 1024
 """Scenarios an actor keeps. The least recently used goes first: those of a worker that died are
 never closed, and a live session replays its log."""
 
-CALL_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 90.0
 OPEN_TIMEOUT_S = 120.0
 """Until an episode is open, the start of a fresh actor and the replay included."""
 MAX_MOVES = 6

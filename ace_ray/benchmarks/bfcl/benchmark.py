@@ -27,7 +27,9 @@ from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_met
 from ace_ray.benchmarks.bfcl.scoring.summary import summarize
 from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
 from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
-from ace_ray.benchmarks.bfcl.tools import load_class, open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, load_classes
+from ace_ray.benchmarks.bfcl.tools.opening import opening_of
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
 from ace_ray.config import validated
 from ace_ray.errors import PromptTooLong, UserError
@@ -85,13 +87,13 @@ class BFCL(Benchmark):
             self._entries = load(self._copy, self._categories)
             for language in {groups.language_of(name) for name in self._categories} - {"python"}:
                 require_grammar(language)
-            # What does not load is found now, and not in a sandbox.
-            for name in {
-                name for e in self._entries for name in e.data.get("involved_classes", ())
-            }:
-                if name != _WEB_TOOLS:
-                    load_class(self._sources, name)
         return self._entries
+
+    def ready(self, *, named: bool) -> None:
+        self._sources = replace(self._sources, named=named)
+        classes = {name for e in self.entries() for name in e.data.get("involved_classes", ())}
+        if classes - {_WEB_TOOLS}:
+            load_classes(self._sources, sorted(classes - {_WEB_TOOLS}))
 
     def identity(self) -> Mapping[str, Any]:
         options = self._options
@@ -178,7 +180,7 @@ class BFCL(Benchmark):
         return entry.category in _INTERACTIVE
 
     def scenario(self, entry: Entry) -> Scenario:
-        return open_tools(self._sources, opening_of(entry, self._docs))
+        return LimitedToolbox(self._sources, opening_of(entry, self._docs))
 
     def preparation(self, entry: Entry) -> str:
         if entry.category not in groups.MEMORY:

@@ -36,6 +36,7 @@ def check_all(data: str, *, say: Callable[[str], object]) -> bool:
     `UserError` for data that cannot be read.
     """
     benchmark = BFCL.from_options({"data": data})
+    benchmark.ready(named=True)
     parameters = {
         doc["name"]: list(doc["parameters"]["properties"])
         for docs in function_docs(Copy.locate(data)).values()

@@ -130,7 +130,7 @@ def test_all_is_what_can_be_run() -> None:
 )
 def test_what_cannot_be_is_one_line(options: dict[str, Any], parts: Sequence[str]) -> None:
     with pytest.raises(UserError) as caught:
-        bfcl(**options).entries()
+        bfcl(**options).ready(named=True)
     assert all(part in str(caught.value) for part in parts), str(caught.value)
     assert "\n" not in str(caught.value)
 

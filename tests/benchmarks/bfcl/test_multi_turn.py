@@ -15,6 +15,7 @@ from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.tools import ToolSources, open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox
 from ace_ray.records import Entry, Verdict
 
 DOCS = {
@@ -163,7 +164,7 @@ def test_no_answer_makes_it_raise(text: str) -> None:
 
 
 def test_what_cannot_be_compared_differs() -> None:
-    from ace_ray.benchmarks.bfcl.check.multi_turn_states import difference
+    from ace_ray.benchmarks.bfcl.tools.states import difference
 
     class Box:
         def __init__(self, value: Any) -> None:
@@ -252,11 +253,13 @@ class TestRealCopy:
         """Both sides failing alike would pass every check."""
         docs, errors = function_docs(bfcl_copy), Counter[str]()
         for entry in load(bfcl_copy, ["multi_turn_base"]):
-            tools = open_tools(sources, opening_of(entry, docs))
+            opening = opening_of(entry, docs)
+            here, limited = open_tools(sources, opening), LimitedToolbox(sources, opening)
             for turn in entry.gold:
-                errors.update(
-                    text for text in tools.step(turn) if text.startswith("Error during execution")
-                )
+                results = limited.call("step", {"texts": turn}).value
+                errors.update(text for text in results if text.startswith("Error during execution"))
+                assert results == here.step(turn)
+            assert limited.state() == here.state()
         assert not errors
 
     def test_records_that_upstream_shares(self, bfcl_copy: Copy, sources: ToolSources) -> None:

@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools, tool_sources
-from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox
+from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class, require_allowed
 from ace_ray.errors import UserError
 
 Open = Callable[..., Toolbox]
@@ -68,7 +70,7 @@ def test_classes_cannot_open_files_or_run_text(sources: ToolSources) -> None:
 
 def test_a_damaged_copy_is_the_users_mistake(sources: ToolSources) -> None:
     def with_text(text: str) -> ToolSources:
-        return ToolSources({**sources.texts, "ticket_api": text}, "copy", text)
+        return ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
 
     with pytest.raises(UserError, match=r"ticket_api.py: does not load \(SyntaxError"):
         load_class(with_text("class TicketAPI(:"), "TicketAPI")
@@ -116,10 +118,32 @@ def test_precision_stays_in_the_sandbox(open_class: Open) -> None:
         "add(a='x', b='y')",
         "mean(numbers=[[1], [2]])",
         "standard_deviation([" + "9" * 4_300 + "])",
+        "logarithm(value='1+1e-300000000j', base=10, precision=50)",
+        "logarithm(value=10, base='1e-2 000 000 000+1 j', precision=5)",
+        "logarithm(value='1E-2_000_000_000j', base=2, precision=5)",
+        "logarithm(value=5, base='\uff11e\uff19\uff19\uff19\uff19\uff19', precision=5)",
+        "logarithm(value=" + repr("9" * 50_000) + ", base=2, precision=9)",
+        "logarithm(value=[['1e9999999']], base=2, precision=9)",
+        "logarithm(value={'1e9999999': 1}, base=2, precision=9)",
+        "multiply(a=0x" + "f" * 90_000 + ", b=2)",
     ],
 )
 def test_hostile_mathematics(open_class: Open, text: str) -> None:
     assert len(within(20, lambda: open_class("MathAPI").execute(text))) < 20_000
+
+
+def test_numbers_within_the_bounds_are_upstreams(open_class: Open) -> None:
+    tools = open_class("MathAPI")
+    for text, said in {
+        "logarithm(value='1e400', base='1e2', precision=10)": "mpf('200.0')",
+        "logarithm(value='1/4', base=2, precision=5)": "mpf('-2.0')",
+        "logarithm(value='1e-9999', base=10, precision=5)": "-9999.0",
+        "logarithm(value='-1+0j', base=2, precision=5)": "mpc(",
+        "logarithm(value='e10', base=2, precision=5)": "error",
+        "logarithm(value='1e10001', base=2, precision=5)": "exponent beyond 10000",
+        "max_value(numbers=['e12345'])": "e12345",
+    }.items():
+        assert said in tools.execute(text)
 
 
 def test_an_integer_that_cannot_be_printed_reads_as_upstream(open_class: Open) -> None:
@@ -269,6 +293,34 @@ def test_vector_memory(open_class: Open) -> None:
     assert tools.execute("core_memory_retrieve('pet')") == '{"result": []}'
 
 
+@pytest.mark.parametrize("name", ["MemoryAPI_kv", "MemoryAPI_rec_sum", "MemoryAPI_vector"])
+def test_a_limited_memory_answers_alike(name: str, bfcl_copy: Copy, sources: ToolSources) -> None:
+    opening = Opening({name: tuple(doc["name"] for doc in function_docs(bfcl_copy)[name])})
+    texts = [
+        *("core_memory_add(text='a b')", "core_memory_add(key='a_b', value='x')"),
+        *("archival_memory_add(text='c')", "archival_memory_add(key='c', value='y')"),
+        *("core_memory_retrieve(query='d')", "core_memory_key_search(query='a c', k=2)"),
+        *("core_memory_retrieve_all()", "core_memory_update(vec_id=0, new_text='c')"),
+        *("memory_append(text='e')", "memory_replace(old_text='e', new_text='f')"),
+        *("memory_retrieve()", "archival_memory_clear()", "core_memory_remove(vec_id=0)"),
+    ]
+    vectors = {text: [float(n), 1.0] for n, text in enumerate(("a b", "c", "d"))}
+    told = [
+        [
+            box.call("texts", {"texts": texts}),
+            box.call("vectors", {"vectors": vectors}),
+            box.call("step", {"texts": texts}),
+            (kept := box.call("snapshot", {})),
+            box.call("dump", {}),
+            box.call("restore", {"snapshot": kept.value}),
+            box.state(),
+        ]
+        for box in (open_tools(sources, opening), LimitedToolbox(sources, opening))
+    ]
+    assert told[0] == told[1]
+    assert sum("error" not in text.lower() for text in told[0][2].value) > 2
+
+
 def test_no_file_is_written(open_class: Open, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     for name in MODULES:
@@ -303,3 +355,16 @@ def test_many_that_share_one_list(open_class: Open) -> None:
     assert len(tools.execute("get_user_tweets('john')")) > 90_000
     tools.step(["post_tweet('x')"] * 30)
     assert "too large" in tools.execute("get_user_tweets('john')")
+
+
+def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
+    require_allowed(sources)
+    text = sources.texts["ticket_api"] + "\n"
+    changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
+    with pytest.raises(UserError, match=r"copy: .*ticket_api.py is not a file of bfcl-eval"):
+        require_allowed(changed)
+    with pytest.raises(UserError, match="only the stored run names it"):
+        load_class(changed, "TicketAPI")
+    named = replace(changed, named=True)
+    require_allowed(named)
+    assert load_class(named, "TicketAPI").__name__ == "TicketAPI"

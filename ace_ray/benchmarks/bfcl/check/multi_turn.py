@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.multi_turn_states import difference
-from ace_ray.benchmarks.bfcl.tools import Toolbox, ToolSources, open_tools, opening_of
-from ace_ray.benchmarks.bfcl.tools.opening import Docs, Opening
-from ace_ray.benchmarks.bfcl.tools.toolbox import shared_changed
+from ace_ray.benchmarks.bfcl.tools.limited import Attempt, Op, opened, step
+from ace_ray.benchmarks.bfcl.tools.opening import Docs, Opening, opening_of
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.records import Entry, Verdict
 
 INFERENCE = "multi_turn:inference_error"
@@ -37,6 +36,7 @@ RESPONSE = "multi_turn:execution_response_mismatch"
 
 Steps = Sequence[Sequence[str]]
 """The call texts of each step of a turn that has calls."""
+_OURS, _THEIRS = "ours", "theirs"
 Executable = Callable[[Answer], list[str] | None]
 
 
@@ -86,9 +86,8 @@ def check_multi_turn(
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     opening = opening_of(entry, docs)
-    shared: dict[int, Any] = {}
-    official = replay(sources, opening, steps, gold, shared)
-    strict = replay(sources, opening, steps, gold) if shared_changed(shared) else official
+    official, changed = replay(sources, opening, steps, gold, shared=True)
+    strict = replay(sources, opening, steps, gold)[0] if changed else official
     cut = _cut(ended, len(steps), len(gold))
     cut_last = (TERMINATED, "the step limit cut the last turn") if ended == "steps" else ("", "")
     return {
@@ -102,27 +101,34 @@ def replay(
     opening: Opening,
     steps: Sequence[Steps],
     gold: Sequence[Sequence[str]],
-    shared: dict[int, Any] | None = None,
-) -> list[Turn]:
-    """What each turn that both sides have comes to; with ``shared`` the sides share that."""
-    ours = open_tools(sources, opening, shared)
-    theirs = open_tools(sources, opening, shared)
-    return list(_turns(ours, theirs, steps, gold))
+    *,
+    shared: bool = False,
+) -> tuple[list[Turn], bool]:
+    """What each turn that both sides have comes to, and whether calls have changed what ``shared``
+    sides share."""
+    played = list(zip(steps, gold, strict=False))
+    ops: list[Op] = [opened(side, opening, shared=shared) for side in (_OURS, _THEIRS)]
+    for turn, wanted in played:
+        ops += [step(_OURS, calls) for calls in turn]
+        ops.append(step(_THEIRS, wanted))
+        if wanted:
+            ops.append(("difference", _OURS, _THEIRS))
+    ops.append(("shared_changed",))
+    found = Attempt(sources, opening.classes).do(ops)
+    return list(_turns(iter(found[2:-1]), played)), found[-1]
 
 
-def _turns(
-    ours: Toolbox, theirs: Toolbox, steps: Sequence[Steps], gold: Sequence[Sequence[str]]
-) -> Iterator[Turn]:
+def _turns(found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
+    """``found`` has the results of each of our steps, those of the key, and the difference."""
     results: Counter[str] = Counter()
-    for turn, wanted in zip(steps, gold, strict=False):
-        for calls in turn:
-            results.update(ours.step(calls))
-        expected = Counter(theirs.step(wanted))
+    for turn, wanted in played:
+        for _ in turn:
+            results.update(next(found)[0])
+        expected = Counter(next(found)[0])
         if not wanted:
             yield Turn(asked=False, called=bool(turn))
             continue
-        state = difference(ours.instances, theirs.instances)
-        yield Turn(True, bool(turn), state, (expected - results).total())
+        yield Turn(True, bool(turn), next(found), (expected - results).total())
 
 
 def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES
@@ -21,7 +22,8 @@ from ace_ray.benchmarks.bfcl.data.copy import (
 from ace_ray.benchmarks.bfcl.data.layout import all_files, data_files
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
-from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class, tool_sources
+from ace_ray.benchmarks.bfcl.tools.limited import load_classes
+from ace_ray.benchmarks.bfcl.tools.sources import MODULES, tool_sources
 from ace_ray.benchmarks.imports import keep
 from ace_ray.errors import UserError
 
@@ -50,9 +52,7 @@ def import_copy(
     rows = Counter(entry.category for entry in load(copy))
     # read only to find out now, rather than in a run, that they can be
     function_docs(copy), prerequisites(copy), read_texts(copy)
-    sources = tool_sources(copy)
-    for name in MODULES:
-        load_class(sources, name)
+    load_classes(replace(tool_sources(copy), named=True), list(MODULES))
     data = files_sha256({name: files[name] for name in data_files()})
     target, new = keep(
         files,

@@ -1,14 +1,18 @@
 """Bounds on calls whose cost their arguments do not bound.
 
-Found by reading upstream's classes: powers and roundings of integers, precisions, replacements
-that multiply a text, listings of directory trees whose copies share what they hold. All other
-methods take time and memory in proportion to their arguments and the state, which the episode's
-`Budget` bounds.
+Every argument is bounded by size: values, nesting, digits, and the digits and exponents of strings
+that a method makes numbers of. Beyond that, found by reading upstream's classes: powers and
+roundings of integers, precisions, replacements that multiply a text, listings of directory trees
+whose copies share what they hold. All other methods take time and memory in proportion to their
+arguments and the state, which the episode's `Budget` bounds.
+
+These bounds are the same everywhere. Under them lie those that the kernel holds (`limited`).
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from decimal import localcontext
@@ -16,13 +20,24 @@ from functools import wraps
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.tools.budget import Budget
-from ace_ray.benchmarks.bfcl.tools.size import TooLarge, check_tree
+from ace_ray.benchmarks.bfcl.tools.size import MAX_DEPTH, MAX_VALUES, TooLarge, check_tree
 
 MAX_PRECISION = 1_000
 """Digits of `MathAPI`; the data asks for up to 10."""
 MAX_PLACES = 10_000
 MAX_MEMORY_CHARS = 200_000
 """Of the recursive summary, whose replacements upstream does not bound; its limit is 10,000."""
+
+MAX_BITS = 14_284
+"""Of an integer: 4,300 digits, the most that Python prints."""
+MAX_NUMBER_CHARS = 1_000
+MAX_EXPONENT = 10_000
+"""Of a string that becomes a number: mpmath takes ``1e-300000000`` as it is."""
+
+_NUMBERS = frozenset([("MathAPI", "logarithm")])
+"""What makes numbers of strings beyond Python's own bounds, through mpmath."""
+_EXPONENT = re.compile(r"e[+-]?([\d_]+)")
+_BLANK = re.compile(r"\s+")
 
 _Method = Callable[..., Any]
 _Arguments = Mapping[str, Any]
@@ -80,16 +95,51 @@ _GUARDS: Mapping[tuple[str, str], Callable[[Any, _Arguments, Budget], None]] = {
 }
 
 
+def check_arguments(values: Any, *, numbers: bool) -> None:
+    """Raise `TooLarge` for arguments beyond the bounds; ``numbers`` says whether the method makes
+    numbers of strings."""
+    left, pending = MAX_VALUES, [(values, 0)]
+    while pending:
+        item, depth = pending.pop()
+        left -= 1
+        kind = type(item)
+        if kind is int:
+            if item.bit_length() > MAX_BITS:
+                raise TooLarge("an argument is a number of too many digits")
+        elif kind is str:
+            if numbers:
+                _check_number(item)
+        elif kind in (list, tuple, dict):
+            if depth > MAX_DEPTH:
+                raise TooLarge("an argument is nested too deeply")
+            pending += [(one, depth + 1) for one in item]
+            if kind is dict:
+                pending += [(one, depth + 1) for one in item.values()]
+        if left < len(pending):
+            raise TooLarge("an argument has too many values")
+
+
+def _check_number(text: str) -> None:
+    if len(text) > MAX_NUMBER_CHARS:
+        raise TooLarge(f"an argument is a number of more than {MAX_NUMBER_CHARS} characters")
+    for found in _EXPONENT.finditer(_BLANK.sub("", text.lower())):
+        digits = found[1].replace("_", "")
+        if digits and int(digits) > MAX_EXPONENT:
+            raise TooLarge(f"an argument has an exponent beyond {MAX_EXPONENT}")
+
+
 def guarded(class_name: str, name: str, method: _Method, owner: Any, budget: Budget) -> _Method:
     """``method``, or one that raises `TooLarge` first where its arguments ask for too much.
 
     Precisions that it sets for the thread end with the call."""
     guard = _GUARDS.get((class_name, name))
-    if guard is None:
-        return method
+    numbers = (class_name, name) in _NUMBERS
 
     @wraps(method)
     def checked(*args: Any, **named: Any) -> Any:
+        check_arguments((args, named), numbers=numbers)
+        if guard is None:
+            return method(*args, **named)
         try:
             arguments = inspect.signature(method).bind(*args, **named).arguments
         except TypeError:

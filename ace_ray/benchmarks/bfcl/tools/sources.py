@@ -2,22 +2,23 @@
 modules.
 
 The package itself is never imported and ``sys.modules`` never changed: the texts are compiled once
-a process, import each other through an importer of their own, see `standins` for what needs other
-packages, and have no builtin that opens files or runs text.
+a process, and import, while they load and ever after, through an importer of their own that knows
+each other and what `standins` allows. They have no builtin that opens files or runs text. They run
+only when this project knows each file (`known`), or the user named the copy in the command.
 """
 
 from __future__ import annotations
 
 import builtins
-import importlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
+from ace_ray.benchmarks.bfcl.tools.known import unknown
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
-from ace_ray.benchmarks.bfcl.tools.standins import STAND_INS
+from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS, named_part
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 
@@ -39,18 +40,38 @@ MODULES: Mapping[str, str] = {
 """The module of each class (upstream ``constants/executable_backend_config.py``)."""
 SHARED_MODULES = ("long_context", "memory_api_metaclass")
 
+
+def _is_error(item: Any) -> bool:
+    return isinstance(item, type) and issubclass(item, BaseException)
+
+
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
-_ALLOWED = frozenset(
+_BUILTINS = frozenset(
     (
-        *("abc", "copy", "datetime", "decimal", "json", "math"),
-        *("numpy", "pathlib", "random", "re", "typing"),
+        *(
+            "__build_class__",
+            "abs",
+            "all",
+            "any",
+            "bool",
+            "bytes",
+            "callable",
+            "chr",
+            "classmethod",
+        ),
+        *("complex", "dict", "dir", "divmod", "enumerate", "filter", "float", "format"),
+        *("frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass"),
+        *("iter", "len", "list", "map", "max", "min", "next", "object", "ord", "pow", "print"),
+        *("property", "range", "repr", "reversed", "round", "set", "setattr", "slice", "sorted"),
+        *("staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip"),
+        *("True", "False", "None", "NotImplemented", "Ellipsis", "__debug__"),
+        *(name for name, item in vars(builtins).items() if _is_error(item)),
     )
 )
-# Nothing of these is needed; without them the classes cannot reach files or run text.
-_WITHHELD = ("breakpoint", "compile", "eval", "exec", "input", "open")
+"""None of them opens a file, imports, or runs text."""
 _FIX = "give a complete copy of bfcl-eval"
 _LOCK = threading.RLock()
-_LOADED: dict[tuple[str, str], ModuleType] = {}
+_LOADED: dict[tuple[str, bool, str], ModuleType] = {}
 
 
 class Copy(Protocol):
@@ -71,6 +92,8 @@ class ToolSources:
     where: str = "mini"
     """The copy they are from, for errors."""
     sha256: str = ""
+    named: bool = False
+    """Whether the user named the copy in this command, and not only a stored run did."""
 
 
 def tool_sources(copy: Copy) -> ToolSources:
@@ -91,11 +114,24 @@ def tool_sources(copy: Copy) -> ToolSources:
     return ToolSources(texts, copy.name, digest(sorted(texts.items())))
 
 
+def require_allowed(sources: ToolSources) -> None:
+    """Raise `UserError` for sources that must not run: some file is not known here, and it was not
+    the user who named them."""
+    strange = [] if sources.named else unknown(sources.texts)
+    if strange:
+        raise UserError(
+            f"{FOLDER}/{strange[0]}.py is not a file of bfcl-eval that ace_ray knows, and only the"
+            " stored run names it; it is not run",
+            where=sources.where,
+            fix="score the run with --data and a copy that you trust",
+        )
+
+
 def load_class(sources: ToolSources, name: str) -> type[Any]:
     """The class ``name`` of ``sources``, loaded once a process.
 
     Raises:
-        UserError: there is no such class, or its module does not load.
+        UserError: there is no such class, its module does not load, or it must not run here.
     """
     if not sources.texts:
         if name not in CLASSES:
@@ -113,10 +149,11 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
 
 
 def _load(sources: ToolSources, name: str) -> ModuleType:
-    key = (sources.sha256, name)
+    key = (sources.sha256, sources.named, name)
     with _LOCK:
         if key in _LOADED:
             return _LOADED[key]
+        require_allowed(sources)
         place = f"{sources.where}: {FOLDER}/{name}.py"
         module = ModuleType(f"bfcl_tools.{name}")
 
@@ -129,9 +166,8 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
         ) -> ModuleType:
             return _imported(sources, wanted, names or (), level)
 
-        allowed = {key: item for key, item in vars(builtins).items() if key not in _WITHHELD}
-        scope = allowed | {"__import__": importer}
-        module.__dict__["__builtins__"] = scope
+        allowed = {key: item for key, item in vars(builtins).items() if key in _BUILTINS}
+        module.__dict__["__builtins__"] = allowed | {"__import__": importer}
         try:
             code = compile(sources.texts[name], place, "exec", dont_inherit=True)
             exec(code, module.__dict__)  # noqa: S102  # the user's package, no text of a model
@@ -140,8 +176,6 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
         except Exception as error:
             what = f"does not load ({type(error).__name__}: {str(error)[:200]})"
             raise UserError(what, where=place, fix=_FIX) from error
-        # From here on it is datetime that imports, in the name of its caller.
-        scope["__import__"] = builtins.__import__
         _LOADED[key] = module
         return module
 
@@ -154,6 +188,6 @@ def _imported(sources: ToolSources, name: str, names: Sequence[str], level: int)
             return _load(sources, module)
     if level == 0 and name in STAND_INS:
         return STAND_INS[name]()
-    if level == 0 and name in _ALLOWED:
-        return importlib.import_module(name)
+    if level == 0 and name in NAMES:
+        return named_part(name)
     raise ImportError(f"no stand-in for {name}")

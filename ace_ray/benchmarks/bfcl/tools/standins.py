@@ -1,10 +1,13 @@
-"""What upstream's classes import and get something smaller for."""
+"""What upstream's classes import: something smaller in its place, or the few names of a module that
+they need. A whole module would lead on to others (``random._os``), and these to files."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
@@ -57,13 +60,46 @@ def _mpmath() -> ModuleType:
     return _module("mpmath", mp=context, log=context.log)
 
 
+def _pathlib() -> ModuleType:
+    return _module("pathlib", Path=PurePath)  # named in annotations alone
+
+
+def _of_datetime() -> ModuleType:
+    """datetime imports modules in its caller's name, and takes them from elsewhere then."""
+    importlib.import_module("_strptime")
+    return _module("of_datetime")
+
+
+@functools.cache
+def named_part(name: str) -> ModuleType:
+    """The names of `NAMES` of the module ``name``. Raises `ImportError`."""
+    found = importlib.import_module(name)
+    return _module(name, **{key: getattr(found, key) for key in NAMES[name]})
+
+
+NAMES: Mapping[str, Sequence[str]] = {
+    "abc": ("ABC", "abstractmethod"),
+    "copy": ("copy", "deepcopy"),
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "decimal": ("Decimal", "InvalidOperation", "getcontext"),
+    "json": ("JSONDecodeError", "dump", "dumps", "load", "loads"),
+    "math": tuple(name for name in vars(math) if not name.startswith("_")),
+    "numpy": ("array", "asarray", "float32", "float64", "int64", "ndarray"),
+    "random": ("Random",),
+    "re": ("compile", "findall", "fullmatch", "match", "search", "split", "sub"),
+    "typing": ("Any", "Callable", "Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union"),
+}
+"""By the name of the module."""
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
+    "_strptime": _of_datetime,
     "bfcl_eval.utils": _utils,
     "faiss": vectors.faiss,
     "mpmath": _mpmath,
     "overrides": _overrides,
+    "pathlib": _pathlib,
     "rank_bm25": _rank_bm25,
     "sentence_transformers": vectors.sentence_transformers,
     "subprocess": _subprocess,
+    "time": _of_datetime,
 }
 """By the name of the module."""

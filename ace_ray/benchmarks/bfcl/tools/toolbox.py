@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.budget import MAX_CALLS, Budget
+from ace_ray.benchmarks.bfcl.tools.budget import BROKEN_CPU_S, MAX_CALLS, Budget
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
 from ace_ray.benchmarks.bfcl.tools.limits import guarded
 from ace_ray.benchmarks.bfcl.tools.opening import Opening
@@ -90,21 +91,32 @@ class Toolbox:
         return [self.execute(text) for text in texts]
 
     def execute(self, text: str) -> str:
-        """The result of one call, as a model is shown it. Never raises."""
+        """The result of one call, as a model is shown it. Raises `MemoryError`, nothing else."""
         budget = self._budget
         budget.calls -= 1
         budget.text -= len(text)
         budget.walked -= self._grown()
+        began = time.process_time()
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
             budget.check()
             with known(self._vectors):
                 shown = self._shown(evaluate(text, self._tools, self._taken))
+        except MemoryError:  # the state may be half changed
+            raise
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             shown = _error(error)
+        budget.cpu_s -= time.process_time() - began
         budget.results -= len(shown)
         return shown
+
+    def broke(self, chars: int) -> None:
+        """Take what a call of so many characters costs that broke the limits of a process, and
+        did nothing else."""
+        self._budget.calls -= 1
+        self._budget.text -= chars
+        self._budget.cpu_s -= BROKEN_CPU_S
 
     def _shown(self, result: Any) -> str:
         if type(result) is str:

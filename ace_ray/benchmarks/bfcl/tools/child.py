@@ -1,0 +1,106 @@
+"""The tools' side of a limited process (`ace_ray.sandbox.limited_child`): the toolboxes of many
+attempts, and the only place where the classes of a copy run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.tools.opening import Opening
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
+from ace_ray.benchmarks.bfcl.tools.standins import NAMES
+from ace_ray.benchmarks.bfcl.tools.states import difference
+from ace_ray.benchmarks.bfcl.tools.toolbox import Shared, Toolbox, open_tools, shared_changed
+from ace_ray.sandbox.limited_child import limited
+
+_LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
+"""What else would be imported in the middle of a call, when no file can be opened any more."""
+
+
+@dataclass
+class _Attempt:
+    toolboxes: dict[str, Toolbox] = field(default_factory=dict)
+    shared: Shared = field(default_factory=dict)
+
+
+class Tools:
+    """Answers {"sources": ...}, {"load": [class, ...]} and {"attempt": number, "ops": [...],
+    "forget": [number, ...]}; the last with one value an operation (see the methods `op_*`)."""
+
+    def __init__(self) -> None:
+        self._sources = ToolSources()
+        self._attempts: dict[int, _Attempt] = {}
+
+    def __call__(self, request: Mapping[str, Any]) -> Any:
+        if "sources" in request:
+            self._sources = ToolSources(**request["sources"])
+            return None
+        if "load" in request:
+            for name in request["load"]:
+                with limited():
+                    load_class(self._sources, name)
+            return None
+        for number in request["forget"]:
+            self._attempts.pop(number, None)
+        attempt = self._attempts.setdefault(request["attempt"], _Attempt())
+        # What passes together passes alone; what does not comes again, one by one (`limited`).
+        with limited():
+            return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
+
+    def op_open(
+        self, attempt: _Attempt, name: str, opening: Mapping[str, Any], shared: bool
+    ) -> None:
+        """A fresh toolbox ``name``; those that are opened ``shared`` share what upstream's do."""
+        given = Opening(**opening)
+        memo = attempt.shared if shared else None
+        attempt.toolboxes[name] = open_tools(self._sources, given, memo)
+
+    def op_call(
+        self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
+    ) -> list[Any]:
+        """An observation's value and error."""
+        found = attempt.toolboxes[name].call(call, arguments)
+        return [found.value, found.error]
+
+    def op_broke(self, attempt: _Attempt, name: str, chars: int) -> None:
+        """Take what a call that broke the limits of a process costs its attempt."""
+        attempt.toolboxes[name].broke(chars)
+
+    def op_state(self, attempt: _Attempt, name: str) -> Any:
+        return attempt.toolboxes[name].state()
+
+    def op_difference(self, attempt: _Attempt, ours: str, theirs: str) -> str:
+        boxes = attempt.toolboxes
+        return difference(boxes[ours].instances, boxes[theirs].instances)
+
+    def op_shared_changed(self, attempt: _Attempt) -> bool:
+        return shared_changed(attempt.shared)
+
+
+_OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    "open": Tools.op_open,
+    "call": Tools.op_call,
+    "broke": Tools.op_broke,
+    "state": Tools.op_state,
+    "difference": Tools.op_difference,
+    "shared_changed": Tools.op_shared_changed,
+}
+
+
+def make() -> Tools:
+    """For `ace_ray.sandbox.limited_child.main`."""
+    for name in (*NAMES, *_LATE):
+        if name == "numpy":
+            continue
+        with suppress(ImportError):  # of mpmath, which load_class asks for where it is needed
+            import_module(name)
+    return Tools()
+
+
+def make_with_vectors() -> Tools:
+    """The same, able to open vector memories; numpy takes time and memory to import."""
+    import_module("numpy")
+    return make()

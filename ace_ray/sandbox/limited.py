@@ -1,0 +1,158 @@
+"""A process of its own for code that is not trusted, with limits that the kernel holds.
+
+A `LimitedProcess` answers requests one after another, in JSON. It has none of this process's
+environment, files or threads, ends when this process does, however that happens, and is ended by
+what breaks its limits (`ace_ray.sandbox.limited_child`). Whoever uses it keeps what it takes to
+make its state again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ace_ray
+from ace_ray.errors import UserError
+from ace_ray.sandbox.limited_child import (
+    ANSWERED,
+    CALL_CPU_S,
+    CALL_MEMORY_BYTES,
+    MISTAKE,
+    OUT_OF_MEMORY,
+    FrameTooLarge,
+    receive,
+    send,
+)
+
+ANSWER_S = 60.0
+"""Until an answer, the start of the process included. It is far beyond what the limits leave to an
+honest process, so what is silent for longer was stopped or starved from outside."""
+_END_S = 10.0
+_BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
+"""Signals by which the kernel ends a process for what its code did."""
+_PACKAGES = str(Path(ace_ray.__file__).parents[1])
+_KEPT = ("LD_LIBRARY_PATH", "TZ")
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
+    "from ace_ray.sandbox.limited_child import main; main(int(sys.argv[1]), sys.argv[2])"
+)
+
+
+class LimitBroken(Exception):
+    """What the request asked for takes more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
+
+    ``time``: it was the time, which nobody else in the process can have used up.
+    """
+
+    def __init__(self, *, time: bool = False) -> None:
+        self.time = time
+        # One text for all limits: which of them is met first may depend on the machine.
+        super().__init__(
+            f"the call takes more than {CALL_CPU_S} s or {CALL_MEMORY_BYTES >> 20} MiB"
+        )
+
+
+class ProcessLost(Exception):
+    """The process ended, or does not answer, for a reason outside of it."""
+
+
+class LimitedProcess:
+    """One process that runs ``handler`` (``module:name``, see `limited_child.main`).
+
+    For one thread at a time. ``heavy`` says that it has grown so large that it should take no
+    further callers.
+    """
+
+    _serials = itertools.count(1)
+
+    def __init__(self, handler: str) -> None:
+        self.serial = next(self._serials)
+        self.heavy = False
+        self._owner = os.getpid()
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            # The package itself may have been found otherwise, as an editable installation is.
+            paths = json.dumps([*(os.path.abspath(one) for one in sys.path if one), _PACKAGES])
+            fd = str(theirs.fileno())
+            self._process = subprocess.Popen(
+                # Nothing of the environment, of the user's packages or of `.pth` files.
+                [sys.executable, "-P", "-s", "-S", "-c", _START, fd, handler, paths],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+                cwd="/",
+                process_group=0,
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it may still answer, and is this process's own and not that of one it forked."""
+        return self._owner == os.getpid() and self._socket.fileno() >= 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: Any) -> Any:
+        """What the handler answers.
+
+        Raises:
+            LimitBroken: the request made it break its limits, and the process is gone; or the
+                request is too large to be sent.
+            ProcessLost: it is gone for another reason.
+            UserError: the handler raised it.
+            RuntimeError: the handler has a defect; the text is its traceback.
+        """
+        try:
+            self._socket.settimeout(ANSWER_S)
+            send(self._socket, request)
+            reply = receive(self._socket)
+        except FrameTooLarge:  # before anything was sent
+            raise LimitBroken from None
+        except TimeoutError:
+            self.end()
+            raise ProcessLost(f"no answer within {ANSWER_S:g} s") from None
+        except (EOFError, OSError, ValueError, RecursionError) as error:
+            raise self._lost(error) from None
+        except BaseException:  # interrupted, with half an answer on its way
+            self.end()
+            raise
+        kind, *values = reply
+        if kind == ANSWERED:
+            self.heavy = bool(values[1])
+            return values[0]
+        if kind == MISTAKE:
+            what, where, fix = values
+            raise UserError(what, where=where, fix=fix)
+        raise RuntimeError(f"in the process of tools: {values[0]}")
+
+    def end(self) -> None:
+        """End the process now. Does nothing where it has ended, or in a process that was forked."""
+        self._socket.close()
+        if self._owner == os.getpid() and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _lost(self, error: Exception) -> Exception:
+        try:
+            code = self._process.wait(_END_S if isinstance(error, (EOFError, OSError)) else 0)
+        except subprocess.TimeoutExpired:
+            code = None
+        self.end()
+        if code == OUT_OF_MEMORY or code in [-number for number in _BROKEN]:
+            return LimitBroken(time=code == -signal.SIGXCPU)
+        return ProcessLost(f"exit code {code}" if code is not None else f"{error}")
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    # One order of sets in every process; no threads of numpy's.
+    return {**kept, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

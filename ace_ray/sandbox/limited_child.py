@@ -1,0 +1,172 @@
+"""What runs inside a limited process: a loop that answers requests, and the limits around them.
+
+`ace_ray.sandbox.limited` starts it. A handler answers requests out of code that is not trusted, on
+arguments that are not trusted. After `confine` the process opens no file, no socket and no process
+any more, so a handler imports all that it needs before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import struct
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+from ace_ray.errors import UserError
+
+CALL_CPU_S = 1
+CALL_MEMORY_BYTES = 256 << 20
+"""What one call may take: seconds of processor time, and growth of the address space. The kernel
+counts whole seconds, so a call gets up to one more."""
+PROCESS_MEMORY_BYTES = 1536 << 20
+"""The address space of the whole process."""
+HEAVY_BYTES = 768 << 20
+"""A process that has grown to this should take no further callers."""
+OUT_OF_MEMORY = 77
+"""Exit code of a process in which a call needed more memory."""
+MAX_FRAME_BYTES = 64 << 20
+
+ANSWERED, MISTAKE, DEFECT = "answered", "mistake", "defect"
+"""Kinds of answers: (kind, value, heavy), (kind, what, where, fix) and (kind, traceback)."""
+
+Handler = Callable[[Any], Any]
+
+_HEADER = struct.Struct("!Q")
+_EVENTS = frozenset(
+    (
+        *("builtins.id", "code.__new__", "compile", "exec", "marshal.loads"),
+        *("object.__delattr__", "object.__getattr__", "object.__setattr__"),
+        *("resource.setrlimit", "sys._getframe", "sys.excepthook", "sys.unraisablehook"),
+    )
+)
+"""What Python may do in a confined process, of what it tells audit hooks about. Whatever opens,
+connects, starts, imports or reaches into the interpreter is not among it."""
+
+
+_statm: int | None = None
+
+
+class FrameTooLarge(Exception):
+    """A message of more than `MAX_FRAME_BYTES`."""
+
+
+def send(connection: socket.socket, value: Any) -> None:
+    """Send JSON values. Lone surrogates arrive as they are. Raises `FrameTooLarge`, `OSError`."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) > MAX_FRAME_BYTES:
+        raise FrameTooLarge(f"a message of {len(raw):,} bytes")
+    connection.sendall(_HEADER.pack(len(raw)) + raw)
+
+
+def receive(connection: socket.socket) -> Any:
+    """What the other side sent. Raises `EOFError` where it is gone, `ValueError`, `OSError`."""
+    (size,) = _HEADER.unpack(_read(connection, _HEADER.size))
+    if size > MAX_FRAME_BYTES:
+        raise ValueError(f"a message of {size:,} bytes")
+    return json.loads(_read(connection, size).decode("utf-8", "surrogatepass"))
+
+
+def _read(connection: socket.socket, size: int) -> bytearray:
+    found = bytearray(size)
+    view = memoryview(found)
+    while view:
+        count = connection.recv_into(view)
+        if not count:
+            raise EOFError("the connection is closed")
+        view = view[count:]
+    return found
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Within it, the limits of one call hold. The process ends where they are exceeded: the kernel
+    sends SIGXCPU, and `MemoryError` is not survived, since it may leave a state half changed."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    bound = min(_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
+    if hard != resource.RLIM_INFINITY:
+        bound = min(bound, hard)
+    _limit_time()
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    try:
+        yield
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
+def confine() -> None:
+    """From here on no file, socket or process is opened, and no core is dumped. For good.
+
+    The kernel holds that; the audit hook, which cannot be taken back either, says it first."""
+    for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
+        resource.setrlimit(kind, (0, 0))
+
+    def refuse(event: str, _: Any) -> None:
+        if event not in _EVENTS:
+            raise PermissionError(f"{event} is not allowed here")
+
+    sys.addaudithook(refuse)
+
+
+def main(fd: int, handler: str) -> None:
+    """Answer requests on the socket ``fd`` until it is closed, which its other side's end does too.
+
+    ``handler`` names a function, ``module:name``, that makes a `Handler`.
+    """
+    global _statm
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    warnings.simplefilter("ignore")
+    connection = socket.socket(fileno=fd)
+    module, _, name = handler.partition(":")
+    answer: Handler = getattr(import_module(module), name)()
+    with suppress(OSError):  # not Linux
+        _statm = os.open("/proc/self/statm", os.O_RDONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stderr.fileno())
+    confine()
+    while True:
+        try:
+            request = receive(connection)
+            send(connection, _reply(answer, request))
+        except (EOFError, OSError):
+            os._exit(0)
+        except (FrameTooLarge, MemoryError):
+            os._exit(OUT_OF_MEMORY)
+
+
+def _reply(answer: Handler, request: Any) -> list[Any]:
+    _limit_time()
+    try:
+        return [ANSWERED, answer(request), _size() > HEAVY_BYTES]
+    except UserError as error:
+        return [MISTAKE, error.what, error.where, error.fix]
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - shown where the request came from
+        return [DEFECT, traceback.format_exc()[-4000:]]
+
+
+def _limit_time() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = int(time.process_time()) + 1 + CALL_CPU_S
+    if hard != resource.RLIM_INFINITY:
+        soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def _size() -> int:
+    """Bytes of the process's address space; 0 where the system does not say."""
+    if _statm is None:
+        return 0
+    return int(os.pread(_statm, 64, 0).split()[0]) * resource.getpagesize()

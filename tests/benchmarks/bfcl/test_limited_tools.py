@@ -1,0 +1,184 @@
+"""Toolboxes in a limited process: a call that breaks its limits costs its attempt, and no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.check import multi_turn
+from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.tools import Opening, ToolSources, open_tools
+from ace_ray.benchmarks.bfcl.tools.limited import (
+    LimitedToolbox,
+    end_processes,
+    load_classes,
+    processes,
+)
+from ace_ray.errors import SandboxLost, UserError
+from ace_ray.records import Entry
+from ace_ray.sandbox import limited as limited_process
+from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
+
+CLASS = """
+class TicketAPI:
+    def __init__(self):
+        self.total = 0
+        self.held = []
+
+    def _load_scenario(self, config, long_context=False):
+        self.total = config.get("total", 0)
+
+    def add(self, by):
+        self.total += by
+        return {"total": self.total}
+
+    def spin(self):
+        self.total += 1000
+        while True:
+            pass
+
+    def grow(self):
+        self.total += 1000
+        return [str(n) * 1000 for n in range(10**9)]
+
+    def swallow(self):
+        try:
+            return bytes(1 << 40)
+        except Exception as error:
+            return {"error": type(error).__name__}
+
+    def hold(self):
+        self.held.append(bytes(200 << 20))
+        return {}
+"""
+NAMES = ("add", "spin", "grow", "swallow", "hold")
+SOURCES = ToolSources({"ticket_api": CLASS}, "made up", "made up", named=True)
+OPENING = Opening({"TicketAPI": NAMES}, {"TicketAPI": {"total": 10}})
+BROKEN = f"Error during execution: {LimitBroken()}"
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    end_processes()
+
+
+def opened() -> LimitedToolbox:
+    return LimitedToolbox(SOURCES, OPENING)
+
+
+def step(toolbox: LimitedToolbox, *texts: str) -> list[str]:
+    found = toolbox.call("step", {"texts": list(texts)})
+    assert not found.error
+    return list(found.value)
+
+
+def total(toolbox: LimitedToolbox) -> Any:
+    return toolbox.state()["TicketAPI"]["total"]
+
+
+def test_it_answers_as_a_toolbox_does() -> None:
+    here, there = open_tools(SOURCES, OPENING), opened()
+    for name, arguments in (
+        ("step", {"texts": ["add(by=1)", "add()", "add(by='x')", "nothing()", "\ud83d\ude00"]}),
+        ("execute", {"text": "add(by=2)"}),
+        ("execute", {"text": "add(by=0.1)"}),
+        ("unknown", {}),
+    ):
+        assert there.call(name, arguments) == here.call(name, arguments)
+    assert there.state() == here.state()
+
+
+def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
+    other, toolbox = opened(), opened()
+    step(other, "add(by=5)")
+    calls = ("add(by=1)", "spin()", "add(by=2)", "grow()", "add(by=4)")
+    assert step(toolbox, *calls) == [
+        '{"total": 11}',
+        BROKEN,
+        '{"total": 13}',
+        BROKEN,
+        '{"total": 17}',
+    ]
+    assert total(toolbox) == 17
+    assert total(other) == 15
+    assert toolbox.call("execute", {"text": "spin()"}).value == BROKEN
+    # They have used up the processor time of the attempt: nothing is endless.
+    assert "used up their budget" in step(toolbox, "spin()")[0]
+    assert total(other) == 15
+
+
+def test_a_tool_that_survives_its_memory_error_goes_on() -> None:
+    toolbox = opened()
+    assert step(toolbox, "swallow()", "add(by=1)") == ['{"error": "MemoryError"}', '{"total": 11}']
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_killed_is_replaced(number: signal.Signals) -> None:
+    toolboxes = [opened() for _ in range(3)]
+    for by, toolbox in enumerate(toolboxes):
+        step(toolbox, f"add(by={by})", "nothing()")
+    for pid in processes():
+        os.kill(pid, number)
+    assert [total(toolbox) for toolbox in toolboxes] == [10, 11, 12]
+
+
+def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    toolbox = opened()
+
+    def lost(self: LimitedProcess, request: Any) -> Any:
+        raise ProcessLost("exit code -9")
+
+    monkeypatch.setattr(limited_process.LimitedProcess, "ask", lost)
+    with pytest.raises(SandboxLost, match=r"lost 3 times \(exit code -9\)"):
+        toolbox.call("execute", {"text": "add(by=1)"})
+
+
+def test_a_process_that_has_grown_takes_no_newcomer() -> None:
+    other, toolbox = opened(), opened()
+    (before,) = processes()
+    for _ in range(4):
+        assert step(toolbox, "hold()") == ["{}"]
+    step(other, "add(by=1)")
+    assert processes() == [before]
+    assert total(opened()) == 10
+    assert processes() != [before]
+    assert total(other) == 11
+    assert len(toolbox.state()["TicketAPI"]["held"]) == 4
+
+
+def test_classes_that_do_not_load_are_the_users_mistake() -> None:
+    def loaded(text: str) -> None:
+        load_classes(ToolSources({"ticket_api": text}, "copy", text, named=True), ["TicketAPI"])
+
+    with pytest.raises(UserError, match=r"ticket_api.py: does not load \(SyntaxError"):
+        loaded("class TicketAPI(:")
+    with pytest.raises(UserError, match="copy: a class does not load: the call takes more than"):
+        loaded("while True: pass")
+    with pytest.raises(UserError, match="no stand-in for socket"):
+        loaded("import socket")
+
+
+class TestChecks:
+    def verdicts(self, *turns: list[str]) -> tuple[str, str]:
+        data = {"question": [[]] * len(turns), "involved_classes": ["TicketAPI"]}
+        gold = [["add(by=1)"] for _ in turns]
+        entry = Entry("bfcl", "multi_turn_base", "en", "multi_turn_base_0", data, gold)
+        answers = [[Answer(text) for text in turn] for turn in turns]
+        docs = {"TicketAPI": [{"name": name} for name in NAMES]}
+        found = check_multi_turn(entry, answers, "", SOURCES, docs)
+        return found["official"].error_type, found["strict"].error_type
+
+    def test_it_is_the_models_error(self) -> None:
+        assert self.verdicts(["[spin()]", "Done."]) == (multi_turn.STATE, multi_turn.STATE)
+
+    def test_it_changes_nothing_else(self) -> None:
+        turns = [["[grow()]", "[add(by=1), spin()]", "Done."], ["[add(by=1)]", "Done."]]
+        assert self.verdicts(*turns) == ("", "")

@@ -1,0 +1,190 @@
+"""A process with limits: what breaks them ends it, and nothing else of ours."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
+from ace_ray.sandbox.limited_child import limited
+
+HANDLER = f"{__name__}:handler"
+
+
+def handler() -> Any:
+    """Does what it is asked for, hostile things among them."""
+    return lambda request: ACTIONS[request[0]](*request[1:])
+
+
+def within_limits(action: Any, *arguments: Any) -> Any:
+    with limited():
+        return action(*arguments)
+
+
+def mistaken() -> None:
+    raise UserError("is wrong", where="here", fix="mend it")
+
+
+def imported(name: str) -> str:
+    return str(__import__(name).__name__)
+
+
+def surrogates() -> str:
+    return "\ud83d\ude00 \ud800 \U0001f600 \x00"
+
+
+ACTIONS: Mapping[str, Any] = {
+    "echo": lambda value: value,
+    "surrogates": surrogates,
+    "pid": os.getpid,
+    "environment": lambda: sorted(os.environ),
+    "mistake": mistaken,
+    "divide": lambda: 1 // 0,
+    "spin": lambda: within_limits(lambda: 7 ** (10**9)),
+    "grow": lambda: within_limits(lambda: len(bytearray(1 << 33))),
+    "grow slowly": lambda: within_limits(lambda: ["x" * 1000 + str(n) for n in range(10**8)]),
+    "large": lambda: "x" * (65 << 20),
+    "write": lambda path: open(path, "w").close(),
+    "read": lambda: open("/etc/passwd").read(),  # noqa: SIM115
+    "system": lambda path: os.system(f"touch {path}"),
+    "fork": os.fork,
+    "spawn": lambda: subprocess.run(["true"], check=True),
+    "socket": lambda: imported("socket") and __import__("socket").create_server(("", 0)),
+    "import": imported,
+    "kill": lambda pid: os.kill(pid, signal.SIGKILL),
+    "pipe": os.pipe,
+    "limits": lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    "sleep": time.sleep,
+}
+
+
+@pytest.fixture
+def process() -> Iterator[LimitedProcess]:
+    sys.path.insert(0, str(Path(__file__).parent))
+    made = LimitedProcess(HANDLER)
+    sys.path.pop(0)
+    yield made
+    made.end()
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended, within a while; a zombie has."""
+    for _ in range(600):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_values_arrive_as_they_are(process: LimitedProcess) -> None:
+    value = {"a": [1, 1.5, None, True, "é\n"], "nested": [[["x"]]], "big": 10**50}
+    assert process.ask(["echo", value]) == value
+    assert process.ask(["surrogates"]) == surrogates()
+    assert process.ask(["echo", surrogates()]) == surrogates()
+
+
+def test_whose_failure_it_is(process: LimitedProcess) -> None:
+    with pytest.raises(UserError, match="here: is wrong; mend it"):
+        process.ask(["mistake"])
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        process.ask(["divide"])
+    assert process.ask(["echo", 1]) == 1
+
+
+@pytest.mark.parametrize("action", ["spin", "grow", "grow slowly", "large"])
+def test_what_breaks_a_limit_ends_the_process(process: LimitedProcess, action: str) -> None:
+    pid = process.ask(["pid"])
+    with pytest.raises(LimitBroken, match="takes more than 1 s or 256 MiB"):
+        process.ask([action])
+    assert not process.alive
+    assert gone(pid)
+
+
+def test_a_process_that_is_killed_broke_no_limit(process: LimitedProcess) -> None:
+    os.kill(process.ask(["pid"]), signal.SIGKILL)
+    with pytest.raises(ProcessLost, match="-9"):
+        process.ask(["echo", 1])
+
+
+def test_a_process_that_is_silent_is_ended(
+    process: LimitedProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = process.ask(["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr("ace_ray.sandbox.limited.ANSWER_S", 0.2)
+    with pytest.raises(ProcessLost, match="no answer"):
+        process.ask(["echo", 1])
+    assert gone(pid)
+
+
+@pytest.mark.parametrize(
+    "action", ["write", "read", "system", "fork", "spawn", "socket", "import", "kill", "pipe"]
+)
+def test_it_reaches_nothing(process: LimitedProcess, action: str, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    arguments: Mapping[str, list[Any]] = {
+        "write": [str(marker)],
+        "system": [str(marker)],
+        "import": ["colorsys"],
+        "kill": [os.getpid()],
+    }
+    with pytest.raises(RuntimeError, match=r"not allowed here|Too many open files"):
+        process.ask([action, *arguments.get(action, [])])
+    assert not marker.exists()
+    assert process.ask(["limits"]) == [0, 0]
+
+
+def test_it_has_no_environment_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    process = LimitedProcess(HANDLER)
+    assert "SOME_API_KEY" not in process.ask(["environment"])
+    process.end()
+
+
+def test_it_starts_where_the_package_is_not_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    paths = [path for path in sys.path if path and Path(path).resolve() != root]
+    monkeypatch.setattr(sys, "path", [*paths, str(Path(__file__).parent)])
+    process = LimitedProcess(HANDLER)
+    assert process.ask(["echo", 1]) == 1
+    process.end()
+
+
+def test_a_request_that_is_too_large_breaks_a_limit(process: LimitedProcess) -> None:
+    with pytest.raises(LimitBroken):
+        process.ask(["echo", "x" * (65 << 20)])
+    assert process.ask(["echo", 1]) == 1
+
+
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    script = f"""
+import sys, time
+sys.path[:0] = {sys.path!r}
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from ace_ray.sandbox.limited import LimitedProcess
+process = LimitedProcess({HANDLER!r})
+print(process.ask(["pid"]), flush=True)
+time.sleep(600)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(child)
