@@ -207,41 +207,13 @@ def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
 
 def _operation(node: ast.BinOp, budget: Budget) -> Any:
     try:
-        return fold(node, budget, _MAX_DEPTH)
-    except Refused:
-        if not _without_unknown_names(node):
-            return _NOT_EVALUATED
-    try:
-        return fold(node, budget, _MAX_DEPTH)
+        return fold(node, budget, _MAX_DEPTH, _is_known)
     except Refused:
         return _NOT_EVALUATED
 
 
-def _without_unknown_names(node: ast.BinOp) -> bool:
-    """Put ``1 / 0``, which raises too, in place of names that upstream does not know, and of calls
-    and attributes of them.
-
-    Changes the tree; returns whether it did.
-    """
-    raising = ast.BinOp(ast.Constant(1), ast.Div(), ast.Constant(0))
-    changed = False
-    for parent in ast.walk(node):
-        for field_name, child in ast.iter_fields(parent):
-            children = child if isinstance(child, list) else [child]
-            fresh = [raising if _is_unknown(one) else one for one in children]
-            if fresh != children:
-                setattr(parent, field_name, fresh if isinstance(child, list) else fresh[0])
-                changed = True
-    return changed
-
-
-def _is_unknown(node: object) -> bool:
-    # Of a call or an attribute the innermost name is evaluated first.
-    while isinstance(node, (ast.Call, ast.Attribute)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    if not isinstance(node, ast.Name):
-        return False
-    return node.id not in _KNOWN and not node.id.endswith(_KNOWN_ENDINGS)
+def _is_known(name: str) -> bool:
+    return name in _KNOWN or name.endswith(_KNOWN_ENDINGS)
 
 
 def _negated(operand: ast.expr) -> int | float | complex:

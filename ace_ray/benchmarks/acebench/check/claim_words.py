@@ -46,7 +46,7 @@ UNABLE = re.compile(
     r"\b(?:can\s?not|can't|unable\sto|not\sable\sto|incapable\sof|could\s?not|couldn't|"
     r"impossible\s(?:for\s(?:me|us)\s)?to|not\spossible\s(?:for\s(?:me|us)\s)?to|no\sway\s(?:for\sme\s)?to)\s"
     rf"(?:\w{{1,20}}\s){{0,2}}?{_TASK}(?:\s(?:you\s)?(?:with\s|to\s)?{_THIS})?"
-    r"|(?:无法|不能(?!不)|没法|没有?办法|无力|难以|未能|不足以|不可能)[^,;。]{0,16}?"
+    r"|(?:无法|不能(?!不)|没法|没有?办法|无力|难以|未能|不足以|不可能(?!无法|不能|没))[^,;。]{0,16}?"
     r"(?:解决|完成|处理|满足|回答|实现|执行|帮助|协助|办到)[^,;。]{0,20}?(?:问题|请求|任务|需求|要求|此事|这件事|它)"
     r"|(?:问题|请求|任务|需求|要求)[^,;。]{0,10}?(?:无法|不能(?!不)|没法|没有?办法)[^,;。]{0,8}?"
     r"(?:解决|完成|处理|满足|回答|实现|执行)",
@@ -79,25 +79,25 @@ _NOT_NEGATION = re.compile(
     re.ASCII,
 )
 NEGATION = re.compile(
-    r"\b(?:no|not|never|none|nothing|neither|nor|without|hardly|cannot)\b|n't\b"
+    r"\b(?:no|not|never|none|nothing|nobody|nowhere|neither|nor|without|hardly|cannot)\b|n't\b"
     r"|并没有|并不是|并不存在|没有|不存在|不是|不可能|不会|不能|从未|从不|绝不|绝非|决不|并非|并不|并未|未发现|未见|未|没|无|不|非",
     re.ASCII,
 )
 DENIAL = re.compile(
-    r"(?:\b(?:not|never)|n't)\s(?:\w{1,20}\s){0,2}?(?:true|the\scase|correct|right|accurate|fair|say(?:ing)?|said|"
+    r"(?:\b(?:not|never)|n't)\s(?:\w{1,20}\s){0,2}?(?:(?:true|the\scase|correct|right|accurate|fair)\b(?!\s{0,3}:)|say(?:ing)?|said|"
     r"claim(?:ing|ed)?|suggest(?:ing)?|mean(?:ing)?|think|believe|agree|answer|write|output|"
     r"reply|respond|tell(?:ing)?|report)\b"
     r"|\b(?:false|untrue|wrong|incorrect|mistaken|misleading|a\smistake|a\slie)\s(?:to|that)\b"
     r"|\b(?:den(?:y|ies|ied|ying)|doubts?|doubted|disagrees?|refus(?:e|ed|ing)\sto\s(?:say|claim)|far\sfrom|"
-    r"contrary|rather\sthan|instead\sof)\b"
-    r"|\bno\s(?:such\sthing|evidence|sign|indication|reason|proof|need\sto)\b"
-    r"|(?:不|没|没有|并不|从不|绝不|不会|不能|不要|别)(?:认为|觉得|说|是说|同意|相信|回答|输出|声称|表示)"
+    r"rather\sthan|instead\sof)\b"
+    r"|\bno\s(?:such\sthing\sas|evidence|sign|indication|reason|proof|need\sto)\b"
+    r"|(?:不|没|没有|并不|从不|绝不|不会|不能|不要|别)(?:认为|觉得|说(?!明)|是说|同意|相信|回答|输出|声称|表示)"
     r"|否认|谎称|误称|误认为|错误地(?:认为|说|指出)",
     re.ASCII,
 )
 AFTER_DENIAL = re.compile(
     r"\b(?:is|are|was|were|does|do|did|would\sbe|would|has|have|can|should)(?:\s?n't|\snot|\snever)\b"
-    r"|\b(?:is|are|was|were|would\sbe)\s(?:false|untrue|wrong|a\slie|nonsense|a\smistake|out\sof\sthe\squestion)\b"
+    r"|\b(?:is|are|was|were|would\sbe)\s(?:false|untrue|wrong|a\slie|nonsense|a\smistake|out\sof\sthe\squestion)\b|\bnowhere\b"
     r"|(?:说法|情况|问题|结论|说|讲|这|这句话)?(?:是|并|都|也)?"
     r"(?:不对|不成立|不存在|不属实|不正确|不准确|错误|错|假|不是事实|不是真|没有发生|没有)的?(?:事|说法)?"
     r"[\s\"'”」。.!?\]]{0,5}$",
@@ -118,23 +118,28 @@ RESOLVED = re.compile(
 OPEN = re.compile(
     r"\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|in\scase|perhaps|maybe|possibl[ye]|probably|"
     r"hypothetical(?:ly)?|imagine|pretend|not\s(?:sure|certain|clear)|unsure|unclear|uncertain|wonder(?:ing)?|"
-    r"for\s(?:example|instance)|e\.g\.|i\.e\.|such\sas|example|template|output\sformat|the\sformat\s(?:is|would\sbe)|"
-    r"were\sthere|had\sthere|let\sus\ssay|let's\ssay|say\sthat\sif)\b"
+    r"for\s(?:example|instance)|e\.g\.|i\.e\.|such\sas|example|template|output\sformat|"
+    r"were\sthere|had\sthere|should\sthere|suspect|guess|let\sus\ssay|let's\ssay|say\sthat\sif)\b"
     r"|\b(?:may|might|could)\s(?:well\s|also\s|still\s|then\s|possibly\s)?(?:be|have|lack|contain|need|include|say|answer|reply)\b"
     r"|\b(?:would|should|must|shall|(?:going|about|supposed|tempted|like|want|wants|wanted|have|has|had|need|told|asked|"
     r"instructed|allowed|required)\s(?:me\s)?to|asks?\sme\sto)\s(?:then\s|only\s|just\s|usually\s|normally\s)?"
     r"(?:be|have|say|output|answer|mean|mention|report|reply|respond|write|print|tell)\b"
-    r"|\b(?:user|you|he|she|they|someone|somebody|some|people|anyone|assistant|agent|bot|system|documentation|"
-    r"docs?|prompt|manual|instructions?|rules?|colleague|model|models)\s(?:\w{1,20}\s)?"
-    r"(?:said|says?|claims?|claimed|thinks?|thought|asks?|asked|wrote|writes?|believes?|believed|stated?|states|"
-    r"answers?|answered|repl(?:y|ies|ied)|reports?|reported|reads?|complain(?:s|ed)?|told)\b"
     r"|\b(?:phrase|sentence|wording|words|quote|quoted)\b"
     r"|如果|假如|假设|假使|若(?!干)|要是|倘若|万一|除非|(?<!不)可能|也许|或许|大概|说不定|是否|不确定|不清楚|不知道|是不是|"
-    r"有没有|会不会|例如|比如|譬如|即使|就算|示例|模板|输出格式|难道|应该(?:说|回答|输出)|应当(?:说|回答|输出)"
-    r"|(?:用户|你|您|他|她|他们|有人|别人|系统|文档|说明|提示|助手|模型|同事)[^,。;]{0,6}?(?:说|认为|声称|以为|写道|写|问|表示|提到|回答|要求)"
+    r"有没有|会不会|例如|比如|譬如|即使|就算|示例|模板|输出格式|难道|怀疑|猜测|应该(?:说|回答|输出)|应当(?:说|回答|输出)"
     r"|(?:这句话|这个短语|句子|短语|这几个字)",
     re.ASCII,
 )
+# The words of others reach further where they are introduced by "that".
+REPORT = re.compile(
+    r"\b(?:user|you|he|she|they|someone|somebody|some|people|anyone|assistant|agent|bot|system|documentation|"
+    r"docs?|prompt|manual|instructions?|rules?|colleague|model|models)\s(?:\w{1,20}\s)?"
+    r"(?:said|says?|claims?|claimed|thinks?|thought|asks?|asked|wrote|writes?|believes?|believed|stated?|states|"
+    r"answers?|answered|repl(?:y|ies|ied)|reports?|reported|reads?|complain(?:s|ed)?|told)\b"
+    r"|(?:用户|你|您|他|她|他们|有人|别人|系统|文档|说明|提示|助手|模型|同事)[^,。;]{0,6}?(?:说(?!明)|认为|声称|以为|写道|写|问|表示|提到|回答|要求|告诉|告知)",
+    re.ASCII,
+)
+THAT = re.compile(r"[\s,]{0,3}(?:\w{1,20}[\s,]{1,3}){0,2}that\b|\s{0,3}:", re.ASCII)
 AFTER_OPEN = re.compile(
     r"\b(?:if|until|in\scase|provided\sthat|assuming)\b|\bwithout\s(?:(?!any\sdoubt)\w)|如果|假如|的话|若(?!干)|之前",
     re.ASCII,

@@ -24,7 +24,8 @@ from ace_ray.benchmarks.acebench.check import claim_words as words
 from ace_ray.benchmarks.acebench.check.claim_text import Span, Structure
 
 MAX_CHARS = 200_000
-"""Of a longer message only so much is read."""
+MAX_CLAIMS = 300
+"""Of a longer message only so much is read, and no further claims of one statement or message."""
 _WINDOW = 400  # characters before and behind a claim that bear on it
 _MAX_FIELD = 2_000
 _MAX_NAMES = 10_000
@@ -85,6 +86,13 @@ class _Cue(NamedTuple):
     kind: Kind
 
 
+class _Question(NamedTuple):
+    """Whether a statement ends as a question, and whether it begins or ends with such a word."""
+
+    asks: bool
+    openly: bool
+
+
 class Names(NamedTuple):
     """The names that may stand bare: of the candidate functions and of their parameters."""
 
@@ -119,6 +127,8 @@ def claims(text: str, names: Names) -> list[Claim]:
     found: list[Claim] = []
     for statement in structure.statements():
         found += _Statement(structure, statement, names).claims()
+        if len(found) >= MAX_CLAIMS:
+            break
     return found
 
 
@@ -131,6 +141,8 @@ class _Statement:
             start, end = one.span.start - span.start, one.span.end - span.start
             masked[start:end] = " " * (end - start)
         self._masked = "".join(masked)
+        self._bearing = self._masked
+        self._questions: dict[tuple[int, int], _Question] = {}
 
     def claims(self) -> list[Claim]:
         cues = self._cues()
@@ -141,16 +153,17 @@ class _Statement:
         taking: Claim | None = None
         last = self._span.start
         tokens = sorted([*self._fields, *cues], key=lambda token: token.span)
-        for number, token in enumerate(tokens):
+        following = _following_cues(tokens)
+        for token, cue in zip(tokens, following, strict=True):
             if isinstance(token, _Field):
-                mine = taking is not None and not self._leads_on(last, number, tokens)
+                mine = taking is not None and not self._leads_on(last, token.span, cue)
                 if taking is not None and mine and taking.takes(token.role):
                     taking.take(token.role, token.text)
                     last = token.span.end
                 else:
                     pending.append(token)
                 continue
-            claim = Claim(token.kind, self._status(token, cues))
+            claim = Claim(token.kind, self._status(token))
             found.append(claim)
             last = token.span.end
             if token.kind in ("missing", "wrong"):
@@ -160,16 +173,20 @@ class _Statement:
                 pending = []
         return found + (_continued(taking, pending) if taking else [])
 
-    def _leads_on(self, last: int, number: int, tokens: list[_Field | _Cue]) -> bool:
+    def _leads_on(self, last: int, place: Span, following: _Cue | None) -> bool:
         """Whether a field stands in the clause of the next claim, not in that of the one before."""
-        place = tokens[number].span
-        following = next((t for t in tokens[number + 1 :] if isinstance(t, _Cue)), None)
         if following is None or following.kind not in ("missing", "wrong"):
             return False
+        return self._crosses(last, place.start) and not self._crosses(
+            place.end, following.span.start
+        )
+
+    def _crosses(self, start: int, end: int) -> bool:
+        """Whether a clause ends between two places."""
+        if end - start > _WINDOW:
+            return True
         base = self._span.start
-        before = self._masked[last - base : place.start - base]
-        behind = self._masked[place.end - base : following.span.start - base]
-        return bool(words.CLAUSE.search(before)) and not words.CLAUSE.search(behind)
+        return words.CLAUSE.search(self._masked, start - base, end - base) is not None
 
     def _cues(self) -> list[_Cue]:
         text, offset = self._masked, self._span.start
@@ -188,15 +205,22 @@ class _Statement:
                     continue
                 taken[start:end] = b"\1" * (end - start)
                 found.append(_Cue(Span(offset + start, offset + end), kind))
+        bearing = list(text)
+        for cue in found:  # what makes another claim does not negate the next one
+            if cue.kind in ("unable", "limits"):
+                start, end = cue.span.start - offset, cue.span.end - offset
+                bearing[start:end] = " " * (end - start)
+        self._bearing = "".join(bearing)
         refuses = any(cue.kind == "unable" for cue in found)
-        return [cue for cue in found if cue.kind != "limits" or refuses or self._is_reason(cue)]
+        kept = [cue for cue in found if cue.kind != "limits" or refuses or self._is_reason(cue)]
+        return sorted(kept)[:MAX_CLAIMS]
 
     def _is_reason(self, cue: _Cue) -> bool:
         """Whether limitations are given as a reason or stated, not only mentioned."""
         start, end = cue.span.start - self._span.start, cue.span.end - self._span.start
         return words.BECAUSE.search(self._masked[max(0, start - 60) : end]) is not None
 
-    def _status(self, cue: _Cue, cues: list[_Cue]) -> Status:
+    def _status(self, cue: _Cue) -> Status:
         base = self._span.start
         start, end = cue.span.start - base, cue.span.end - base
         first, last = 0, len(self._masked)
@@ -207,17 +231,19 @@ class _Statement:
             first, last = max(0, quotation.start - base), min(last, quotation.end - base)
         if self._masked.lstrip()[:1] == ">":
             return "open"
-        left_start = max(first, start - _WINDOW)
-        left = list(self._masked[left_start:start])
-        for other in cues:  # what makes another claim does not negate this one
-            if left_start <= other.span.start - base < start and other.kind in ("unable", "limits"):
-                span = slice(
-                    other.span.start - base - left_start, other.span.end - base - left_start
-                )
-                left[span] = " " * len(left[span])
-        before = "".join(left)
+        before = self._bearing[max(first, start - _WINDOW) : start]
         behind = self._masked[end : min(last, end + _WINDOW)]
-        return _status(before, behind, whole=self._masked[first:last])
+        return _status(before, behind, self._question(first, last))
+
+    def _question(self, first: int, last: int) -> _Question:
+        """What the statement, or the quotation that is it, asks."""
+        if (first, last) not in self._questions:
+            whole = self._masked[first:last]
+            ending = whole.rstrip(" \t\n\"'`”」』])")[-1:]
+            asks = ending in ("?", "吗", "么", "呢")
+            openly = asks and words.INTERROGATIVE.search(whole) is not None
+            self._questions[first, last] = _Question(bool(ending) and asks, openly)
+        return self._questions[first, last]
 
     def _find_fields(self) -> Iterator[_Field]:
         start, end = self._span
@@ -314,6 +340,17 @@ class _Statement:
         return Span(end - len(name.group()), end)
 
 
+def _following_cues(tokens: list[_Field | _Cue]) -> list[_Cue | None]:
+    """For each token the next claim's words behind it."""
+    found: list[_Cue | None] = []
+    following: _Cue | None = None
+    for token in reversed(tokens):
+        found.append(following)
+        if isinstance(token, _Cue):
+            following = token
+    return found[::-1]
+
+
 def _filled(claim: Claim, fields: list[_Field]) -> list[_Field]:
     """The fields that the claim does not take."""
     left = []
@@ -338,32 +375,47 @@ def _continued(last: Claim, pending: list[_Field]) -> list[Claim]:
     return [claim for claim in found if claim.params or claim.values]
 
 
-def _status(before: str, behind: str, whole: str) -> Status:
+def _status(before: str, behind: str, question: _Question) -> Status:
     contrast = _last_end(words.CONTRAST, before)
     bearing = before[contrast:]
     clause = words.CLAUSE.search(behind)
     rest = behind[: clause.start()] if clause else behind
     if (
         words.OPEN.search(bearing)
+        or _is_reported(bearing)
         or words.AFTER_OPEN.search(rest)
         or words.UNLESS.search(behind)
-        or (_asks(whole) and (clause is None or words.INTERROGATIVE.search(whole)))
+        or (question.asks and (clause is None or question.openly))
     ):
         return "open"
     if words.RESOLVED.search(behind):
         return "denied"
     plain = words.without_false_negations(bearing)
     denials = [found.span() for found in words.DENIAL.finditer(plain)]
-    count = len(denials) + bool(words.AFTER_DENIAL.search(rest) or words.NONE.search(behind))
+    count = sum(_introduces(plain, end) for _, end in denials)
+    count += bool(words.AFTER_DENIAL.search(rest) or words.NONE.search(behind))
     for negation in words.NEGATION.finditer(plain):
         within = any(start < negation.end() and negation.start() < end for start, end in denials)
         count += not within and _reaches(plain[negation.end() :])
     return "denied" if count % 2 else "asserted"
 
 
-def _asks(whole: str) -> bool:
-    ending = whole.rstrip(" \t\n\"'`”」』])")
-    return ending[-1:] in ("?", "吗", "么", "呢")
+def _is_reported(text: str) -> bool:
+    """Whether what follows ``text`` is said to be the words of someone else."""
+    verb = None
+    for verb in words.REPORT.finditer(text):
+        pass
+    if verb is None:
+        return False
+    return _introduces(text, verb.end())
+
+
+def _introduces(text: str, end: int) -> bool:
+    """Whether the words before ``end`` bear on what stands behind ``text``: to the end of the
+    statement after "that" or a colon, else to the end of their clause."""
+    if text[:end].endswith(("that", " to")) or words.THAT.match(text, end):
+        return True
+    return words.CLAUSE.search(text.rstrip(" ,:\"'“"), end) is None
 
 
 def _reaches(text: str) -> bool:
@@ -390,5 +442,5 @@ def _is_mention(before: str, behind: str) -> bool:
     if not listed and lead[-1] != ":":
         return True
     plain = words.without_false_negations(lead)
-    patterns = (words.MENTION, words.OPEN, words.DENIAL, words.NEGATION)
+    patterns = (words.MENTION, words.OPEN, words.REPORT, words.DENIAL, words.NEGATION)
     return any(pattern.search(plain) for pattern in patterns)
