@@ -37,7 +37,9 @@ class _Guards(ast.NodeTransformer):
         node = self.generic_visit(node)
         if isinstance(node, ast.Call):
             return self._guard(node, [node.func, *node.args], node.keywords)
-        if isinstance(node, (ast.Attribute, ast.NamedExpr)):
+        if isinstance(node, ast.Attribute):
+            return self._guard(node, [node.value, ast.Constant(node.attr)])
+        if isinstance(node, ast.NamedExpr):
             return self._guard(node, [node.value])
         if isinstance(node, _COMPREHENSIONS):
             return self._guard(node, [node.generators[0].iter])
@@ -60,6 +62,8 @@ def guard(kind: str, *values: Any, **more: Any) -> Any:
         raise TypeError("not callable")
     if kind == "BinOp" and not all(isinstance(one, (int, float, complex)) for one in values):
         raise TypeError("no numbers")
+    if kind == "Attribute":
+        getattr(*values)
     if kind.endswith(("Comp", "Exp")) and len(values) == 1:
         iter(values[0])
     raise Refusal(kind)
