@@ -10,6 +10,7 @@ its own tools on literals.
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import sys
 import types
@@ -67,6 +68,12 @@ def _one_tool_call(module: Any) -> Any:
         values = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
         named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        if (
+            len(named) == 1
+            and named[0].id not in vars(module)
+            and not hasattr(builtins, named[0].id)
+        ):
+            raise NameError(f"name {named[0].id!r} is not defined")
         if len(calls) != 1 or len(named) != 1 or not named[0].id.endswith("_instance"):
             raise Refusal(f"{len(calls)} calls and {len(named)} names in a tool call")
         for value in values:

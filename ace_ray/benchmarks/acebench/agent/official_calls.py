@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -28,6 +29,7 @@ _KNOWN = {
     "re", "self", "value",
 }  # fmt: skip
 _KNOWN_ENDINGS = ("_EN", "_ZH", "_instance")
+_TOOL = re.compile(r"\b[a-zA-Z_]\w*$")
 
 
 class _NotEvaluated:
@@ -42,12 +44,14 @@ class AgentCall:
     """One call of an agent: a (dotted) name and arguments that are JSON values.
 
     With a ``problem`` the call answers with an error and runs no tool; ``arguments`` is what could
-    be read. (Upstream looks first whether there is a tool with the last part of the name.)
+    be read.
     """
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+    tool: str = ""
+    """The tool that upstream looks for, where that is not the name: `m.f()` is one of `f`."""
 
 
 def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
@@ -116,8 +120,16 @@ def _agent_call(node: ast.Call, budget: Budget) -> AgentCall:
             except NotCalls as error:
                 problems.append(f"{key}: {error}")
     if "." in name:
-        problems.append(f"the name {name.partition('.')[0]} is not defined")
-    return AgentCall(name, arguments, problems[0] if problems else "")
+        # The arguments are evaluated after the name.
+        problems.insert(0, f"name {name.partition('.')[0]!r} is not defined")
+    return AgentCall(name, arguments, problems[0] if problems else "", _tool(name))
+
+
+def _tool(name: str) -> str:
+    """The tool that upstream's expression finds in a call's text; a name that does not end like
+    one of ASCII is none."""
+    found = _TOOL.search(name)
+    return found.group() if found else name
 
 
 def _problem(value: Any) -> str:
