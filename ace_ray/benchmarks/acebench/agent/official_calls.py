@@ -51,7 +51,7 @@ class AgentCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     tool: str = ""
-    """The tool that upstream looks for, where that is not the name: `m.f()` is one of `f`."""
+    """The tool that upstream looks for, where that is not the name: that of ``m.f()`` is ``f``."""
 
 
 def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
@@ -126,10 +126,10 @@ def _agent_call(node: ast.Call, budget: Budget) -> AgentCall:
 
 
 def _tool(name: str) -> str:
-    """The tool that upstream's expression finds in a call's text; a name that does not end like
-    one of ASCII is none."""
-    found = _TOOL.search(name)
-    return found.group() if found else name
+    """The tool that upstream's expression finds in a call's text, "" for the name itself. A name
+    that does not end like one of ASCII is no tool's."""
+    found = _TOOL.search(name) if "." in name else None
+    return found.group() if found else ""
 
 
 def _problem(value: Any) -> str:

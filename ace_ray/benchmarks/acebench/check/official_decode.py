@@ -23,8 +23,8 @@ _FRAMES_PER_OPERATION = 3
 _FRAMES_PER_VALUE = 2
 # The names that mean something where upstream evaluates: builtins, its module's and its function's.
 _KNOWN = frozenset([
-    *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast", "json",
-    "resolve_ast_by_type", "resolve_ast_call", "value",
+    *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast",
+    "json", "resolve_ast_by_type", "resolve_ast_call", "value",
 ])  # fmt: skip
 
 

@@ -143,10 +143,14 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
     # Where sizes or keys differ it is the values that differ, so only common parts count here.
     if kind is dict:
         inner = _inner(schema, "properties")
-        return all(_same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value)
+        return all(
+            _same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value
+        )
     if kind is list:
         inner = _inner(schema, "items")
-        return all(_same_type(item, wanted, inner) for item, wanted in zip(value, gold, strict=False))
+        return all(
+            _same_type(item, wanted, inner) for item, wanted in zip(value, gold, strict=False)
+        )
     return True
 
 

@@ -9,11 +9,11 @@ The prompts ask for one sentence each (upstream ``prompt_en.py`` and ``prompt_zh
 What counts is what the message claims (`claims`): other words for the same, in English or Chinese,
 other text around them and several sentences of one kind are accepted. What the claims name, taken
 together, must be exactly what is wrong: the APIs with the set of missing parameters of each, or the
-set of (parameter, value) pairs. One sentence may list several parameters and, in the same order, their
-values. Names and values stand in parentheses, quotes or brackets, lists of them with commas,
-semicolons or "and"; the names that the candidates have may stand bare beside "api" and "parameter".
-Denied claims and those of conditions, questions, examples and quotations are none; a message that
-claims and denies the same says nothing.
+set of (parameter, value) pairs. One sentence may list several parameters and, in the same order,
+their values. Names and values stand in parentheses, quotes or brackets, lists of them with commas,
+semicolons or "and"; the names that the candidates have may stand bare beside "api" and
+"parameter". Denied claims and those of conditions, questions, examples and quotations are none; a
+message that claims and denies the same says nothing. A thought is no part of the message.
 
 Errors:
 
@@ -30,8 +30,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.claim_text import said
-from ace_ray.benchmarks.acebench.check.claims import Claim, claims, names_of
+from ace_ray.benchmarks.acebench.check.claims import Claim, claims, names_of, said
 from ace_ray.records import Entry, Verdict
 
 _COMMAS = re.compile(r"[,，、]")
@@ -51,7 +50,9 @@ def judge(entry: Entry, output: str | None) -> Verdict:
     found = claims(text, names_of(entry.data.get("function")))
     if entry.category == "special_irrelevant":
         return _irrelevant(entry, text, found)
-    kind, other = ("missing", "wrong") if entry.category == "special_incomplete" else ("wrong", "missing")
+    kind, other = (
+        ("missing", "wrong") if entry.category == "special_incomplete" else ("wrong", "missing")
+    )
     claimed = [claim for claim in found if claim.kind == kind and claim.status == "asserted"]
     if not claimed:
         return Verdict(False, "detection_failed", "the problem is not pointed out")
