@@ -140,6 +140,8 @@ def _names_values(claimed: Sequence[Claim], gold: Mapping[str, list[Any]]) -> bo
         if not claim.params and not claim.values:
             continue
         params = [name for listed in claim.params for name in _split(listed, _SEPARATORS)]
+        if len(set(params)) == 1:  # named twice
+            params = params[:1]
         values = ", ".join(_bare(value) for value in claim.values)
         if len(params) != 1:
             parts = _split(values, _COMMAS)

@@ -81,7 +81,7 @@ def is_mention(before: str, behind: str) -> bool:
     listed = before.rstrip().endswith("[") or behind.lstrip().startswith("]")
     if not behind.lstrip().startswith("]") and re.search(r"\w", behind):
         return True
-    lead = before.strip(" \t\r\n[]\"'`,(-*>#")
+    lead = before.strip(" \t\r\n[]{}<>\"'`,(-*#")
     if not lead:
         return False
     if not listed and lead[-1] != ":":
