@@ -56,7 +56,7 @@ UNABLE = re.compile(
     r"|没))[^,;。]{0,16}?"
     r"(?:解决|完成|处理|满足|回答|实现|执行|帮助|协助|办到)[^,;。]{0,20}?(?:问题|请求|任务|需求"
     r"|要求|此事|这件事|它)"
-    r"|(?:问题|请求|任务|需求|要求)[^,;。]{0,10}?(?:无法|不能(?!不)|没法|没有?办法)[^,;。]{0,8}?"
+    r"|(?:问题|请求|任务|需求|要求)(?:(?!不是|并非)[^,;。]){0,10}?(?:无法|不能(?!不)|没法|没有?办法)[^,;。]{0,8}?"
     r"(?:解决|完成|处理|满足|回答|实现|执行)",
     re.ASCII,
 )
@@ -94,7 +94,7 @@ _NOT_NEGATION = re.compile(
     re.ASCII,
 )
 NEGATION = re.compile(
-    r"\b(?:no|not|never|none|nothing|nobody|nowhere|neither|nor|without|hardly|cannot)\b|n't\b"
+    r"\b(?:no|not|never|none|nothing|nobody|nowhere|zero|neither|nor|without|hardly|cannot)\b|n't\b"
     r"|并没有|并不是|并不存在|没有|不存在|不是|不可能|不会|不能|从未|从不|绝不|绝非|决不|并非"
     r"|并不|并未|未发现|未见|未|没|无|不|非",
     re.ASCII,
@@ -141,12 +141,13 @@ RESOLVED = re.compile(
 
 # What leaves a claim open: conditions, possibilities, questions, examples, words of others.
 OPEN = re.compile(
+    r"\bshould\s(?:i|you|we|they|it|this)\b|"
     r"\b(?:if|whether|unless|suppos(?:e|ing)|assum(?:e|ing)|in\scase|perhaps|maybe|possibl[ye]"
     r"|probably|"
     r"hypothetical(?:ly)?|imagine|pretend|not\s(?:sure|certain|clear)|unsure|unclear|uncertain"
     r"|wonder(?:ing)?|"
     r"for\s(?:example|instance)|e\.g\.|i\.e\.|such\sas|example|template|output\sformat|"
-    r"were\sthere|had\sthere|should\sthere|suspect|guess|let\sus\ssay|let's\ssay|say\sthat\sif)\b"
+    r"when(?:ever)?\sthere|according\sto\s(?:you|him|her|them|some|the\suser)|were\sthere|had\sthere|should\sthere|suspect|guess|let\sus\ssay|let's\ssay|say\sthat\sif)\b"
     r"|\b(?:may|might|could)\s(?:well\s|also\s|still\s|then\s|possibly\s)?(?:be|have|lack"
     r"|contain|need|include|say|answer|reply)\b"
     r"|\b(?:would|should|must|shall|(?:going|about|supposed|tempted|like|want|wants|wanted|have"
@@ -164,6 +165,7 @@ OPEN = re.compile(
 )
 # The words of others reach further where they are introduced by "that".
 REPORT = re.compile(
+    r"(?<!\bi\s)\b(?:tells?|told)\s(?:me|us|him|her|them|you)\b|"
     r"\b(?:user|you|he|she|they|someone|somebody|some|people|anyone|assistant|agent|bot|system"
     r"|documentation|"
     r"docs?|prompt|manual|instructions?|rules?|colleague|model|models)\s(?:\w{1,20}\s)?"
@@ -174,7 +176,11 @@ REPORT = re.compile(
     r"|同事)[^,。;]{0,6}?(?:说(?!明)|认为|声称|以为|写道|写|问|表示|提到|回答|要求|告诉|告知)",
     re.ASCII,
 )
-THAT = re.compile(r"[\s,]{0,3}(?:\w{1,20}[\s,]{1,3}){0,2}that\b|\s{0,3}:", re.ASCII)
+THAT = re.compile(
+    r"[\s,]{0,3}(?:\w{1,20}[\s,]{1,3}){0,2}that\b|\s{0,3}:"
+    r"|\s{0,3}(?:due\sto|because\sof|owing\sto|由于|因为|因|受|鉴于)",
+    re.ASCII,
+)
 AFTER_OPEN = re.compile(
     r"\b(?:if|until|in\scase|provided\sthat|assuming)\b|\bwithout\s(?:(?!any\sdoubt)\w)|如果"
     r"|假如|的话|若(?!干)|之前",
