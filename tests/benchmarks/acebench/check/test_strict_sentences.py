@@ -8,6 +8,7 @@ hedge), and the message.
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.check.claims import MAX_CHARS, MAX_CLAIMS, claims, names_of
 from ace_ray.records import Entry
 
 _FILE = Path(__file__).with_name("special_sentences.json")
@@ -53,3 +55,29 @@ def test_half_of_the_sentences_are_not_plain(language: str) -> None:
     kinds = Counter(kind for _, of, _, kind, *_ in _DECIDED if of == language)
     assert kinds.total() >= 100
     assert kinds["negation"] + kinds["quotation"] + kinds["hedge"] >= kinds.total() / 2
+
+
+_PARTS = [
+    "missing parameters ", "缺少参数(", "incorrect value (", "value(a) ", "parameter(", "api(", "(",
+    ")", "I cannot solve this problem ", "limitations of the function ", "no ", "not true that ",
+    "if ", '"', "'", "`", "“", "「", "[", "]", "\n", "。", ". ", ",", ";", "?", "<think>", "</think>",
+    "\x00", "you said ", "没有", "无法解决这个问题", "book", "day, room", "\ud800", "İ", "\u3000",
+    "```",
+]  # fmt: skip
+
+
+def test_any_text_is_read_in_bounded_work() -> None:
+    source = random.Random(18)
+    gold = {"book": ["day", "room"]}
+    for part in _PARTS:
+        assert error_type("special_incomplete", "en", gold, part * 3_000) != "valid"
+    for _ in range(400):
+        text = "".join(source.choice(_PARTS) for _ in range(source.randrange(60)))
+        for group in _GROUPS[::3]:
+            error_type(group["category"], group["language"], group["gold"], text)
+
+
+def test_no_more_than_the_bounds_is_read() -> None:
+    many = claims("There are missing parameters. " * 1_000, names_of(None))
+    assert MAX_CLAIMS <= len(many) < 2 * MAX_CLAIMS
+    assert claims(" " * MAX_CHARS + "There are missing parameters.", names_of([])) == []
