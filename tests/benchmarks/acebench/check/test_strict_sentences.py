@@ -60,8 +60,8 @@ def test_half_of_the_sentences_are_not_plain(language: str) -> None:
 _PARTS = [
     "missing parameters ", "缺少参数(", "incorrect value (", "value(a) ", "parameter(", "api(", "(",
     ")", "I cannot solve this problem ", "limitations of the function ", "no ", "not true that ",
-    "if ", '"', "'", "`", "“", "「", "[", "]", "\n", "。", ". ", ",", ";", "?", "<think>", "</think>",
-    "\x00", "you said ", "没有", "无法解决这个问题", "book", "day, room", "\ud800", "İ", "\u3000",
+    "if ", '"', "'", "`", "“", "「", "[", "]", "\n", "。", ". ", ",", ";", "?", "<think>",
+    "</think>", "\x00", "you said ", "没有", "无法解决这个问题", "book", "day, room", "\ud800", "İ", "\u3000",
     "```",
 ]  # fmt: skip
 
