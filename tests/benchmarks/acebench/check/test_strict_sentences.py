@@ -61,8 +61,8 @@ _PARTS = [
     "missing parameters ", "缺少参数(", "incorrect value (", "value(a) ", "parameter(", "api(", "(",
     ")", "I cannot solve this problem ", "limitations of the function ", "no ", "not true that ",
     "if ", '"', "'", "`", "“", "「", "[", "]", "\n", "。", ". ", ",", ";", "?", "<think>",
-    "</think>", "\x00", "you said ", "没有", "无法解决这个问题", "book", "day, room", "\ud800", "İ", "\u3000",
-    "```",
+    "</think>", "\x00", "you said ", "没有", "无法解决这个问题", "book", "day, room", "\ud800",
+    "İ", "\u3000", "```",
 ]  # fmt: skip
 
 
