@@ -62,6 +62,9 @@ _REFUSED = (
     ast.Call, ast.Name, ast.Attribute, ast.Pow, ast.LShift, ast.RShift, ast.NamedExpr, ast.Await,
     ast.Yield, ast.YieldFrom, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 )  # fmt: skip
+# Compiling these raises, outside of what has a scope of its own.
+_NOT_COMPILED = (ast.Await, ast.Yield, ast.YieldFrom)
+_OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
 # A formatted field: under 1,000 of width and of precision, 309 digits of a float; a repr's escapes.
 _FIELD = 2_400
@@ -77,10 +80,11 @@ class Refused(Exception):
 class Budget:
     """What is left of `MAX_WORK` for one text."""
 
-    __slots__ = ("left",)
+    __slots__ = ("known", "left")
 
     def __init__(self) -> None:
         self.left = MAX_WORK
+        self.known: Callable[[str], bool] | None = None
 
     def charge(self, size: int) -> None:
         self.left -= size
@@ -91,39 +95,67 @@ class Budget:
         self.charge(chars // _CHARS)
 
 
-def fold(node: ast.BinOp, budget: Budget, max_depth: int = MAX_DIGITS) -> Any:
+class _Known:
+    """Stands for the value of a known name. Operators raise TypeError, as those of functions,
+    classes and modules do; whatever could go on with such a value is refused."""
+
+    def _refuse(self, *others: object) -> Any:
+        raise Refused("a known name in an operation")
+
+    __eq__ = __ne__ = __or__ = __ror__ = __bool__ = __format__ = __str__ = __repr__ = _refuse
+    __hash__ = _refuse
+
+
+def fold(
+    node: ast.BinOp,
+    budget: Budget,
+    max_depth: int = MAX_DIGITS,
+    known: Callable[[str], bool] | None = None,
+) -> Any:
     """The value of a binary operation on literals and on what can be made of them.
 
     Raises, in this order, `NotCalls` where the expression cannot be written back as text (trees
-    deeper than ``max_depth``, integers beyond `MAX_DIGITS`); `Refused` where it holds a name, a
-    call, an attribute, a power, a shift or a comprehension anywhere; then, on the way of
+    deeper than ``max_depth``, integers beyond `MAX_DIGITS`) or compiled; `Refused` where it holds a
+    name, a call, an attribute, a power, a shift or a comprehension anywhere; then, on the way of
     evaluation, `NotCalls` where Python would raise and `Refused` for too large a result.
+
+    With ``known``, the names that mean something where the text would be evaluated, that is said
+    of what is reached only: `NotCalls` at the first name that means nothing (a NameError), and
+    `Refused` where Python would go on with the value of a known name, with a call, an attribute, a
+    power, a shift or a comprehension. What can raise before these, their operands and arguments, is
+    looked at first.
     """
-    _check_whole(node, max_depth)
+    _check_whole(node, max_depth, lazily=known is not None)
+    budget.known = known
     try:
         return _sized(node, budget)[0]
+    except NotCalls:
+        raise
     except _PYTHON_ERRORS as error:
         raise NotCalls(f"{type(error).__name__} in arithmetic") from None
 
 
-def _check_whole(node: ast.expr, max_depth: int) -> None:
+def _check_whole(node: ast.expr, max_depth: int, *, lazily: bool) -> None:
     refused = ""
-    pending: list[tuple[ast.AST, int]] = [(node, 1)]
+    pending: list[tuple[ast.AST, int, bool]] = [(node, 1, False)]
     while pending:
-        inner, depth = pending.pop()
+        inner, depth, in_scope = pending.pop()
         if depth > max_depth:
             raise NotCalls("an operation nested too deep")
         if isinstance(inner, ast.Constant):
             if type(inner.value) is int and inner.value >= _UNPRINTABLE:
                 raise NotCalls(f"an integer of more than {MAX_DIGITS} digits")
             continue
+        if lazily and not in_scope and isinstance(inner, _NOT_COMPILED):
+            raise NotCalls(f"{type(inner).__name__} outside of a function")
+        in_scope = in_scope or isinstance(inner, _OWN_SCOPE)
         if isinstance(inner, _REFUSED):
             refused = type(inner).__name__
         elif isinstance(inner, ast.JoinedStr):
             _check_joined(inner)
         below = depth + (2 if isinstance(inner, ast.Dict) else 1)  # writing a dict takes more stack
-        pending.extend((child, below) for child in ast.iter_child_nodes(inner))
-    if refused:
+        pending.extend((child, below, in_scope) for child in ast.iter_child_nodes(inner))
+    if refused and not lazily:
         raise Refused(f"{refused} in an operation")
 
 
@@ -195,6 +227,8 @@ def _subscript(node: ast.Subscript, budget: Budget) -> _Sized:
     container, size = _sized(node.value, budget)
     index, _ = _sized(node.slice, budget)
     budget.charge(size)
+    if isinstance(container, _Known):
+        raise Refused("a subscript of a known name in an operation")
     found = container[index]
     return found, _size(found)
 
@@ -210,6 +244,8 @@ def _compare(node: ast.Compare, budget: Budget) -> _Sized:
     for op, comparator in zip(node.ops, node.comparators, strict=True):
         right = _sized(comparator, budget)
         budget.charge(left[1] + right[1])
+        if isinstance(left[0], _Known) or isinstance(right[0], _Known):
+            raise Refused("a known name in a comparison")
         found = _COMPARE[type(op)](left[0], right[0])
         if not found:
             break
@@ -248,6 +284,44 @@ def _some_function() -> None:
     """What a lambda is folded to: nothing here can call it."""
 
 
+def _name(node: ast.Name, budget: Budget) -> _Sized:
+    if budget.known is None or not budget.known(node.id):
+        raise NotCalls(f"NameError in arithmetic: {node.id[:80]} is not defined")
+    if node.id.startswith("__"):  # a text or a mapping, which operators may take
+        raise Refused("a known name in an operation")
+    return _Known(), 1
+
+
+def _attribute(node: ast.Attribute, budget: Budget) -> _Sized:
+    value, _ = _sized(node.value, budget)
+    if isinstance(value, _Known) or node.attr in dir(type(value)):
+        raise Refused("Attribute in an operation")
+    raise NotCalls("AttributeError in arithmetic")
+
+
+def _call(node: ast.Call, budget: Budget) -> _Sized:
+    called, _ = _sized(node.func, budget)
+    for argument in node.args:
+        _sized(argument.value if isinstance(argument, ast.Starred) else argument, budget)
+    for keyword in node.keywords:
+        _sized(keyword.value, budget)
+    if isinstance(called, _Known) or called is _some_function:
+        raise Refused("Call in an operation")
+    raise NotCalls("TypeError in arithmetic: what is called is no function")
+
+
+def _assigned(node: ast.NamedExpr, budget: Budget) -> _Sized:
+    _sized(node.value, budget)
+    raise Refused("NamedExpr in an operation")
+
+
+def _comprehension(
+    node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, budget: Budget
+) -> _Sized:
+    iter(_sized(node.generators[0].iter, budget)[0])
+    raise Refused(f"{type(node).__name__} in an operation")
+
+
 def _dict(node: ast.Dict, budget: Budget) -> _Sized:
     pairs: dict[Any, Any] = {}
     total = 1
@@ -280,6 +354,10 @@ def _operation(node: ast.BinOp, budget: Budget) -> _Sized:
 def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) -> _Sized:
     (a, a_size), (b, b_size) = left, right
     size = a_size + b_size
+    if op not in _BINARY:
+        if not (isinstance(a, (int, float, complex)) and isinstance(b, (int, float, complex))):
+            raise TypeError("no numbers")
+        raise Refused(f"{op.__name__} in an operation")
     if op is ast.Mult:
         size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
     elif op is ast.Mod and isinstance(a, (str, bytes)):
@@ -318,4 +396,12 @@ _FOLDED: dict[type[ast.expr], Callable[[Any, Budget], _Sized]] = {
     ast.JoinedStr: _joined,
     ast.FormattedValue: _formatted_value,
     ast.Lambda: _lambda,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Call: _call,
+    ast.NamedExpr: _assigned,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
 }

@@ -19,7 +19,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from ace_ray.errors import SandboxLost
-from ace_ray.sandbox.protocol import Observation, Scenario
+from ace_ray.sandbox.protocol import Observation, Recalling, Scenario
 
 MAX_EPISODES = 1024
 """Scenarios an actor keeps. The least recently used goes first: those of a worker that died are
@@ -55,6 +55,12 @@ class SandboxActor:
         """What the call answers; None when the episode is not open here."""
         scenario = self._find(episode)
         return scenario.call(name, arguments) if scenario else None
+
+    def shown(self, episode: str, last: int) -> list[Any] | None:
+        scenario = self._find(episode)
+        if scenario is None:
+            return None
+        return scenario.shown(last) if isinstance(scenario, Recalling) else []
 
     def state(self, episode: str) -> tuple[Any] | None:
         scenario = self._find(episode)
@@ -118,6 +124,10 @@ class PooledSession:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         found: Observation = await self._ask("call", name, arguments)
         self._log.append((name, arguments))
+        return found
+
+    async def shown(self, last: int) -> list[Any]:
+        found: list[Any] = await self._ask("shown", last)
         return found
 
     async def state(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.sandbox.protocol import Observation, Scenario
+from ace_ray.sandbox.protocol import Observation, Recalling, Scenario
 
 
 class LocalSession:
@@ -16,6 +16,9 @@ class LocalSession:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         return self._scenario.call(name, arguments)
+
+    async def shown(self, last: int) -> list[Any]:
+        return self._scenario.shown(last) if isinstance(self._scenario, Recalling) else []
 
     async def state(self) -> Any:
         return self._scenario.state()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,21 @@ class Scenario(Protocol):
         """The recorded state: JSON values, a copy."""
 
 
+@runtime_checkable
+class Recalling(Protocol):
+    """A scenario whose answers may show what later calls change."""
+
+    def shown(self, last: int) -> list[Any]:
+        """What the last ``last`` answers without an error show now, as far as they are kept."""
+
+
 class Session(Protocol):
     """One open episode. Raises `SandboxLost` (a `RowError`) when it cannot go on."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation: ...
+
+    async def shown(self, last: int) -> list[Any]:
+        """See `Recalling`; of any other scenario nothing."""
 
     async def state(self) -> Any: ...
 

@@ -43,6 +43,8 @@ class Tool:
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...] = ()
     raises: tuple[type[Exception], ...] = ()
+    receiver: str = ""
+    """The parameter that is bound already, where the original is a method."""
 
 
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
@@ -78,6 +80,8 @@ def unknown_tool(name: str) -> Observation:
 def _names_problem(tool: Tool, arguments: Mapping[str, Any]) -> str:
     known = {parameter.name for parameter in tool.parameters}
     for name in arguments:
+        if name and name == tool.receiver:
+            return f"{tool.name}() got multiple values for argument '{name}'"
         if name not in known:
             return f"{tool.name}() got an unexpected keyword argument '{str(name)[:100]}'"
     missing = [

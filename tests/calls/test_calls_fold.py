@@ -109,3 +109,36 @@ def test_many_large_results_are_refused_together() -> None:
 def test_the_left_side_of_a_long_sum_needs_no_recursion() -> None:
     text = "+".join(["1"] * 900)
     assert fold(operation(text), Budget(), max_depth=1_000) == 900
+
+
+KNOWN = {"print", "list", "json", "__name__"}.__contains__
+NAMES = {
+    "x + 1": "", "1 + x": "", "f(1) + 2": "", "x.y - 1": "", "1 + x[0]": "", "print(x) + 1": "",
+    "1 / 0 + print(1)": "", "'a' - 1 + print(1)": "", "list + 1": "", "1 + (y := x)": "",
+    "1 + [y for y in x]": "", "'x' ** 2": "", "5(1) + 2": "", "'a'.b + 'c'": "", "1 + (yield)": "",
+    "1 + (await x)": "", "{x: 1} | {}": "", "1 + (2 > 1 > x)": "", "-list + 1": "",
+    "1 + (lambda: x)": "",
+    "print(1) + x": "Call", "2 ** 3 + x": "Pow", "1 << 2": "LShift", "'%s' % list": "known name",
+    "list | None": "known name", "[list] * 2 + [x, json.y]": "",  "1 + (not list)": "known name",
+    "1 + (list == 1)": "comparison", "1 + (1 in [list])": "known name", "f'{list}' + 'a'": "known",
+    "json.x + 1": "Attribute", "'a'.upper() + 'b'": "Attribute", "1 + list[0]": "subscript",
+    "__name__ + 'a'": "known name", "1 + (y := 2)": "NamedExpr", "1 + (lambda: 2)()": "Call",
+    "1 + [y for y in 'a']": "ListComp", "1 + {list: 2}[3]": "known name",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "reason"), NAMES.items())
+def test_names_decide_what_is_reached_first(text: str, reason: str) -> None:
+    expected = Refused if reason else NotCalls
+    with pytest.raises(expected, match=reason or None):
+        fold(operation(text), Budget(), known=KNOWN)
+
+
+@pytest.mark.parametrize(("text", "value"), FOLDED.items())
+def test_without_names_nothing_changes(text: str, value: object) -> None:
+    assert fold(operation(text), Budget(), known=KNOWN) == value
+
+
+def test_what_is_not_reached_is_not_looked_at() -> None:
+    node = operation("1 + (2 or print(x)) + (3 if 1 else 9 ** 9 ** 9)")
+    assert fold(node, Budget(), known=KNOWN) == 6

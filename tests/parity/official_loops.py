@@ -10,13 +10,14 @@ its own tools on literals.
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import sys
 import types
 import warnings
 from typing import Any
 
-from official_child import EVAL, Refusal, guarded
+from official_child import EVAL, Refusal, guarded_in
 
 _HEAVY = ("vllm", "google", "google.generativeai", "openai", "wcwidth", "tqdm")
 _DECODERS = (
@@ -67,10 +68,16 @@ def _one_tool_call(module: Any) -> Any:
         values = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
         named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        if (
+            len(named) == 1
+            and named[0].id not in vars(module)
+            and not hasattr(builtins, named[0].id)
+        ):
+            raise NameError(f"name {named[0].id!r} is not defined")
         if len(calls) != 1 or len(named) != 1 or not named[0].id.endswith("_instance"):
             raise Refusal(f"{len(calls)} calls and {len(named)} names in a tool call")
         for value in values:
-            guarded(ast.unparse(value))
+            guarded_in({"__builtins__": {}}, {})(ast.unparse(value))
         return EVAL(text, vars(module))
 
     return run
@@ -87,7 +94,9 @@ def main(clone: str) -> None:
             setattr(module, attribute, _Nothing)
     loops: Any = __import__("model_inference.common_inference", fromlist=["CommonInference"])
     for name in _DECODERS:
-        sys.modules[f"model_inference.{name}"].__dict__["eval"] = guarded
+        module = sys.modules[f"model_inference.{name}"]
+        local = {"self": None, "value": ast.parse("0")}
+        module.__dict__["eval"] = guarded_in(dict(vars(module)), local)
     for name in _SANDBOXES:
         sandbox = sys.modules[f"model_inference.{name}"]
         sandbox.__dict__["eval"] = _one_tool_call(sandbox)

@@ -30,6 +30,17 @@ _EXPRESSIONS = [
     "(1)", "()", "(1,)", "(1, 2)", "'", '"', "'a", "a b", "1 2", "a-b", "2024-01-01", "12:30",
     "a/b", "50%", "$5", "a@b.com", "#x", "//x", "<x>", "?", "!", "`x`", "\\", "%s", "…", "中文",
     "x\u00a0y", "not x", "not not 1", "--1", "- 1", "-'a'", "+[1]", "~x", "-(1)", "-(-1)",
+    "2025-Q2", "john.doe@example.com", "foo + bar", "Paris - London", "all-inclusive", "open-air",
+    "max-width", "id-123", "type+1", "list - 1", "value + 1", "ast - x",
+    "decode_ast + 1", "len(x) + 1", "len('a') + 1", "foo(1) + 2", "foo.bar + 1",
+    "'a' + ('b' or g())", "1 / 0 + print(1)", "1 + (await x)", "1 + (yield)", "1 + (lambda: x)",
+    "1 + (lambda: x)()", "1 + (a := 2)", "1 + (a := b)", "[a for a in b] + [1]", "2 ** 3", "x ** 2",
+    "'a' ** 2", "1 << 2", "1 << x", "'a'.b + 'c'", "'a'.upper() + 'b'", "1 + [list][0]",
+    "1 + x[list]",
+    "1 + (1 < x)", "1 + (1 < 0 < x)",
+    "5(3) + 1", "1 + f'{x}'", "-list + 1", "self + 1", "a-b-c",
+    "3-5 days", "9-5", "24/7", "and/or", "A/B", "1-800-FLOWERS", "Ü-Bahn", "上海-北京", "C++",
+    "AT&T",
     "-0", "+True", "~False", "not None", "-1j", "-x", "-(1 + 1)",
 ]  # fmt: skip
 

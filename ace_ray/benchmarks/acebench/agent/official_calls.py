@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -28,6 +29,7 @@ _KNOWN = {
     "re", "self", "value",
 }  # fmt: skip
 _KNOWN_ENDINGS = ("_EN", "_ZH", "_instance")
+_TOOL = re.compile(r"\b[a-zA-Z_]\w*$")
 
 
 class _NotEvaluated:
@@ -42,12 +44,14 @@ class AgentCall:
     """One call of an agent: a (dotted) name and arguments that are JSON values.
 
     With a ``problem`` the call answers with an error and runs no tool; ``arguments`` is what could
-    be read. (Upstream looks first whether there is a tool with the last part of the name.)
+    be read.
     """
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+    tool: str = ""
+    """The tool that upstream looks for, where that is not the name: that of ``m.f()`` is ``f``."""
 
 
 def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
@@ -116,8 +120,16 @@ def _agent_call(node: ast.Call, budget: Budget) -> AgentCall:
             except NotCalls as error:
                 problems.append(f"{key}: {error}")
     if "." in name:
-        problems.append(f"the name {name.partition('.')[0]} is not defined")
-    return AgentCall(name, arguments, problems[0] if problems else "")
+        # The arguments are evaluated after the name.
+        problems.insert(0, f"name {name.partition('.')[0]!r} is not defined")
+    return AgentCall(name, arguments, problems[0] if problems else "", _tool(name))
+
+
+def _tool(name: str) -> str:
+    """The tool that upstream's expression finds in a call's text, "" for the name itself. A name
+    that does not end like one of ASCII is no tool's."""
+    found = _TOOL.search(name) if "." in name else None
+    return found.group() if found else ""
 
 
 def _problem(value: Any) -> str:
@@ -207,41 +219,13 @@ def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
 
 def _operation(node: ast.BinOp, budget: Budget) -> Any:
     try:
-        return fold(node, budget, _MAX_DEPTH)
-    except Refused:
-        if not _without_unknown_names(node):
-            return _NOT_EVALUATED
-    try:
-        return fold(node, budget, _MAX_DEPTH)
+        return fold(node, budget, _MAX_DEPTH, _is_known)
     except Refused:
         return _NOT_EVALUATED
 
 
-def _without_unknown_names(node: ast.BinOp) -> bool:
-    """Put ``1 / 0``, which raises too, in place of names that upstream does not know, and of calls
-    and attributes of them.
-
-    Changes the tree; returns whether it did.
-    """
-    raising = ast.BinOp(ast.Constant(1), ast.Div(), ast.Constant(0))
-    changed = False
-    for parent in ast.walk(node):
-        for field_name, child in ast.iter_fields(parent):
-            children = child if isinstance(child, list) else [child]
-            fresh = [raising if _is_unknown(one) else one for one in children]
-            if fresh != children:
-                setattr(parent, field_name, fresh if isinstance(child, list) else fresh[0])
-                changed = True
-    return changed
-
-
-def _is_unknown(node: object) -> bool:
-    # Of a call or an attribute the innermost name is evaluated first.
-    while isinstance(node, (ast.Call, ast.Attribute)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    if not isinstance(node, ast.Name):
-        return False
-    return node.id not in _KNOWN and not node.id.endswith(_KNOWN_ENDINGS)
+def _is_known(name: str) -> bool:
+    return name in _KNOWN or name.endswith(_KNOWN_ENDINGS)
 
 
 def _negated(operand: ast.expr) -> int | float | complex:

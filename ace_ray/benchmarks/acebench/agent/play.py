@@ -19,6 +19,8 @@ from ace_ray.sandbox.protocol import Session
 Protocol = Literal["official", "fixed"]
 Loop = Literal["multi_turn", "multi_step"]
 FINISH = "finish conversation"
+_NEVER_TAKEN: dict[str, Any] = {"": None}
+"""Arguments that no tool takes, so that none runs."""
 
 
 class Cut(Exception):
@@ -148,13 +150,11 @@ class Play:
         start = time.perf_counter()
         observed = []
         for call in calls:
-            if call.problem:
-                observed.append(("bad_arguments", call.problem))
-            else:
-                found = await self.session.call(call.name, call.arguments)
-                observed.append((found.error, found.value))
+            observed.append(await self._observed(call))
             if observed[-1][0] and self._batch_ends(observed):
                 break
+        if self.official:
+            await self._show_again(observed)
         answer = self._answer(observed)
         self.process.append(text)
         self.steps.append(
@@ -172,6 +172,26 @@ class Play:
         else:
             self.episode.messages += native.results(self.episode.messages[-1], answer)
         return answer
+
+    async def _observed(self, call: AgentCall) -> tuple[str, Any]:
+        """The kind of error and the answer of one call."""
+        if not call.problem:
+            found = await self.session.call(call.name, call.arguments)
+            return found.error, found.value
+        if self.official:  # upstream looks for the tool before it looks at what it cannot evaluate
+            found = await self.session.call(call.tool or call.name, _NEVER_TAKEN)
+            if found.error == "unknown_tool":
+                return found.error, found.value
+        return "bad_arguments", call.problem
+
+    async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
+        """Upstream writes the answers of a batch down at its end, where some show later changes."""
+        answered = [place for place, (error, _) in enumerate(observed) if not error]
+        if len(answered) < 2:
+            return
+        shown = await self.session.shown(len(answered))
+        for place, value in zip(reversed(answered), reversed(shown), strict=False):
+            observed[place] = ("", value)
 
     def refuse(self, text: str) -> str:
         """Execution's answer to a message of agent_multi_step that is no call. Upstream records

@@ -2,12 +2,14 @@
 
 Facts of ``eval_main.py`` and ``model_inference/utils.py`` at upstream commit 56dd66c, restated:
 it is lenient (names become strings, positional arguments vanish, every sign negates) and it runs
-binary operations through ``eval``. Here they are folded (`ace_ray.calls.fold`) or refused.
+binary operations through ``eval``. Here they are folded (`ace_ray.calls.fold`) or refused; most
+unquoted values (``2025-Q2``) hold a name that means nothing there, which only raises.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from typing import Any
 
@@ -19,6 +21,11 @@ _BRACKETS = re.compile(r"[\[\]]")
 _FRAMES = 991
 _FRAMES_PER_OPERATION = 3
 _FRAMES_PER_VALUE = 2
+# The names that mean something where upstream evaluates: builtins, its module's and its function's.
+_KNOWN = frozenset([
+    *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast",
+    "json", "resolve_ast_by_type", "resolve_ast_call", "value",
+])  # fmt: skip
 
 
 def fragment(output: str, *, whole: bool) -> str | None:
@@ -93,7 +100,7 @@ def _value(node: ast.expr, budget: Budget, depth: int) -> Any:
         return _dict(node, budget, depth + 1)
     if isinstance(node, ast.BinOp):
         frames = _FRAMES - depth * _FRAMES_PER_VALUE
-        return fold(node, budget, frames // _FRAMES_PER_OPERATION)
+        return fold(node, budget, frames // _FRAMES_PER_OPERATION, _KNOWN.__contains__)
     if isinstance(node, ast.Call):
         name, args = _call(node, budget, depth)
         return {name: args}

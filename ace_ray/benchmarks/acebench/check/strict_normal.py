@@ -8,8 +8,10 @@ calls and nothing else. The first of these that fails names the error:
   arguments and literal Python values (``true`` and ``null`` are not);
 - ``function_name``: the names called, as a multiset, are not the gold answer's;
 - ``param_num``: not the same parameter names;
-- ``param_type``: another type than the gold value's, within containers too, whatever the schema
-  says: ``28.0`` is not ``28``, ``True`` is not ``1``;
+- ``param_type``: another JSON type than the gold value's, within containers too: ``True`` is not
+  ``1``. Integers and floats are one type, as in JSON Schema, but where the schema says ``integer``
+  and the gold value is one, a number with a fraction is of another type: ``75.0`` is 75, ``75.5``
+  is no integer;
 - ``param_value``: not equal.
 
 Parallel calls may come in any order, each gold call needs a call of its own. Where no assignment
@@ -46,7 +48,7 @@ def judge(entry: Entry, calls: list[Call] | str) -> Verdict:
     alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: _Fault | None = None
     for gold in alternatives:
-        fault = _judge_one(calls, _gold_calls(gold, candidates))
+        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
         if fault is None:
             return Verdict(True)
         first = first or fault
@@ -72,26 +74,28 @@ def _described(candidates: list[Any], name: str) -> Any:
     return None
 
 
-def _judge_one(calls: list[Call], gold: list[Call]) -> _Fault | None:
+def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
             return "function_name", f"the function called is not {gold[0].name}"
-        return _call_fault(calls[0], gold[0])
+        return _call_fault(calls[0], gold[0], _schemas(candidates, gold[0].name))
     if len(calls) != len(gold):
         return "function_name", f"{len(calls)} calls instead of {len(gold)}"
     if Counter(call.name for call in calls) != Counter(call.name for call in gold):
         return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
     faults: dict[int, _Fault] = {}
     for name in dict.fromkeys(call.name for call in gold):
-        faults |= _group_faults(name, calls, gold)
+        faults |= _group_faults(name, calls, gold, _schemas(candidates, name))
     return faults[min(faults)] if faults else None
 
 
-def _group_faults(name: str, calls: list[Call], gold: list[Call]) -> dict[int, _Fault]:
+def _group_faults(
+    name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
+) -> dict[int, _Fault]:
     """Faults of one function's gold calls by their position, under the best assignment."""
     mine = [call for call in calls if call.name == name]
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
-    faults = [[_call_fault(call, target) for call in mine] for _, target in wanted]
+    faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
     costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
     found = {}
     for (place, _), row, column in zip(wanted, faults, assign(costs), strict=True):
@@ -100,13 +104,25 @@ def _group_faults(name: str, calls: list[Call], gold: list[Call]) -> dict[int, _
     return found
 
 
-def _call_fault(call: Call, gold: Call) -> _Fault | None:
+def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
+    """The schemas of a function's parameters by name; none where the description has another
+    shape."""
+    function = _described(candidates, name) or {}
+    return _inner(function.get("parameters"), "properties")
+
+
+def _inner(schema: Any, key: str) -> Mapping[str, Any]:
+    inner = schema.get(key) if isinstance(schema, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _call_fault(call: Call, gold: Call, schemas: Mapping[str, Any]) -> _Fault | None:
     args, gold_args = call.args, gold.args
     if args.keys() != gold_args.keys():
         different = sorted(str(param)[:80] for param in args.keys() ^ gold_args.keys())
         return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
     for param, value in gold_args.items():
-        if not _same_type(args[param], value):
+        if not _same_type(args[param], value, schemas.get(param)):
             return "param_type", f"parameter {param} has the wrong type"
     for param, value in gold_args.items():
         if args[param] != value:
@@ -114,13 +130,29 @@ def _call_fault(call: Call, gold: Call) -> _Fault | None:
     return None
 
 
-def _same_type(value: Any, gold: Any) -> bool:
+def _same_type(value: Any, gold: Any, schema: Any) -> bool:
+    if _is_number(gold):
+        if not _is_number(value):
+            return False
+        declared = schema.get("type") if isinstance(schema, dict) else None
+        integral = declared in ("integer", "int") and gold == gold // 1
+        return not integral or value == value // 1
     kind = type(gold)
     if type(value) is not kind:
         return False
     # Where sizes or keys differ it is the values that differ, so only common parts count here.
     if kind is dict:
-        return all(_same_type(value[key], item) for key, item in gold.items() if key in value)
+        inner = _inner(schema, "properties")
+        return all(
+            _same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value
+        )
     if kind is list:
-        return all(map(_same_type, value, gold))
+        inner = _inner(schema, "items")
+        return all(
+            _same_type(item, wanted, inner) for item, wanted in zip(value, gold, strict=False)
+        )
     return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -6,48 +6,36 @@ The prompts ask for one sentence each (upstream ``prompt_en.py`` and ``prompt_zh
 - error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
 - irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
 
-Accepted around and within a sentence: ASCII or full-width parentheses, commas and semicolons, "and"
-between names, any case of its fixed words, quotes around a name or value, list brackets and other
-text around it, several sentences of one kind. What the sentences name, taken together, must be
-exactly what is wrong: the APIs with the set of missing parameters of each, or the set of
-(parameter, value) pairs. One sentence may list several parameters and, in the same order, their
-values.
+What counts is what the message claims (`claims`): other words for the same, in English or Chinese,
+other text around them and several sentences of one kind are accepted. What the claims name, taken
+together, must be exactly what is wrong: the APIs with the set of missing parameters of each, or the
+set of (parameter, value) pairs. One sentence may list several parameters and, in the same order,
+their values. Names and values stand in parentheses, quotes or brackets, lists of them with commas,
+semicolons or "and"; the names that the candidates have may stand bare beside "api" and
+"parameter". Denied claims and those of conditions, questions, examples and quotations are none; a
+message that claims and denies the same says nothing. A thought is no part of the message.
 
 Errors:
 
-- ``detection_failed``: the sentence is not there, or a function is called somewhere;
-- ``correction_failed``: it is there and names something else, or a sentence of another kind is too;
-- ``false_positive`` (irrelevant): anything but a refusal, or a refusal with a call or with one of
-  the other sentences. A refusal has "cannot solve this problem" or "limitations of the function".
+- ``detection_failed``: the problem is not claimed, or a function is called somewhere;
+- ``correction_failed``: it is, and something else is named, or a problem of another kind is claimed
+  too, or the claim is also denied;
+- ``false_positive`` (irrelevant): anything but a refusal for what the functions cannot do, or a
+  refusal with a call, with one of the other claims, or with its own denial.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.acebench.check.claims import Claim, claims, names_of, said
 from ace_ray.records import Entry, Verdict
 
-# The quantifiers are bounded so that a text of repeated openings costs no more than its length.
-_MISSING = re.compile(
-    r"missing\s{1,9}necessary\s{1,9}parameters?\s{0,9}[(（]([^()（）]{0,2000})[)）]"
-    r"\s{0,9}for\s{1,9}the\s{1,9}api\s{0,9}[(（]([^()（）]{0,300})[)）]",
-    re.IGNORECASE,
-)
-_INCORRECT = re.compile(
-    r"there\s{1,9}is\s{1,9}(?:an\s{1,9})?incorrect\s{1,9}value\s{0,9}[(（](.{0,500}?)[)）]"
-    r"\s{0,9}for\s{1,9}the\s{1,9}parameters?\s{0,9}[(（]([^()（）]{0,500})[)）]",
-    re.IGNORECASE | re.DOTALL,
-)
-_SAYS_MISSING = re.compile(r"missing\s{1,9}necessary\s{1,9}parameter", re.IGNORECASE)
-_SAYS_INCORRECT = re.compile(
-    r"there\s{1,9}is\s{1,9}(?:an\s{1,9})?incorrect\s{1,9}value", re.IGNORECASE
-)
-_REFUSES = re.compile(r"cannot solve this problem|limitations of the function", re.IGNORECASE)
 _COMMAS = re.compile(r"[,，、]")
 _SEPARATORS = re.compile(r"[,，、;；和与](?:\s{0,9}and\s)?|\sand\s", re.IGNORECASE)
-_QUOTES = " \t\r\n'\"`‘’“”「」[]"
+_QUOTES = " \t\r\n'\"`‘’“”「」[]()（）"
 # `name(key=`, `name()` or `[name(`; names start at a word boundary, so the search is linear.
 _KEYWORD_OR_END = r"\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
 _CALL = re.compile(
@@ -59,32 +47,49 @@ _JSON_CALL = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']"""
 def judge(entry: Entry, output: str | None) -> Verdict:
     """The verdict on a row of a special category."""
     text = output or ""
+    found = claims(text, names_of(entry.data.get("function")))
     if entry.category == "special_irrelevant":
-        return _irrelevant(entry, text)
-    incomplete = entry.category == "special_incomplete"
-    says, says_other = (
-        (_SAYS_MISSING, _SAYS_INCORRECT) if incomplete else (_SAYS_INCORRECT, _SAYS_MISSING)
+        return _irrelevant(entry, text, found)
+    kind, other = (
+        ("missing", "wrong") if entry.category == "special_incomplete" else ("wrong", "missing")
     )
-    if not says.search(text):
+    claimed = [claim for claim in found if claim.kind == kind and claim.status == "asserted"]
+    if not claimed:
         return Verdict(False, "detection_failed", "the problem is not pointed out")
-    if _calls(entry, text):
+    if _calls(entry, said(text)):
         return Verdict(False, "detection_failed", "a function is called")
-    if says_other.search(text) or _REFUSES.search(text):
+    if any(claim.kind in (other, "limits") and claim.status == "asserted" for claim in found):
         return Verdict(False, "correction_failed", "a problem of another kind is pointed out too")
-    named = _names_missing(text, entry.gold) if incomplete else _names_values(text, entry.gold)
-    if not named:
+    right = _names_missing if kind == "missing" else _names_values
+    if not right(claimed, entry.gold):
         return Verdict(False, "correction_failed", "not exactly what is wrong is named")
+    if any(_takes_back(claim, kind, entry.gold) for claim in found):
+        return Verdict(False, "correction_failed", "what is pointed out is denied as well")
     return Verdict(True)
 
 
-def _irrelevant(entry: Entry, text: str) -> Verdict:
-    if not _REFUSES.search(text):
+def _irrelevant(entry: Entry, text: str, found: Sequence[Claim]) -> Verdict:
+    refusals = [claim for claim in found if claim.kind in ("limits", "unable")]
+    if not any(claim.status == "asserted" for claim in refusals):
         return Verdict(False, "false_positive", "the output is not a refusal")
-    if _calls(entry, text):
+    if _calls(entry, said(text)):
         return Verdict(False, "false_positive", "a function is called")
-    if _SAYS_MISSING.search(text) or _SAYS_INCORRECT.search(text):
+    if any(c.kind in ("missing", "wrong") and c.status == "asserted" for c in found):
         return Verdict(False, "false_positive", "a problem of another kind is pointed out too")
+    able = any(claim.kind == "able" and claim.status == "asserted" for claim in found)
+    if able or any(claim.status == "denied" for claim in refusals):
+        return Verdict(False, "false_positive", "the refusal is denied as well")
     return Verdict(True)
+
+
+def _takes_back(claim: Claim, kind: str, gold: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether a claim denies the gold problem: it names nothing, or a part of it."""
+    if claim.kind != kind or claim.status != "denied":
+        return False
+    named = {name for listed in claim.params for name in _split(listed, _SEPARATORS)}
+    if kind == "missing":
+        return not named or not named.isdisjoint(*gold.values())
+    return not named or not named.isdisjoint(gold)
 
 
 def _calls(entry: Entry, text: str) -> bool:
@@ -111,19 +116,33 @@ def _called(name: str, text: str) -> bool:
     return re.search(pattern, text) is not None
 
 
-def _names_missing(text: str, gold: Mapping[str, list[str]]) -> bool:
+def _names_missing(claimed: Sequence[Claim], gold: Mapping[str, list[str]]) -> bool:
     named: dict[str, set[str]] = {}
-    for params, api in _MISSING.findall(text):
-        named.setdefault(_bare(api), set()).update(_split(params, _SEPARATORS))
+    nameless: set[str] = set()
+    for claim in claimed:
+        params = {name for listed in claim.params for name in _split(listed, _SEPARATORS)}
+        if claim.api is None:
+            nameless |= params
+        elif params:
+            named.setdefault(_bare(claim.api), set()).update(params)
+    if nameless and len(named) == 1:
+        named[next(iter(named))] |= nameless
+    elif nameless:
+        return False
     return named == {api: set(params) for api, params in gold.items()}
 
 
-def _names_values(text: str, gold: Mapping[str, list[Any]]) -> bool:
+def _names_values(claimed: Sequence[Claim], gold: Mapping[str, list[Any]]) -> bool:
     """Values may hold commas and "and", so the whole is compared before its parts."""
     wanted = {(param, _bare(str(value))) for param, values in gold.items() for value in values}
     named: set[tuple[str, str]] = set()
-    for values, keys in _INCORRECT.findall(text):
-        params = _split(keys, _SEPARATORS)
+    for claim in claimed:
+        if not claim.params and not claim.values:
+            continue
+        params = [name for listed in claim.params for name in _split(listed, _SEPARATORS)]
+        if len(set(params)) == 1:  # named twice
+            params = params[:1]
+        values = ", ".join(_bare(value) for value in claim.values)
         if len(params) != 1:
             parts = _split(values, _COMMAS)
             if len(parts) != len(params):
@@ -139,7 +158,7 @@ def _names_values(text: str, gold: Mapping[str, list[Any]]) -> bool:
 
 
 def _split(text: str, separators: re.Pattern[str]) -> list[str]:
-    return [_bare(part) for part in separators.split(text) if _bare(part)]
+    return [_bare(part) for part in separators.split(_bare(text)) if _bare(part)]
 
 
 def _bare(text: str) -> str:

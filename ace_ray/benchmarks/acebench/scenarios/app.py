@@ -94,6 +94,7 @@ def as_official(tools: Mapping[str, Tool]) -> dict[str, Tool]:
             tool,
             parameters=tuple(replace(parameter, types=()) for parameter in tool.parameters),
             raises=AS_PYTHON,
+            receiver="self",
         )
         for name, tool in tools.items()
     }

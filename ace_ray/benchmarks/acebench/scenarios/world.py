@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from ace_ray.sandbox.tools import Tool, call_tool, unknown_tool
 __all__ = ["World", "check_entry", "load_worlds", "open_world"]
 
 
+MAX_SHOWN = 100
+"""Answers that are kept as they are, so that they show what later calls change."""
+
+
 class World:
     """A `Scenario` over the apps of one entry.
 
@@ -29,6 +34,7 @@ class World:
     ) -> None:
         self._apps = apps
         self._tools = tools
+        self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Run one tool. ``value`` is what the official execution puts into its list of results."""
@@ -38,7 +44,14 @@ class World:
         observation = call_tool(tool, state, arguments)
         if observation.error:
             return observation
+        self._results.append(observation.value)
         return Observation(as_message(observation.value))
+
+    def shown(self, last: int) -> list[Any]:
+        """What the last answers show now, at most `MAX_SHOWN`. The official execution writes the
+        answers of a batch down at its end, and some hold records of the state itself."""
+        kept = list(self._results)
+        return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
 
     def state(self) -> list[dict[str, dict[str, Any]]]:
         """``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON has it.

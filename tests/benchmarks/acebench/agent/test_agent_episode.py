@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,8 @@ import pytest
 from ace_ray.benchmarks.acebench.agent import native
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.benchmarks.acebench.scenarios.world import load_worlds
 from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
@@ -377,3 +380,47 @@ def test_native_call_with_broken_arguments_is_an_error_the_agent_sees() -> None:
     assert episode.state["steps"][1]["errors"] == ["bad_arguments"]
     assert "no JSON object" in agent.seen[-1][-1]["content"]
     assert episode.state["end"] == episode.state["before"]
+
+
+def food_logins(item: Entry) -> list[str]:
+    """Logins of two users of the mini set's food platform."""
+    users = load_worlds(MINI)["multi_turn"][item.language]["FoodPlatform"]["state"]["users"]
+    return [
+        f"login_food_platform(username={name!r}, password={user['password']!r})"
+        for name, user in list(users.items())[:2]
+    ]
+
+
+def answers_to(batch: str, category: str, number: int, **options: Any) -> Any:
+    """What execution answers to a batch of calls."""
+    benchmark = bench(**options)
+    item = entry(benchmark, category, number)
+    if "ONE" in batch:
+        one, two = food_logins(item)
+        batch = batch.replace("ONE", one).replace("TWO", two)
+    agent = Scripted("[turn_on_wifi()]", batch, "finish conversation")
+    steps = play(benchmark, item, agent).state["steps"]
+    return [step for step in steps if step["speaker"] == "execution"][1]
+
+
+def test_answers_of_an_official_batch_show_its_end() -> None:
+    batch = "[ONE, view_logged_in_users(), TWO]"
+    official = answers_to(batch, "multi_step", 0, protocol="official", sandbox="official")
+    assert len(official["observations"][1]["logged_in_users"]) == 2
+    fixed = answers_to(batch, "multi_step", 0, protocol="fixed", sandbox="official")
+    assert len(fixed["observations"][1]["logged_in_users"]) == 1
+
+
+def test_a_dotted_name_is_looked_up_by_its_last_part() -> None:
+    official = {"protocol": "official", "sandbox": "official"}
+    unknown = "[login_device(), foo.bar(), turn_on_wifi()]"
+    found = answers_to(unknown, "multi_turn", 0, **official)
+    assert found["errors"] == ["", "unknown_tool", ""]
+    first, repeated, _ = ast.literal_eval(found["text"])
+    assert repeated == first
+    known = "[login_device(), m.turn_on_wifi(), turn_on_wifi()]"
+    found = answers_to(known, "multi_turn", 0, **official)
+    assert found["errors"] == ["", "bad_arguments"]
+    assert "name 'm' is not defined" in answers_to(known, "multi_step", 0, **official)["text"]
+    unread = answers_to("[login_device(), nosuch(a=open(file='x'))]", "multi_turn", 0, **official)
+    assert unread["errors"] == ["", "unknown_tool"]

@@ -114,7 +114,7 @@ def test_several_calls_and_names() -> None:
     found = official("[f(a=1), g(), f(a=2)]")
     assert found == [AgentCall("f", {"a": 1}), AgentCall("g"), AgentCall("f", {"a": 2})]
     [dotted] = official("[Api.send(a=1)]") or []
-    assert (dotted.name, dotted.problem) == ("Api.send", "the name Api is not defined")
+    assert (dotted.name, dotted.problem) == ("Api.send", "name 'Api' is not defined")
     assert [call.name for call in official("[x().send(), (1)(), 查询()]") or []] == [
         "send",
         "",

@@ -171,3 +171,60 @@ def test_no_mangled_sentence_is_strictly_valid(entries: list[Entry]) -> None:
             wrong += [right.replace(first, "other"), right.replace(part, "other"), REFUSAL]
         for output in wrong:
             assert not check(entry, output)["strict"].valid, (entry.key, output)
+
+
+FRAMES = {
+    "prose": "I'm sorry, no problem. {}\n\nPlease tell me.",
+    "Chinese": "对不起。{} 请您补充，谢谢！",
+    "answer": "Answer: {}",
+    "fence": "```json\n{}\n```",
+    "thought": "<think>Maybe [F(a=1)]? Not sure.</think>\n{}",
+}
+TAKEN_BACK = {
+    "denied": "It is not true that {}",
+    "never": "I would never say: {}",
+    "quoted": "The user wrote: {}",
+    "condition": "If it were so, I would say {}",
+    "Chinese denial": "我不认为{}",
+    "Chinese quotation": "用户说：{}",
+}
+
+
+def test_special_sentences_are_read_in_what_stands_around_them(entries: list[Entry]) -> None:
+    special = [entry for entry in entries if entry.category not in NORMAL]
+    assert len(special) == 300
+    for entry in special:
+        gold = f'["{gold_output(entry)}"]'
+        for name, frame in FRAMES.items():
+            assert check(entry, frame.format(gold))["strict"].valid, (entry.key, name)
+        for name, frame in TAKEN_BACK.items():
+            output = frame.format(gold_output(entry))
+            if name.startswith("Chinese") and entry.category == "special_irrelevant":
+                output = frame.format("由于函数的限制，我无法解决这个问题。")
+            assert not check(entry, output)["strict"].valid, (entry.key, name)
+
+
+def with_numbers(value: Any, add: float) -> Any:
+    """The value with every integer as a float, ``add`` more."""
+    if isinstance(value, dict):
+        return {key: with_numbers(item, add) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_numbers(item, add) for item in value]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) + add if whole else value
+
+
+def test_integers_may_be_written_as_floats(entries: list[Entry]) -> None:
+    changed = 0
+    for entry in entries:
+        if entry.category not in NORMAL:
+            continue
+        calls = gold_calls(entry)
+        floats = [(name, with_numbers(args, 0.0)) for name, args in calls]
+        if render(floats) == render(calls):
+            continue
+        changed += 1
+        assert check(entry, render(floats))["strict"].valid, entry.key
+        halves = [(name, with_numbers(args, 0.5)) for name, args in calls]
+        assert check(entry, render(halves))["strict"].error_type in ("param_type", "param_value")
+    assert changed > 500

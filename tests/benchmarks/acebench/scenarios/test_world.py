@@ -12,7 +12,7 @@ from scenario_worlds import ON, answer, initial, mini, part, start
 
 from ace_ray.benchmarks.acebench.scenarios.apps import APPS
 from ace_ray.benchmarks.acebench.scenarios.texts import fill
-from ace_ray.benchmarks.acebench.scenarios.world import World, as_message, open_world
+from ace_ray.benchmarks.acebench.scenarios.world import MAX_SHOWN, World, as_message, open_world
 from ace_ray.errors import UserError
 from ace_ray.sandbox.protocol import Scenario
 
@@ -252,3 +252,43 @@ def test_worlds_that_cannot_be_opened(changes: dict[str, Any], message: str) -> 
     open_world(mini(), **arguments)
     with pytest.raises(UserError, match=message):
         open_world(mini(), **{**arguments, **changes})
+
+
+def test_answers_show_what_later_calls_change() -> None:
+    world = start("FoodPlatform")
+    users = initial("en", "FoodPlatform", "users")
+    (one, _), (two, _) = ((name, users[name]) for name in list(users)[:2])
+    for name in (one, two):
+        login = {"username": name, "password": users[name]["password"]}
+        world.call("login_food_platform", login)
+        if name == one:
+            before = world.call("view_logged_in_users", {})
+    assert before.value["logged_in_users"] == [one]
+    shown, _ = world.shown(2)
+    assert shown["logged_in_users"] == [one, two]
+    assert world.shown(0) == []
+    assert len(world.shown(10_000)) == 3
+
+
+def test_few_answers_are_kept() -> None:
+    world = start("FoodPlatform")
+    for _ in range(MAX_SHOWN + 5):
+        world.call("view_logged_in_users", {})
+    assert len(world.shown(10_000)) == MAX_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"self": 1}, "got multiple values for argument 'self'"),
+        ({"self": 1, "x": 2}, "got multiple values for argument 'self'"),
+        ({"x": 2, "self": 1}, "got an unexpected keyword argument 'x'"),
+    ],
+)
+def test_the_receiver_is_bound_in_the_official_sandbox(
+    arguments: dict[str, Any], problem: str
+) -> None:
+    found = start("FoodPlatform").call("turn_on_wifi", arguments)
+    assert (found.error, found.value) == ("bad_arguments", f"BaseApi.turn_on_wifi() {problem}")
+    fixed = start("FoodPlatform", behaviour="fixed").call("view_orders", {"self": 1})
+    assert "unexpected keyword argument 'self'" in fixed.value

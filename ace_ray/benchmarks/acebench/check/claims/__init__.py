@@ -1,0 +1,233 @@
+"""What a message says is missing, wrong or out of reach, and whether it says so or denies it.
+
+A message is read statement by statement (`text`). In each, words such as "missing", "incorrect" or
+"cannot solve this problem" (`words`) make a claim; what stands in parentheses or quotes beside
+"parameter", "value" or "api" (接口, 参数, 值) is what it names (`fields`). A claim is (`bearing`)
+
+- ``asserted``: the message itself says it;
+- ``denied``: an odd number of negations bears on it ("there are no ...", "it is not true that ...",
+  并没有), or it is said to be resolved;
+- ``open``: a condition, a possibility, a question, an example, or the words of someone else.
+
+No grammar is parsed: a negation reaches to the end of its clause, "not true that" and "never say:"
+to the end of the statement. Linear in the text's length.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ace_ray.benchmarks.acebench.check.claims import words
+from ace_ray.benchmarks.acebench.check.claims.bearing import (
+    Question,
+    Status,
+    is_mention,
+    status_of,
+)
+from ace_ray.benchmarks.acebench.check.claims.fields import Field, Names, Role, fields_of, names_of
+from ace_ray.benchmarks.acebench.check.claims.text import Span, Structure, said
+
+__all__ = ["MAX_CHARS", "MAX_CLAIMS", "Claim", "claims", "names_of", "said"]
+
+
+MAX_CHARS = 200_000
+MAX_CLAIMS = 300
+"""Of a longer message only so much is read, and no further claims of one statement or message."""
+_WINDOW = 400  # characters before and behind a claim that bear on it
+
+Kind = Literal["missing", "wrong", "limits", "unable", "able"]
+
+_CUES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("unable", words.UNABLE),
+    ("able", words.ABLE),
+    ("limits", words.LIMITS),
+    ("missing", words.MISSING),
+    ("wrong", words.WRONG),
+)
+
+
+@dataclass
+class Claim:
+    """``params`` and ``values`` are the fields' texts as written, each possibly a list of names."""
+
+    kind: Kind
+    status: Status
+    api: str | None = None
+    params: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+
+    def takes(self, role: Role) -> bool:
+        """Whether a field of that role is still missing; further ones are of another claim."""
+        if self.kind == "missing":
+            return role != "value" and (self.api is None or (role == "param" and not self.params))
+        return (role == "value" and not self.values) or (role == "param" and not self.params)
+
+    def take(self, role: Role, text: str) -> None:
+        if role == "api":
+            self.api = self.api or text.strip()
+        else:
+            (self.params if role == "param" else self.values).append(text)
+
+
+class _Cue(NamedTuple):
+    span: Span
+    kind: Kind
+
+
+def claims(text: str, names: Names) -> list[Claim]:
+    """The claims of a message in their order."""
+    structure = Structure(text[:MAX_CHARS])
+    found: list[Claim] = []
+    for statement in structure.statements():
+        found += _Statement(structure, statement, names).claims()
+        if len(found) >= MAX_CLAIMS:
+            break
+    return found
+
+
+class _Statement:
+    def __init__(self, structure: Structure, span: Span, names: Names) -> None:
+        self._structure, self._span = structure, span
+        self._fields = fields_of(structure, span, names)
+        masked = list(structure.folded[span.start : span.end])
+        for one in self._fields:
+            start, end = one.span.start - span.start, one.span.end - span.start
+            masked[start:end] = " " * (end - start)
+        self._masked = "".join(masked)
+        self._bearing = self._masked
+        self._questions: dict[tuple[int, int], Question] = {}
+
+    def claims(self) -> list[Claim]:
+        cues = self._cues()
+        if not cues:
+            return []
+        found: list[Claim] = []
+        pending: list[Field] = []
+        taking: Claim | None = None
+        last = self._span.start
+        tokens: list[Field | _Cue] = [*self._fields, *cues]
+        tokens.sort(key=lambda token: token.span)
+        following = _following_cues(tokens)
+        for token, cue in zip(tokens, following, strict=True):
+            if isinstance(token, Field):
+                mine = taking is not None and not self._leads_on(last, token.span, cue)
+                if taking is not None and mine and taking.takes(token.role):
+                    taking.take(token.role, token.text)
+                    last = token.span.end
+                else:
+                    pending.append(token)
+                continue
+            claim = Claim(token.kind, self._status(token))
+            found.append(claim)
+            last = token.span.end
+            if token.kind in ("missing", "wrong"):
+                taking = claim
+                left = _filled(claim, pending)
+                found += _continued(claim, left)
+                pending = []
+        return found + (_continued(taking, pending) if taking else [])
+
+    def _leads_on(self, last: int, place: Span, following: _Cue | None) -> bool:
+        """Whether a field stands in the clause of the next claim, not in that of the one before."""
+        if following is None or following.kind not in ("missing", "wrong"):
+            return False
+        return self._crosses(last, place.start) and not self._crosses(
+            place.end, following.span.start
+        )
+
+    def _crosses(self, start: int, end: int) -> bool:
+        """Whether a clause ends between two places."""
+        if end - start > _WINDOW:
+            return True
+        base = self._span.start
+        return words.CLAUSE.search(self._masked, start - base, end - base) is not None
+
+    def _cues(self) -> list[_Cue]:
+        text, offset = self._masked, self._span.start
+        roles = {found.lastgroup for found in words.ROLE.finditer(text)}
+        has_param, has_value = roles & {"param", "zparam"}, roles & {"value", "zvalue"}
+        found: list[_Cue] = []
+        taken = bytearray(len(text))
+        for kind, pattern in _CUES:
+            if (kind == "missing" and not has_param) or (
+                kind == "wrong" and not (has_param or has_value)
+            ):
+                continue
+            for match in pattern.finditer(text):
+                start, end = match.span()
+                if any(taken[start:end]):
+                    continue
+                taken[start:end] = b"\1" * (end - start)
+                found.append(_Cue(Span(offset + start, offset + end), kind))
+        bearing = list(text)
+        for cue in found:  # what makes another claim does not negate the next one
+            if cue.kind in ("unable", "limits"):
+                start, end = cue.span.start - offset, cue.span.end - offset
+                bearing[start:end] = " " * (end - start)
+        self._bearing = "".join(bearing)
+        refuses = any(cue.kind == "unable" for cue in found)
+        kept = [cue for cue in found if cue.kind != "limits" or refuses or self._is_reason(cue)]
+        return sorted(kept)[:MAX_CLAIMS]
+
+    def _is_reason(self, cue: _Cue) -> bool:
+        """Whether limitations are given as a reason or stated, not only mentioned."""
+        start, end = cue.span.start - self._span.start, cue.span.end - self._span.start
+        return words.BECAUSE.search(self._masked[max(0, start - 60) : end]) is not None
+
+    def _status(self, cue: _Cue) -> Status:
+        base = self._span.start
+        start, end = cue.span.start - base, cue.span.end - base
+        first, last = 0, len(self._masked)
+        quotation = self._structure.quotation(cue.span.start)
+        if quotation is not None:
+            if is_mention(*self._structure.around(quotation, _WINDOW)):
+                return "open"
+            first, last = max(0, quotation.start - base), min(last, quotation.end - base)
+        if self._masked.lstrip()[:1] == ">":
+            return "open"
+        before = self._bearing[max(first, start - _WINDOW) : start]
+        behind = self._masked[end : min(last, end + _WINDOW)]
+        return status_of(before, behind, self._question(first, last))
+
+    def _question(self, first: int, last: int) -> Question:
+        """What the statement, or the quotation that is it, asks."""
+        if (first, last) not in self._questions:
+            self._questions[first, last] = Question.of(self._masked[first:last])
+        return self._questions[first, last]
+
+
+def _following_cues(tokens: list[Field | _Cue]) -> list[_Cue | None]:
+    """For each token the next claim's words behind it."""
+    found: list[_Cue | None] = []
+    following: _Cue | None = None
+    for token in reversed(tokens):
+        found.append(following)
+        if isinstance(token, _Cue):
+            following = token
+    return found[::-1]
+
+
+def _filled(claim: Claim, fields: list[Field]) -> list[Field]:
+    """The fields that the claim does not take."""
+    left = []
+    for one in fields:
+        if claim.takes(one.role):
+            claim.take(one.role, one.text)
+        else:
+            left.append(one)
+    return left
+
+
+def _continued(last: Claim, pending: list[Field]) -> list[Claim]:
+    """The claims that one word makes beyond its first: ``missing (a) for the api (b) and parameters
+    (c) for the api (d)``."""
+    found: list[Claim] = []
+    for one in pending:
+        if last.kind == "wrong" and one.role == "api":
+            continue
+        if not found or not found[-1].takes(one.role):
+            found.append(Claim(last.kind, last.status))
+        found[-1].take(one.role, one.text)
+    return [claim for claim in found if claim.params or claim.values]

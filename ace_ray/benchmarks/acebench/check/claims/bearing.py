@@ -1,0 +1,91 @@
+"""What bears on a claim: negations, conditions, questions, quotations, the words of others."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from ace_ray.benchmarks.acebench.check.claims import words
+
+Status = Literal["asserted", "denied", "open"]
+
+
+class Question(NamedTuple):
+    """Whether a statement ends as a question, and whether it begins or ends with such a word."""
+
+    asks: bool
+    openly: bool
+
+    @classmethod
+    def of(cls, statement: str) -> Question:
+        asks = statement.rstrip(" \t\n\"'`”」』])")[-1:] in ("?", "吗", "么", "呢")
+        ends = bool(statement.strip()) and asks
+        return cls(ends, ends and words.INTERROGATIVE.search(statement) is not None)
+
+
+def status_of(before: str, behind: str, question: Question) -> Status:
+    """The status of a claim by what its statement says before and behind it."""
+    contrast = _last_end(words.CONTRAST, before)
+    bearing = before[contrast:]
+    clause = words.CLAUSE.search(behind)
+    rest = behind[: clause.start()] if clause else behind
+    if (
+        words.OPEN.search(bearing)
+        or _is_reported(bearing)
+        or words.AFTER_OPEN.search(rest)
+        or words.UNLESS.search(behind)
+        or (question.asks and (clause is None or question.openly))
+    ):
+        return "open"
+    if words.RESOLVED.search(behind):
+        return "denied"
+    plain = words.without_false_negations(bearing)
+    denials = [found.span() for found in words.DENIAL.finditer(plain)]
+    count = sum(_introduces(plain, end) for _, end in denials)
+    count += bool(words.AFTER_DENIAL.search(rest) or words.NONE.search(behind))
+    for negation in words.NEGATION.finditer(plain):
+        within = any(start < negation.end() and negation.start() < end for start, end in denials)
+        count += not within and _reaches(plain[negation.end() :])
+    return "denied" if count % 2 else "asserted"
+
+
+def _is_reported(text: str) -> bool:
+    """Whether what follows ``text`` is said to be the words of someone else."""
+    end = _last_end(words.REPORT, text)
+    return end > 0 and _introduces(text, end)
+
+
+def _introduces(text: str, end: int) -> bool:
+    """Whether the words before ``end`` bear on what stands behind ``text``: to the end of the
+    statement after "that" or a colon, else to the end of their clause."""
+    if text[:end].endswith(("that", " to")) or words.THAT.match(text, end):
+        return True
+    return words.CLAUSE.search(text.rstrip(" ,:\"'“"), end) is None
+
+
+def _reaches(text: str) -> bool:
+    """Whether a negation before ``text`` bears on what stands behind it."""
+    end = _last_end(words.CLAUSE, text)
+    return end == 0 or words.ONGOING_LIST.match(text[end:]) is not None
+
+
+def _last_end(pattern: re.Pattern[str], text: str) -> int:
+    end = 0
+    for found in pattern.finditer(text):
+        end = found.end()
+    return end
+
+
+def is_mention(before: str, behind: str) -> bool:
+    """Whether a quotation is spoken about, and not the message itself or an item of its list."""
+    listed = before.rstrip().endswith("[") or behind.lstrip().startswith("]")
+    if not behind.lstrip().startswith("]") and re.search(r"\w", behind):
+        return True
+    lead = before.strip(" \t\r\n[]{}<>\"'`,(-*#")
+    if not lead:
+        return False
+    if not listed and lead[-1] != ":":
+        return True
+    plain = words.without_false_negations(lead)
+    patterns = (words.MENTION, words.OPEN, words.REPORT, words.DENIAL, words.NEGATION)
+    return any(pattern.search(plain) for pattern in patterns)
