@@ -14,7 +14,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
-    {"errors", "records", "stats", "store", "config"},
+    {"errors", "bounded", "clean", "credentials", "records", "stats", "store", "config"},
     {"calls"},
     {"models"},
     {"sandbox"},

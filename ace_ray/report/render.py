@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.reporting import Estimate, Table, Value
-from ace_ray.report.clean import spreadsheet
+from ace_ray.clean import spreadsheet
 
 NOT_AVAILABLE = "N/A"
 

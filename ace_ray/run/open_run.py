@@ -13,16 +13,15 @@ import numpy as np
 
 from ace_ray.run.lease import Lease
 from ace_ray.run.parts import FOLDER, Ledger, part_names, read_ledger
-from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, read_manifest
+from ace_ray.run.plan import Plan, PlannedRows, make_manifest
 from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.rows import ROWS
+from ace_ray.run.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
-    SUMMARY,
     as_json,
     conclude,
-    earlier_timing,
     reopen,
     summarize,
     write_files,
@@ -90,7 +89,7 @@ class OpenRun:
         manifest = read_manifest(self.store)
         timing = timing or earlier_timing(self.store)
         ledger = self.ledger
-        summary = summarize(manifest, self.plan.benchmarks, lambda: ledger.rows(known), timing)
+        summary = summarize(manifest.tree, self.plan.benchmarks, lambda: ledger.rows(known), timing)
         summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
         stored = partial(ledger.tables, ROWS.names, known)
         write_files(self.store, self.plan.benchmarks, stored, summary)

@@ -17,12 +17,16 @@ import pyarrow.parquet as pq
 
 from ace_ray.errors import UserError
 from ace_ray.run.judging import CHECK_FAILED
-from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, result_rows
+from ace_ray.run.parquet import Limits, read_flat
+from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, check_values, result_rows
 from ace_ray.store import Store
 
 FOLDER = "rows/"
 PART_BYTES = 64 << 20
 """Most bytes of rows, uncompressed, in one part; a single row may be larger."""
+
+LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
+"""Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
 
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
@@ -84,11 +88,10 @@ def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str
 
 
 def _columns(source: Any, columns: Sequence[str]) -> pa.Table:
-    file = pq.ParquetFile(source)
-    if lacking := [column for column in ROWS.names if column not in file.schema_arrow.names]:
-        raise ValueError(f"it has no column {lacking[0]}")
     schema = pa.schema([ROWS.field(column) for column in columns])
-    return file.read(columns=list(columns)).select(columns).cast(schema)
+    table = read_flat(source, schema, LIMITS, ROWS.names)
+    check_values(table)
+    return table
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ from ace_ray.run.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.run.plan import MANIFEST, entries_digest, read_manifest
+from ace_ray.run.plan import entries_digest
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rows import ROWS
-from ace_ray.run.summary import conclude, earlier_timing, summarize, write_files
+from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, read_manifest
+from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
 
 Say = Callable[[str], None]
@@ -45,7 +46,7 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
     benchmark's data is not what the run was made with.
     """
     with _held(uri, say) as (store, manifest, lease):
-        config = validated(RunConfig, manifest["config"], where=f"{store.root}/{MANIFEST}")
+        config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         benchmarks = {b.name: b for b in make_benchmarks(config)}
         entries: dict[tuple[str, str, str, str], Entry] = {}
         for name, benchmark in benchmarks.items():
@@ -119,8 +120,8 @@ def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any], Lease]]:
         lease.release()
 
 
-def _check_data(name: str, entries: Any, manifest: Mapping[str, Any], store: Store) -> None:
-    theirs = manifest.get("entries", {}).get(name)
+def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
+    theirs = manifest.entries.get(name)
     if theirs is not None and theirs != entries_digest(entries):
         raise UserError(
             f"the data of {name} is not what this run was made with",
@@ -140,9 +141,9 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _summarized(
-    store: Store, manifest: Mapping[str, Any], benchmarks: Mapping[str, Any], ledger: Ledger
+    store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    summary = summarize(manifest, benchmarks, ledger.rows, earlier_timing(store)) | {
+    summary = summarize(manifest.tree, benchmarks, ledger.rows, earlier_timing(store)) | {
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "rescored": {

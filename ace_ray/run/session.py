@@ -19,7 +19,7 @@ from ace_ray.run.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import OpenRun
 from ace_ray.run.parts import new_session, part_names
 from ace_ray.run.plan import PlannedRows
-from ace_ray.run.summary import earlier_timing
+from ace_ray.run.stored import earlier_timing
 from ace_ray.run.timing import timing
 
 if TYPE_CHECKING:
