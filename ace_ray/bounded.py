@@ -119,7 +119,9 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
         return _whole(value)
     if isinstance(value, dict):
         return {
-            _whole(key) if isinstance(key, str) else key: plain(held, finite=finite, depth=depth + 1)
+            _whole(key) if isinstance(key, str) else key: plain(
+                held, finite=finite, depth=depth + 1
+            )
             for key, held in value.items()
         }
     if isinstance(value, list):

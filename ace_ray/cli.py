@@ -16,7 +16,9 @@ import click
 from rich.console import Console
 
 import ace_ray
-from ace_ray.errors import FAILED, INCOMPLETE, UserError
+from ace_ray.clean import one_line
+from ace_ray.credentials import masked
+from ace_ray.errors import FAILED, INCOMPLETE, LONGEST, UserError
 from ace_ray.records import RULE_SETS
 from ace_ray.run.supervise import supervised
 
@@ -30,6 +32,39 @@ def cli() -> None:
 _overrides = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
 )
+
+
+_place = [
+    click.option(
+        "--endpoint-url",
+        metavar="URL",
+        help="Of an S3-compatible store. Default: the environment's; a run's own word is not taken.",
+    ),
+    click.option("--region", help="Of S3. Default: the environment's."),
+]
+
+
+def _placed(command: Any) -> Any:
+    """``command`` with the options that say which S3 service an s3:// URI means."""
+    for option in reversed(_place):
+        command = option(command)
+    return command
+
+
+def _opens(endpoint_url: str | None, region: str | None) -> Any:
+    """Opens URIs at the S3 service that the command names."""
+    from ace_ray.config import StoreConfig, refuse_secrets, validated
+    from ace_ray.store import open_store
+
+    asked = {"endpoint_url": endpoint_url, "region": region}
+    refuse_secrets(asked, "a command line is for all to see")
+    place = validated(StoreConfig, asked, where="command line")
+    return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)
+
+
+def _say(line: str) -> None:
+    """Print a line that may hold somebody else's text."""
+    click.echo(one_line(masked(line), longest=LONGEST))
 
 
 def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
@@ -105,7 +140,7 @@ def _evaluate(
             _config(config, overrides, output, limit), fresh=not resume, console=console
         )
     except RunFailed as error:
-        click.echo(f"ace-ray: failed: {error}", err=True)
+        click.echo(one_line(masked(f"ace-ray: failed: {error}"), longest=LONGEST), err=True)
         if not error.resumable:
             return FAILED
         click.echo("ace-ray: the same command continues this run", err=True)
@@ -199,14 +234,22 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 @click.option("--benchmark", type=click.Choice(["acebench"]))
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", type=click.Path(path_type=Path))
-def score(path: str, benchmark: str | None, data: str | None, output: Path | None) -> None:
+@_placed
+def score(
+    path: str,
+    benchmark: str | None,
+    data: str | None,
+    output: Path | None,
+    endpoint_url: str | None,
+    region: str | None,
+) -> None:
     """Score without an engine.
 
     PATH is a run (folder or s3:// URI), whose stored episodes are judged again in place; or outputs
     made elsewhere, JSON lines or an official result folder, with --benchmark, --data and --output.
     """
     if benchmark is None and data is None and output is None:
-        sys.exit(_rescore(path))
+        sys.exit(_rescore(path, _opens(endpoint_url, region)))
     if benchmark is None or data is None or output is None:
         raise UserError(
             "outputs made elsewhere need --benchmark, --data and --output",
@@ -225,22 +268,23 @@ def score(path: str, benchmark: str | None, data: str | None, output: Path | Non
         click.echo(line)
 
 
-def _rescore(uri: str) -> int:
+def _rescore(uri: str, opens: Any) -> int:
     from ace_ray.report.table import print_summary
     from ace_ray.run.rescore import rescore
 
-    code, summary = rescore(uri, click.echo)
+    code, summary = rescore(uri, _say, opens)
     print_summary(summary, Console())
     return code
 
 
 @cli.command()
 @click.argument("run")
-def compact(run: str) -> None:
+@_placed
+def compact(run: str, endpoint_url: str | None, region: str | None) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
     from ace_ray.run.rescore import compact_run
 
-    compact_run(run, click.echo)
+    compact_run(run, _say, _opens(endpoint_url, region))
 
 
 @cli.command()
@@ -259,11 +303,28 @@ def compact(run: str) -> None:
     show_default=True,
     help="Wrong answers in report.html, per run, language and category.",
 )
-def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wrong: int) -> None:
+@_placed
+def report(
+    runs: tuple[str, ...],
+    paper: bool,
+    out: str | None,
+    rules: str,
+    wrong: int,
+    endpoint_url: str | None,
+    region: str | None,
+) -> None:
     """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.report.report import make_report
 
-    make_report(runs, paper=paper, out=out, rules=rules, console=Console(), wrong=wrong)
+    make_report(
+        runs,
+        paper=paper,
+        out=out,
+        rules=rules,
+        console=Console(),
+        wrong=wrong,
+        opens=_opens(endpoint_url, region),
+    )
 
 
 @cli.command()
@@ -279,6 +340,7 @@ def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wron
 @click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
 @click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
 @click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
+@_placed
 def compare(
     runs: tuple[str, ...],
     rules: str,
@@ -288,6 +350,8 @@ def compare(
     allow_different: bool,
     flips: bool,
     select: str | None,
+    endpoint_url: str | None,
+    region: str | None,
 ) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.report.compare import compare as compare_runs
@@ -304,10 +368,11 @@ def compare(
             with_flips=flips,
             select_best=select == "best",
             console=Console(),
+            opens=_opens(endpoint_url, region),
         )
     except NotComparable as error:
         for line in error.lines:
-            click.echo(line, err=True)
+            click.echo(one_line(masked(line), longest=LONGEST), err=True)
         raise
 
 
@@ -324,6 +389,7 @@ def compare(
     show_default=True,
     help="What to do with the config; score and report take a run or a sweep in its place.",
 )
+@_placed
 @click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
@@ -333,6 +399,8 @@ def submit(
     overrides: tuple[str, ...],
     limit: int | None,
     job: str,
+    endpoint_url: str | None,
+    region: str | None,
     dry_run: bool,
     follow: bool,
 ) -> None:
@@ -347,7 +415,15 @@ def submit(
                 where=f"submit --job {job}",
                 fix="leave out --set and --limit, and --output of score",
             )
-        submission = submission_about(job, config, output=output)
+        _opens(endpoint_url, region)  # refused here, not on the cluster
+        place = {"endpoint-url": endpoint_url, "region": region}
+        submission = submission_about(job, config, output=output, place=place)
+    elif endpoint_url is not None or region is not None:
+        raise UserError(
+            "a config names its own store",
+            where=f"submit --job {job}",
+            fix="write --set store.endpoint_url=... in place of --endpoint-url",
+        )
     else:
         submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
     if job == "sweep":

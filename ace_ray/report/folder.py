@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ace_ray.bounded import Unbounded, json_tree
@@ -16,7 +16,7 @@ MARKER = "report.json"
 _MADE_BY = "ace-ray report"
 
 
-def claim(uri: str) -> Store:
+def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     """The folder or ``s3://`` prefix ``uri``, if a report may be written there. Leaves nothing.
 
     Raises:
@@ -24,7 +24,7 @@ def claim(uri: str) -> Store:
             of ours.
     """
     check_lasting(uri, "--out")
-    return _claimed(open_store(uri), "name another with --out")
+    return _claimed(opens(uri), "name another with --out")
 
 
 def claim_within(store: Store) -> Store:

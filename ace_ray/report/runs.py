@@ -15,7 +15,7 @@ from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.parts import Ledger, read_ledger
 from ace_ray.run.rows import ResultRow
-from ace_ray.run.stored import Manifest, Summary, read_manifest, read_summary
+from ace_ray.run.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
 from ace_ray.run.summary import SUCCESS, summarize
 from ace_ray.store import Store, open_store
 
@@ -52,6 +52,8 @@ class Run:
     """The version of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
     """What the engines said of themselves, each kind once."""
+    elsewhere: str = ""
+    """A line on the S3 service that its manifest names, if another one was asked."""
     label: str = ""
     step: int | None = None
     """The training step of a checkpoint."""
@@ -142,9 +144,9 @@ def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if key not in ("model", "revision")}
 
 
-def load_runs(uris: Sequence[str]) -> list[Run]:
+def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
     """The runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
-    return read_runs([open_store(uri) for uri in uris])
+    return read_runs([opens(uri) for uri in uris])
 
 
 def read_runs(stores: Sequence[Store]) -> list[Run]:
@@ -198,6 +200,7 @@ def read_run(store: Store) -> Run:
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
         engines=summary.timing.engines,
         judged_by=judged_by,
+        elsewhere=elsewhere(store, manifest),
     )
     if found := _STEP.search(run.model):
         parents = [part for part in manifest.model.source.split("/")[:-1] if part]

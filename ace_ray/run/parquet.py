@@ -34,7 +34,9 @@ class Limits:
     rows: int
 
 
-def read_flat(file: pa.NativeFile, schema: pa.Schema, limits: Limits, lacks: Sequence[str]) -> pa.Table:
+def read_flat(
+    file: pa.NativeFile, schema: pa.Schema, limits: Limits, lacks: Sequence[str]
+) -> pa.Table:
     """The columns of ``schema``, cast to it; the file also has those named in ``lacks``.
 
     Raises `ValueError` or `pa.ArrowException`: it is damaged, of another shape, or too large.
@@ -57,7 +59,9 @@ def read_flat(file: pa.NativeFile, schema: pa.Schema, limits: Limits, lacks: Seq
     names = _names(footer)
     for name in [*lacks, *schema.names]:
         if names.count(name) != 1:
-            raise ValueError(f"it has no column {name}" if name not in names else f"it has two columns {name}")
+            raise ValueError(
+                f"it has no column {name}" if name not in names else f"it has two columns {name}"
+            )
     if not 0 <= _number(footer, 3) <= limits.rows:
         raise ValueError(f"it has {_number(footer, 3)} rows, more than {limits.rows}")
     chunks = list(_chunks(footer, set(schema.names), size))
@@ -69,7 +73,9 @@ def read_flat(file: pa.NativeFile, schema: pa.Schema, limits: Limits, lacks: Seq
     for chunk in chunks:
         unpacked += _unpacked(held, chunk)
         _check(unpacked, limits)
-    texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    texts = [
+        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+    ]
     table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(held)), read_dictionary=texts).read(
         columns=schema.names, use_threads=False
     )

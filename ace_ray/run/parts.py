@@ -7,6 +7,7 @@ in one step and nothing has to be kept in agreement (docs/reliability.md).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ PART_BYTES = 64 << 20
 LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
 """Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
 
+_PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
@@ -65,7 +67,12 @@ def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
 
 
 def part_names(store: Store) -> list[str]:
-    return [o.path for o in store.list(FOLDER) if o.path.endswith(".parquet")]
+    return [item.path for item in store.list(FOLDER) if is_part_name(item.path)]
+
+
+def is_part_name(path: str) -> bool:
+    """Whether `part_name` may have given it, or another version's."""
+    return _PART.fullmatch(path) is not None
 
 
 def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str:

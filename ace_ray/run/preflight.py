@@ -19,7 +19,7 @@ from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.lease import LEASE
 from ace_ray.run.plan import REPORTS, Plan
-from ace_ray.run.stored import MANIFEST
+from ace_ray.run.stored import MANIFEST, read_manifest
 from ace_ray.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -353,6 +353,10 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             )
         return store, None
     if fresh:
+        # What is not a run's is not removed; what lies behind a link neither.
+        read_manifest(store)
+        store.check_unlinked("rows")
+        store.check_unlinked("files")
         return store, None
     try:
         manifest: dict[str, Any] = json_tree(raw)

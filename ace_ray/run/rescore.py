@@ -28,15 +28,17 @@ from ace_ray.run.parts import (
 )
 from ace_ray.run.plan import entries_digest
 from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.rows import ROWS
-from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, read_manifest
+from ace_ray.run.rows import ROWS, episode_of
+from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
 from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
 
 Say = Callable[[str], None]
+Opens = Callable[[str], Store]
+"""Opens a URI as the command or the environment says; what a run says of its store is not asked."""
 
 
-def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
+def rescore(uri: str, say: Say, opens: Opens = open_store) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run anew, with this version's checkers, in place.
 
     Row ids stay. Rows whose checker failed are judged again; failed and quarantined rows stay as
@@ -45,7 +47,7 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
     Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
     benchmark's data is not what the run was made with.
     """
-    with _held(uri, say) as (store, manifest, lease):
+    with _held(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         benchmarks = {b.name: b for b in make_benchmarks(config)}
         entries: dict[tuple[str, str, str, str], Entry] = {}
@@ -65,13 +67,14 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
                 if row["status"] != "scored":
                     rows.append(row)
                     continue
+                episode_of(row)  # a row that holds none is a damaged run, and no failed check
                 if key not in entries:
                     raise UserError(
                         f"the run has a row of entry {key}, the data has not",
                         where=store.root,
                         fix="score it with the data that it was made with",
                     )
-                new = judged(row, entries[key], benchmarks[row["benchmark"]])
+                new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new))
                 rows.append(new)
             write_parts(store, session, pa.Table.from_pylist(rows, schema=ROWS))
@@ -86,9 +89,9 @@ def rescore(uri: str, say: Say) -> tuple[int, dict[str, Any]]:
     return code, summary
 
 
-def compact_run(uri: str, say: Say) -> None:
+def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
     """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
-    with _held(uri, say) as (store, _, lease):
+    with _held(uri, say, opens) as (store, _, lease):
         ledger = read_ledger(store, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
@@ -99,20 +102,12 @@ def compact_run(uri: str, say: Say) -> None:
 
 
 @contextmanager
-def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any], Lease]]:
+def _held(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
     """The store and manifest of a run, whose lease is held meanwhile."""
-    store = open_store(uri)
+    store = opens(uri)
     manifest = read_manifest(store)
-    try:
-        options = manifest["config"]["store"]
-        address = {key: options[key] for key in ("endpoint_url", "region")}
-        manifest = {**manifest, "declared": int(manifest["declared"])}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{MANIFEST} cannot be read", where=store.root, fix="name an intact run"
-        ) from error
-    # As the run itself wrote; found above through the environment's address.
-    store = open_store(uri, **address)
+    if line := elsewhere(store, manifest):
+        say(line)
     lease = Lease.acquire(store, say)
     try:
         yield store, manifest, lease

@@ -156,6 +156,19 @@ def read_manifest(store: Store) -> Manifest:
     return manifest
 
 
+def elsewhere(store: Store, manifest: Manifest) -> str:
+    """A line on the S3 service that the run was written to, if it is not the one of ``store``; ""
+    where it is. Requests are signed for the service that a user names, never for one that a run
+    does."""
+    named, used = manifest.config.store.endpoint_url, store.endpoint
+    if not named or not used or named.rstrip("/") == used.rstrip("/"):
+        return ""
+    return (
+        f"{store.root}: {MANIFEST} names the store at {named}, this command uses {used}; "
+        f"if you trust the other one, pass --endpoint-url {named}"
+    )
+
+
 def read_summary(store: Store) -> Summary | None:
     """The summary of a stored run, None when there is none. Raises `UserError`: none of ours."""
     content = store.get(SUMMARY)

@@ -148,18 +148,27 @@ def make_submission(
 
 
 def submission_about(
-    job: str, run: str, *, output: str | None = None, checkout: Path = CHECKOUT
+    job: str,
+    run: str,
+    *,
+    output: str | None = None,
+    place: Mapping[str, str | None] | None = None,
+    checkout: Path = CHECKOUT,
 ) -> Submission:
     """The submission of ``jobs/{job}.py`` about a run or a sweep that is there already: ``score``,
-    or ``report``, whose files may go to another ``output``. Raises `UserError` as
+    or ``report``, whose files may go to another ``output``. ``place`` has the options that name an S3 service.
+    Raises `UserError` as
     `make_submission` does."""
     _check_checkout(job, checkout)
     tree = {"run": run, "output": output} if output else {"run": run}
     refuse_secrets(tree, _PUBLIC)
     for where, value in tree.items():
         _check_lasting(value, where)
+    named = {key: value for key, value in (place or {}).items() if value is not None}
+    refuse_secrets(named, _PUBLIC)
     arguments = [run, *([f"--out={output}"] if output else [])]
-    return _submission(job, tree, arguments, checkout)
+    arguments += [f"--{key}={value}" for key, value in named.items()]
+    return _submission(job, tree | named, arguments, checkout)
 
 
 def _check_checkout(job: str, checkout: Path) -> None:

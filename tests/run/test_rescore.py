@@ -311,7 +311,9 @@ def test_what_is_no_run_is_refused(run: MadeRun, work: Any, manifest: bytes | No
     run.store.delete(MANIFEST)
     if manifest is not None:
         run.store.put(MANIFEST, manifest)
-    unchanged(run, lambda: work(run.uri, pytest.fail), "not a run|cannot be read|is not (a )?JSON")
+    unchanged(
+        run, lambda: work(run.uri, pytest.fail), "not a run|is missing|is not (a )?JSON|nested"
+    )
 
 
 def test_a_config_that_this_version_does_not_know_is_named(run: MadeRun) -> None:
