@@ -38,7 +38,7 @@ _place = [
     click.option(
         "--endpoint-url",
         metavar="URL",
-        help="Of an S3-compatible store. Default: the environment's; a run's own word is not taken.",
+        help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
     ),
     click.option("--region", help="Of S3. Default: the environment's."),
 ]

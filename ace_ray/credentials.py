@@ -17,16 +17,18 @@ _SECRET = re.compile(
     r"apikey|secret|passw(?:or)?d|passphrase|pwd\Z|authorization|bearer|credential|cookie"
     r"|accesskey|privatekey|authtoken|accesstoken|securitytoken|sessiontoken|refreshtoken"
 )
-_OF_KEYS = frozenset(
-    "account admin anthropic auth aws azure client cloud deploy encryption gemini google hf host "
-    "jwt master mistral openai openrouter provider service signing ssh storage subscription "
-    "together user".split()
-)
+_OF_KEYS = frozenset((
+    "account", "admin", "anthropic", "auth", "aws", "azure", "client", "cloud", "deploy",
+    "encryption", "gemini", "google", "hf", "host", "jwt", "master", "mistral", "openai",
+    "openrouter", "provider", "service", "signing", "ssh", "storage", "subscription",
+    "together", "user",
+))  # fmt: skip
 """A name that ends in "key" behind one of these is one of a lock."""
-_OF_TEXTS = frozenset(
-    "a added and audio begin bos by cls end eos first image last mask max min next num of one or pad per sep "
-    "special start stop the think tool unk video".split()
-)
+_OF_TEXTS = frozenset((
+    "a", "added", "and", "audio", "begin", "bos", "by", "cls", "end", "eos", "first", "image",
+    "last", "mask", "max", "min", "next", "num", "of", "one", "or", "pad", "per", "sep",
+    "special", "start", "stop", "the", "think", "tool", "unk", "video",
+))  # fmt: skip
 """A name that ends in "token" behind one of these is one of a tokenizer."""
 _PLACES = frozenset({"env", "file", "name", "path", "variable"})
 """A name that ends in one of these says where a secret is, not what."""

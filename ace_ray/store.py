@@ -190,9 +190,9 @@ class LocalStore:
         return sorted(found, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
-        with self._failures(path), suppress(FileNotFoundError, NotADirectoryError):
-            with self._folder(path) as (folder, name):
-                os.unlink(name, dir_fd=folder)
+        gone = suppress(FileNotFoundError, NotADirectoryError)
+        with self._failures(path), gone, self._folder(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
         # An object store has no empty folders.
         with suppress(OSError):
             for one in self._place(path).parents:
@@ -205,9 +205,9 @@ class LocalStore:
                         os.rmdir(name, dir_fd=above)
 
     def check_unlinked(self, path: str) -> None:
-        with self._failures(path), suppress(FileNotFoundError, NotADirectoryError):
-            with self._folder(f"{path}/."):
-                pass
+        gone = suppress(FileNotFoundError, NotADirectoryError)
+        with self._failures(path), gone, self._folder(f"{path}/-"):
+            pass
 
     def open(self, path: str) -> Any:
         import pyarrow as pa

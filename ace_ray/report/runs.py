@@ -198,7 +198,7 @@ def read_run(store: Store) -> Run:
         totals=summarize(manifest.tree, {}, lambda: rows, {}),
         finished=store.get(SUCCESS) is not None,
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
-        engines=summary.timing.engines,
+        engines=summary.timing.engines or [],
         judged_by=judged_by,
         elsewhere=elsewhere(store, manifest),
     )

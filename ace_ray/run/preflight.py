@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ace_ray.bounded import json_tree
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.bounded import json_tree
 from ace_ray.config import RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser

@@ -112,12 +112,12 @@ class Timing(Stored):
     wall_s: Amount | None = None
     engine_start_s: Amount | None = None
     tokens_per_s: Amount | None = None
-    loads: list[Load] = Field(default_factory=list)
-    engine_deaths: list[str] = Field(default_factory=list)
-    engines: list[dict[str, Any]] = Field(default_factory=list)
+    loads: list[Load] | None = None
+    engine_deaths: list[str] | None = None
+    engines: list[dict[str, Any]] | None = None
     device: Line = "cpu"
     devices: Amount = 0.0
-    device_s: dict[str, Amount] = Field(default_factory=dict)
+    device_s: dict[str, Amount] | None = None
 
 
 class _Rescored(Stored):

@@ -156,9 +156,8 @@ def submission_about(
     checkout: Path = CHECKOUT,
 ) -> Submission:
     """The submission of ``jobs/{job}.py`` about a run or a sweep that is there already: ``score``,
-    or ``report``, whose files may go to another ``output``. ``place`` has the options that name an S3 service.
-    Raises `UserError` as
-    `make_submission` does."""
+    or ``report``, whose files may go to another ``output``. ``place`` has the options that name an
+    S3 service. Raises `UserError` as `make_submission` does."""
     _check_checkout(job, checkout)
     tree = {"run": run, "output": output} if output else {"run": run}
     refuse_secrets(tree, _PUBLIC)

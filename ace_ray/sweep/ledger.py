@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -47,7 +47,7 @@ class Account:
 
 
 class _Ledger(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
     runs: list[Account] = Field(default_factory=list)
     steps: list[int] = Field(default_factory=list)
 
@@ -69,7 +69,7 @@ def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Accoun
     if line.engine == "restarted" and timing.engine_deaths:
         line.note = line.note or timing.engine_deaths[-1]
     line.device, line.devices = timing.device, timing.devices
-    line.seconds = {state: timing.device_s.get(state, 0.0) for state in STATES}
+    line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
     line.entries, line.tokens = summary.scored, summary.tokens.model_dump()
     total = sum(line.seconds.values())
     if price_per_hour is not None:
