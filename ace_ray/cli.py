@@ -16,9 +16,8 @@ import click
 from rich.console import Console
 
 import ace_ray
-from ace_ray.clean import one_line
-from ace_ray.credentials import masked
-from ace_ray.errors import FAILED, INCOMPLETE, LONGEST, UserError
+from ace_ray.clean import printed
+from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.records import RULE_SETS
 from ace_ray.run.supervise import supervised
 
@@ -64,7 +63,7 @@ def _opens(endpoint_url: str | None, region: str | None) -> Any:
 
 def _say(line: str) -> None:
     """Print a line that may hold somebody else's text."""
-    click.echo(one_line(masked(line), longest=LONGEST))
+    click.echo(printed(line))
 
 
 def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
@@ -140,7 +139,7 @@ def _evaluate(
             _config(config, overrides, output, limit), fresh=not resume, console=console
         )
     except RunFailed as error:
-        click.echo(one_line(masked(f"ace-ray: failed: {error}"), longest=LONGEST), err=True)
+        click.echo(printed(f"ace-ray: failed: {error}"), err=True)
         if not error.resumable:
             return FAILED
         click.echo("ace-ray: the same command continues this run", err=True)
@@ -185,7 +184,7 @@ def run_sweep(
     console = Console()
 
     def say(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
     found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
     if only_plan:
@@ -225,7 +224,7 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
     failed = 0
     for line in examine(lambda: _config(config, overrides, output, None)):
         failed += line.problem
-        click.echo(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
+        _say(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
     sys.exit(2 if failed else 0)
 
 
@@ -265,7 +264,7 @@ def score(
     layout = {"header": list(HEADER), "lines": table(summary)}
     print_benchmark(benchmark, {**summary, "table": layout}, Console())
     for line in [*summary["notes"], *summary["incomplete"]]:
-        click.echo(line)
+        _say(line)
 
 
 def _rescore(uri: str, opens: Any) -> int:
@@ -372,7 +371,7 @@ def compare(
         )
     except NotComparable as error:
         for line in error.lines:
-            click.echo(one_line(masked(line), longest=LONGEST), err=True)
+            click.echo(printed(line), err=True)
         raise
 
 
@@ -507,17 +506,17 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
     if benchmark == "bfcl":
         from ace_ray.benchmarks.bfcl.data.importer import import_copy
 
-        import_copy(path, say=click.echo)
+        import_copy(path, say=_say)
         return
     assert path is not None  # the only way, here
     if benchmark == "stabletoolbench":
         from ace_ray.benchmarks.stabletoolbench.data.importer import import_queries
 
-        import_queries(path, say=click.echo)
+        import_queries(path, say=_say)
         return
     from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
-    import_checkout(path, say=click.echo)
+    import_checkout(path, say=_say)
 
 
 @data.command("pull")
@@ -528,7 +527,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download the official data at its pinned commit, check it, import it."""
     from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
 
-    pull(url=url or OFFICIAL_URL, sha256=sha256, say=click.echo)
+    pull(url=url or OFFICIAL_URL, sha256=sha256, say=_say)
 
 
 @data.command("check")
@@ -539,13 +538,13 @@ def data_check(benchmark: str, folder: str) -> None:
     if benchmark == "bfcl":
         from ace_ray.benchmarks.bfcl.goldcheck import check_all
 
-        sys.exit(0 if check_all(folder, say=click.echo) else 1)
+        sys.exit(0 if check_all(folder, say=_say) else 1)
     from ace_ray.benchmarks.acebench.data.loader import locate
     from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
 
     report = check_gold(locate(folder))
     for line in lines(report):
-        click.echo(line)
+        _say(line)
     sys.exit(0 if report["ok"] else 1)
 
 

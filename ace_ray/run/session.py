@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from ace_ray.clean import printed
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
@@ -82,7 +83,7 @@ class Session:
                 self._conclude(index)
 
     def say(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+        self._console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
     def _conclude(self, index: int) -> None:
         run = self._runs[index]
