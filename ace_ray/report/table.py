@@ -54,7 +54,9 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         if not layout["lines"]:
             continue
         *names, last3, last2, last1 = layout["header"]
-        table = Table(*map(_text, names), title=_text(layout["title"]))
+        table = Table(title=_text(layout["title"]))
+        for name in names:
+            table.add_column(_text(name))
         for column in (last3, last2, last1):
             table.add_column(_text(column), justify="right", no_wrap=True)
         for line in layout["lines"]:

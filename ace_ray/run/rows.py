@@ -183,7 +183,7 @@ def verdict_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
 _AMOUNTS = ("generation_s", "duration_s")
-_MOST_KEY_BYTES = 4096
+_MOST_KEY_BYTES = 4 << 20
 _MOST_COUNT = 1 << 40
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
@@ -205,7 +205,7 @@ def check_values(table: pa.Table) -> None:
         if not len(column) - column.null_count:
             continue
         if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
-            raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES} bytes")
+            raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
         if name == "status" and (odd := set(column.unique().to_pylist()) - set(STATUSES)):
             raise ValueError(f"it has rows of status {min(odd)!r:.80}")
         if name in _COUNTS:
@@ -216,6 +216,16 @@ def check_values(table: pa.Table) -> None:
             _check_range(name, column, 0, _MOST_COUNT)
         elif name == "started_at":
             _check_range(name, column.cast(pa.int64()), *_YEARS_US)
+    _check_verdicts(table)
+
+
+def _check_verdicts(table: pa.Table) -> None:
+    """A row has all parts of a verdict of every rule set, or none of any."""
+    names = [name for name in table.column_names if name.partition("_")[0] in RULE_SETS]
+    for name in names:
+        here, there = (pc.is_null(table.column(one)) for one in (names[0], name))
+        if pc.any(pc.xor(here, there)).as_py():
+            raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
 
 
 def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:

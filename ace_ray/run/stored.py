@@ -48,7 +48,7 @@ def _sound(sampling: dict[str, Any]) -> dict[str, Any]:
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 """A part of file names, whoever wrote it."""
-Line = Annotated[str, Field(max_length=4096)]
+Line = Annotated[str, Field(max_length=4 << 20)]
 Amount = Annotated[float, Field(ge=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 

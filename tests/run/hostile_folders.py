@@ -160,7 +160,8 @@ def make_run(folder: Path) -> Path:
     summary = {
         "complete": True, "why": "", "scored": 8, "tokens": {"prompt": 1, "completion": 1},
         "timing": {"wall_s": 1.0, "engines": [{"versions": {"vllm": "1"}}],
-                   "loads": [{"how": "fresh"}],                   "engine_deaths": ["x"], "device_s": {"idle": 1.0}},
+                   "loads": [{"how": "fresh"}], "engine_deaths": ["x"],
+                   "device_s": {"idle": 1.0}},
         "benchmarks": {"acebench": {"comparable": "with itself"}},
         "rescored": {"ace_ray_version": "1"},
     }  # fmt: skip
@@ -226,6 +227,13 @@ def _column(
         return table.set_column(at, name, made)
 
     return _table(change)
+
+
+def _inflated(table: pa.Table) -> pa.Table:
+    """600 rows of a mebibyte each, which a dictionary stores once."""
+    rows = table.take(pa.array([0] * 600, pa.int32()))
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 600, pa.int32()), ["x" * (1 << 20)])
+    return rows.set_column(rows.schema.get_field_index("output"), "output", texts)
 
 
 def _cut(share: float) -> Mutation:
@@ -364,8 +372,7 @@ def _all() -> Iterator[tuple[str, Mutation]]:
         "parts: two columns of one name",
         _table(lambda table: table.append_column("status", table.column("status"))),
     )
-    big = "x" * (1 << 20)
-    yield "parts: gigabytes of one text", _column("output", lambda n: [big] * n)
+    yield "parts: 600 MiB of one text", _table(_inflated)
     yield (
         "parts: millions of rows",
         _table(
