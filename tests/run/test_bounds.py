@@ -68,7 +68,7 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_file_that_unpacks_to_much_is_refused(tmp_path: Path, kind: str) -> None:
     path = BOMBS[kind](tmp_path / "p")
-    with pytest.raises(ValueError, match="more than|encoding|nested|no column"):
+    with pytest.raises(ValueError, match=r"more than|encoding|nested|no column"):
         read(path)
 
 
@@ -101,7 +101,7 @@ def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
     for name in ("parts: 600 MiB of one text", "parts: millions of rows"):
         folder = make_run(tmp_path / name[-4:].strip())
         MUTATIONS[name](folder)
-        assert sum(file.stat().st_size for file in (folder / "rows").iterdir()) < 300_000
+        assert sum(file.stat().st_size for file in (folder / "rows").iterdir()) < 400_000
         script = (
             "import resource, sys; from ace_ray.run.parts import read_ledger, read_part; "
             "from ace_ray.run.rows import ROWS; from ace_ray.store import LocalStore\n"
