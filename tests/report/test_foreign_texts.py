@@ -82,7 +82,7 @@ def structure(markdown: str) -> list[str]:
         for inner in token.children or []:
             if inner.type in ("html_inline", "link_open", "image", "s_open", "em_open"):
                 source = str(inner.attrs.get("src", inner.attrs.get("href", "")))
-                if not (source.endswith((".svg", ".md")) and "/" not in source):
+                if not (source.endswith((".svg", ".md", ".csv")) and "/" not in source):
                     odd.append(f"{inner.type}: {source} {inner.content[:60]}")
     return odd
 
