@@ -21,7 +21,8 @@ MOST_VALUES = 1_000_000
 MOST_YAML_VALUES = 100_000
 """With every alias written out."""
 MOST_DEPTH = 64
-MOST_ROW_BYTES = 64 << 20
+MOST_ROW_BYTES = 256 << 20
+MOST_ROW_VALUES = 8_000_000
 MOST_ROW_DEPTH = 200
 """What is laid out for people is walked by functions that call themselves."""
 _MOST_INTEGER = 1 << 64
@@ -57,6 +58,8 @@ def json_of_row(text: str | None) -> Any:
         raise Unbounded("is no text")
     if len(text) > MOST_ROW_BYTES:
         raise Unbounded(f"is larger than {_size(MOST_ROW_BYTES)}")
+    if len(text) > MOST_ROW_VALUES and sum(map(text.count, ",[{")) > MOST_ROW_VALUES:
+        raise Unbounded(f"holds more than {MOST_ROW_VALUES} values")
     try:
         tree = json.loads(text)
     except RecursionError as error:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from ace_ray.credentials import is_secret_name
 
@@ -129,7 +129,7 @@ def _exchange(child: subprocess.Popen[bytes], request: bytes) -> dict[str, Any]:
     return answer
 
 
-def _read(pipe: BinaryIO, size: int, until: float) -> bytes:
+def _read(pipe: IO[bytes], size: int, until: float) -> bytes:
     found = bytearray()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
