@@ -20,7 +20,8 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
-    for found in _series(runs):
+    # A run that names none of the variants has no place here.
+    for found in filter(None, _series(runs)):
         members = list(found.values())
         if lacks := ", ".join(variant for variant in VARIANTS if variant not in found):
             missing.setdefault(lacks, []).append(members[0].label)
