@@ -11,14 +11,11 @@ a lock on the folder), so that of two writers one is told.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import secrets
 import shutil
-import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,6 +24,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from ace_ray.errors import UserError
+from ace_ray.local_files import (
+    FOLDER,
+    LARGE,
+    MOST_BYTES,
+    check_regular,
+    closing,
+    content,
+    locked,
+    opened,
+)
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -148,7 +155,7 @@ class LocalStore:
                 handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return _content(handle)
+            return content(handle)
 
     def tagged(self, path: str) -> tuple[bytes, str] | None:
         data = self.get(path)
@@ -159,7 +166,7 @@ class LocalStore:
             try:
                 with (
                     self._folder(path, make=tag is None) as (folder, name),
-                    _locked(folder, self._place(path).parent) as held,
+                    locked(folder, self._place(path).parent) as held,
                 ):
                     if held:
                         found = self.tagged(path)
@@ -199,9 +206,9 @@ class LocalStore:
                 if not one.is_relative_to(self.root):
                     break
                 with self._folder(self._within(one)) as (above, name):
-                    handle = os.open(name, _FOLDER, dir_fd=above)
+                    handle = os.open(name, FOLDER, dir_fd=above)
                     # Not while a `put_if` looks at what is in it.
-                    with _closing(handle), _locked(handle, one, wait=False):
+                    with closing(handle), locked(handle, one, wait=False):
                         os.rmdir(name, dir_fd=above)
 
     def check_unlinked(self, path: str) -> None:
@@ -214,7 +221,7 @@ class LocalStore:
 
         handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            _check_regular(handle)
+            check_regular(handle)
             # By its number, so that what was looked at is what is read.
             return pa.OSFile(f"/proc/self/fd/{handle}")
         finally:
@@ -246,7 +253,7 @@ class LocalStore:
         place = os.path.normpath(self._place(path))
         if place == os.path.normpath(self.top):  # the named folder itself, to be removed when empty
             parent, name = os.path.split(place)
-            with _closing(os.open(parent, _FOLDER)) as folder:
+            with closing(os.open(parent, FOLDER)) as folder:
                 yield folder, name
             return
         *folders, name = os.path.relpath(place, self.top).split(os.sep)
@@ -254,10 +261,10 @@ class LocalStore:
             raise OSError(errno.EPERM, "leads out of the folder")
         if make:
             os.makedirs(self.top, exist_ok=True)
-        folder = os.open(self.top, _FOLDER)
+        folder = os.open(self.top, FOLDER)
         try:
             for one in folders:
-                inner = _opened(folder, one, make=make)
+                inner = opened(folder, one, make=make)
                 os.close(folder)
                 folder = inner
             yield folder, name
@@ -374,7 +381,7 @@ class S3Store:
             except self._client.exceptions.NoSuchKey:
                 return None
             if answer["ContentLength"] > MOST_BYTES:
-                raise UserError(_LARGE, where=f"{self.root}/{path}", fix="name an intact run")
+                raise UserError(LARGE, where=f"{self.root}/{path}", fix="name an intact run")
             return answer["Body"].read(), answer["ETag"]
 
     def check_unlinked(self, path: str) -> None:
@@ -493,82 +500,6 @@ def _is_passing(error: ClientError) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
 
-
-def _opened(folder: int, name: str, *, make: bool) -> int:
-    """The folder ``name`` in ``folder``; a link is refused. Raises `OSError`."""
-    if make:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
-    try:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except OSError:
-        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
-            raise OSError(
-                errno.ELOOP, f"{name} is a symbolic link, and nothing is changed behind one"
-            ) from None
-        raise
-
-
-def _check_regular(handle: int) -> int:
-    """The size of an open file. Raises `OSError`: it is no file, or too large to be held."""
-    found = os.fstat(handle)
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "is no regular file")
-    return found.st_size
-
-
-def _content(handle: int) -> bytes:
-    with os.fdopen(handle, "rb") as file:
-        if _check_regular(handle) > MOST_BYTES:
-            raise OSError(errno.EFBIG, _LARGE)
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, _LARGE)
-    return content
-
-
-@contextmanager
-def _closing(handle: int) -> Iterator[int]:
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-@contextmanager
-def _locked(handle: int, folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of ``folder``, open as ``handle``; false when the folder was replaced while
-    waiting for it.
-
-    Raises `OSError`: somebody holds it, for `LOCK_S` if asked to wait."""
-    until = time.monotonic() + (LOCK_S if wait else 0.0)
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                said = "another process holds the folder's lock"
-                raise OSError(error.errno, said) from error
-            time.sleep(0.01)
-    try:
-        try:
-            same = os.path.samestat(os.fstat(handle), os.stat(folder))
-        except FileNotFoundError:
-            same = False
-        yield same
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-
-
-MOST_BYTES = 256 << 20
-"""Of an object that is read whole."""
-_LARGE = f"is larger than {MOST_BYTES >> 20} MiB"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-LOCK_S = 60.0
-"""A lock is held for a few milliseconds, unless its holder is stopped."""
 
 PROBE = ".ace-ray-probe"
 _CONTENT_TYPES = {

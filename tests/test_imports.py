@@ -14,7 +14,18 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
-    {"errors", "bounded", "clean", "credentials", "records", "stats", "store", "config"},
+    {"errors", "bounded", "clean", "credentials", "local_files"},
+    {"records", "stats", "store", "config"},
+        "errors",
+        "bounded",
+        "clean",
+        "credentials",
+        "local_files",
+        "records",
+        "stats",
+        "store",
+        "config",
+    },
     {"calls"},
     {"models"},
     {"sandbox"},
