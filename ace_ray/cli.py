@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 import ace_ray
+from ace_ray.clean import printed
 from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.records import RULE_SETS
 from ace_ray.run.supervise import supervised
@@ -30,6 +31,39 @@ def cli() -> None:
 _overrides = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
 )
+
+
+_place = [
+    click.option(
+        "--endpoint-url",
+        metavar="URL",
+        help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
+    ),
+    click.option("--region", help="Of S3. Default: the environment's."),
+]
+
+
+def _placed(command: Any) -> Any:
+    """``command`` with the options that say which S3 service an s3:// URI means."""
+    for option in reversed(_place):
+        command = option(command)
+    return command
+
+
+def _opens(endpoint_url: str | None, region: str | None) -> Any:
+    """Opens URIs at the S3 service that the command names."""
+    from ace_ray.config import StoreConfig, refuse_secrets, validated
+    from ace_ray.store import open_store
+
+    asked = {"endpoint_url": endpoint_url, "region": region}
+    refuse_secrets(asked, "a command line is for all to see")
+    place = validated(StoreConfig, asked, where="command line")
+    return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)
+
+
+def _say(line: str) -> None:
+    """Print a line that may hold somebody else's text."""
+    click.echo(printed(line))
 
 
 def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
@@ -105,7 +139,7 @@ def _evaluate(
             _config(config, overrides, output, limit), fresh=not resume, console=console
         )
     except RunFailed as error:
-        click.echo(f"ace-ray: failed: {error}", err=True)
+        click.echo(printed(f"ace-ray: failed: {error}"), err=True)
         if not error.resumable:
             return FAILED
         click.echo("ace-ray: the same command continues this run", err=True)
@@ -150,7 +184,7 @@ def run_sweep(
     console = Console()
 
     def say(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
     found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
     if only_plan:
@@ -190,7 +224,7 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
     failed = 0
     for line in examine(lambda: _config(config, overrides, output, None)):
         failed += line.problem
-        click.echo(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
+        _say(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
     sys.exit(2 if failed else 0)
 
 
@@ -199,7 +233,15 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 @click.option("--benchmark", help="Of outputs made elsewhere: acebench.")
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", type=click.Path(path_type=Path), help="Of outputs made elsewhere.")
-def score(path: str, benchmark: str | None, data: str | None, output: Path | None) -> None:
+@_placed
+def score(
+    path: str,
+    benchmark: str | None,
+    data: str | None,
+    output: Path | None,
+    endpoint_url: str | None,
+    region: str | None,
+) -> None:
     """Score without an engine.
 
     PATH is a run (folder or s3:// URI), whose stored episodes are judged again in place; or outputs
@@ -210,7 +252,7 @@ def score(path: str, benchmark: str | None, data: str | None, output: Path | Non
     several).
     """
     if output is None and (benchmark is None or data is not None):
-        sys.exit(_rescore(path, data, benchmark))
+        sys.exit(_rescore(path, _opens(endpoint_url, region), data, benchmark))
     if benchmark != "acebench" or data is None or output is None:
         raise UserError(
             "outputs made elsewhere need --benchmark acebench, --data and --output",
@@ -226,25 +268,26 @@ def score(path: str, benchmark: str | None, data: str | None, output: Path | Non
     layout = {"header": list(HEADER), "lines": table(summary)}
     print_benchmark(benchmark, {**summary, "table": layout}, Console())
     for line in [*summary["notes"], *summary["incomplete"]]:
-        click.echo(line)
+        _say(line)
 
 
-def _rescore(uri: str, data: str | None, benchmark: str | None) -> int:
+def _rescore(uri: str, opens: Any, data: str | None, benchmark: str | None) -> int:
     from ace_ray.report.table import print_summary
     from ace_ray.run.rescore import rescore
 
-    code, summary = rescore(uri, click.echo, data=data, benchmark=benchmark)
+    code, summary = rescore(uri, _say, opens, data=data, benchmark=benchmark)
     print_summary(summary, Console())
     return code
 
 
 @cli.command()
 @click.argument("run")
-def compact(run: str) -> None:
+@_placed
+def compact(run: str, endpoint_url: str | None, region: str | None) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
     from ace_ray.run.rescore import compact_run
 
-    compact_run(run, click.echo)
+    compact_run(run, _say, _opens(endpoint_url, region))
 
 
 @cli.command()
@@ -263,11 +306,28 @@ def compact(run: str) -> None:
     show_default=True,
     help="Wrong answers in report.html, per run, language and category.",
 )
-def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wrong: int) -> None:
+@_placed
+def report(
+    runs: tuple[str, ...],
+    paper: bool,
+    out: str | None,
+    rules: str,
+    wrong: int,
+    endpoint_url: str | None,
+    region: str | None,
+) -> None:
     """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.report.report import make_report
 
-    make_report(runs, paper=paper, out=out, rules=rules, console=Console(), wrong=wrong)
+    make_report(
+        runs,
+        paper=paper,
+        out=out,
+        rules=rules,
+        console=Console(),
+        wrong=wrong,
+        opens=_opens(endpoint_url, region),
+    )
 
 
 @cli.command()
@@ -283,6 +343,7 @@ def report(runs: tuple[str, ...], paper: bool, out: str | None, rules: str, wron
 @click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
 @click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
 @click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
+@_placed
 def compare(
     runs: tuple[str, ...],
     rules: str,
@@ -292,6 +353,8 @@ def compare(
     allow_different: bool,
     flips: bool,
     select: str | None,
+    endpoint_url: str | None,
+    region: str | None,
 ) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.report.compare import compare as compare_runs
@@ -308,10 +371,11 @@ def compare(
             with_flips=flips,
             select_best=select == "best",
             console=Console(),
+            opens=_opens(endpoint_url, region),
         )
     except NotComparable as error:
         for line in error.lines:
-            click.echo(line, err=True)
+            click.echo(printed(line), err=True)
         raise
 
 
@@ -328,6 +392,7 @@ def compare(
     show_default=True,
     help="What to do with the config; score and report take a run or a sweep in its place.",
 )
+@_placed
 @click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
@@ -337,6 +402,8 @@ def submit(
     overrides: tuple[str, ...],
     limit: int | None,
     job: str,
+    endpoint_url: str | None,
+    region: str | None,
     dry_run: bool,
     follow: bool,
 ) -> None:
@@ -351,7 +418,15 @@ def submit(
                 where=f"submit --job {job}",
                 fix="leave out --set and --limit, and --output of score",
             )
-        submission = submission_about(job, config, output=output)
+        _opens(endpoint_url, region)  # refused here, not on the cluster
+        place = {"endpoint-url": endpoint_url, "region": region}
+        submission = submission_about(job, config, output=output, place=place)
+    elif endpoint_url is not None or region is not None:
+        raise UserError(
+            "a config names its own store",
+            where=f"submit --job {job}",
+            fix="write --set store.endpoint_url=... in place of --endpoint-url",
+        )
     else:
         submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
     if job == "sweep":
@@ -435,17 +510,17 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
     if benchmark == "bfcl":
         from ace_ray.benchmarks.bfcl.data.importer import import_copy
 
-        import_copy(path, say=click.echo)
+        import_copy(path, say=_say)
         return
     assert path is not None  # the only way, here
     if benchmark == "stabletoolbench":
         from ace_ray.benchmarks.stabletoolbench.data.importer import import_queries
 
-        import_queries(path, say=click.echo)
+        import_queries(path, say=_say)
         return
     from ace_ray.benchmarks.acebench.data.importer import import_checkout
 
-    import_checkout(path, say=click.echo)
+    import_checkout(path, say=_say)
 
 
 @data.command("pull")
@@ -456,7 +531,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download the official data at its pinned commit, check it, import it."""
     from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
 
-    pull(url=url or OFFICIAL_URL, sha256=sha256, say=click.echo)
+    pull(url=url or OFFICIAL_URL, sha256=sha256, say=_say)
 
 
 @data.command("check")
@@ -467,13 +542,13 @@ def data_check(benchmark: str, folder: str) -> None:
     if benchmark == "bfcl":
         from ace_ray.benchmarks.bfcl.goldcheck import check_all
 
-        sys.exit(0 if check_all(folder, say=click.echo) else 1)
+        sys.exit(0 if check_all(folder, say=_say) else 1)
     from ace_ray.benchmarks.acebench.data.loader import locate
     from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
 
     report = check_gold(locate(folder))
     for line in lines(report):
-        click.echo(line)
+        _say(line)
     sys.exit(0 if report["ok"] else 1)
 
 

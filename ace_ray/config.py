@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_origin
-from urllib.parse import urlsplit
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from ace_ray.bounded import MOST_BYTES, Unbounded, yaml_tree
+from ace_ray.credentials import is_secret_name, secrets_in
 from ace_ray.errors import UserError
 from ace_ray.records import Sampling
 
@@ -206,18 +206,11 @@ def read_tree(
 
     Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
     """
+    text = config_text(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"cannot be read: {error.strerror}", where=path, fix="name an existing YAML file"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UserError("is not UTF-8 text", where=path, fix="name a YAML file") from error
-    try:
-        tree = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"is not YAML: {error}", where=path, fix="correct the syntax") from error
+        tree = yaml_tree(text)
+    except Unbounded as error:
+        raise UserError(str(error), where=path, fix="correct the file") from error
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
         tree = tree["config"]
     if not isinstance(tree, dict):
@@ -227,20 +220,39 @@ def read_tree(
         tree["benchmarks"] = _sections(tree["benchmarks"])
     for item in overrides:
         _override(tree, item)
-    return {**tree, **(values or {})}
+    tree = {**tree, **(values or {})}
+    refuse_secrets(tree, "a config is stored with its results")
+    return tree
+
+
+def refuse_secrets(tree: Any, why: str) -> None:
+    """Raise `UserError`, which does not repeat it, when ``tree`` holds a secret."""
+    for key, what in secrets_in(tree):
+        raise UserError(
+            f"{what}, and {why}",
+            where=key,
+            fix="leave it to the environment or the credential chain (docs/clusters.md)",
+        )
+
+
+def config_text(path: str) -> str:
+    """The text of a config file. Raises `UserError`."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror}", where=path, fix="name an existing YAML file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError("is not UTF-8 text", where=path, fix="name a YAML file") from error
+    return text
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     """``tree`` validated; ``where`` names it in errors. Raises `UserError`."""
-    config = validated(RunConfig, tree, where=where)
-    # Not a field's rule: its message would show the address, and with it the password.
-    if "@" in urlsplit(config.store.endpoint_url or "").netloc:
-        raise UserError(
-            "the address holds a user name or a password",
-            where="store.endpoint_url",
-            fix="leave them to the environment or the credential chain (docs/clusters.md)",
-        )
-    return config
+    return validated(RunConfig, tree, where=where)
 
 
 def _override(tree: dict[str, Any], item: str) -> None:
@@ -248,11 +260,11 @@ def _override(tree: dict[str, Any], item: str) -> None:
     if not equals or not key:
         raise UserError(f"{item!r} is not KEY=VALUE", where="--set", fix="write a.b=c")
     try:
-        value = yaml.safe_load(text)
-    # ValueError: a text that looks like a date and is none.
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        value = yaml_tree(text)
+    except Unbounded as error:
+        said = "the value" if is_secret_name(key.rpartition(".")[2]) else repr(text)
         raise UserError(
-            f"{text!r} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
+            f"{said} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
         ) from error
     node: Any = tree
     *parents, last = key.split(".")

@@ -11,8 +11,14 @@ Anything else is a defect of ace_ray and keeps its traceback.
 
 from __future__ import annotations
 
+from ace_ray.clean import printed
+
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 """Exit codes of a run: all rows settled; it would fail again; the same command continues."""
+
+
+LONGEST = 4_000
+"""Characters of an error's line: what it names may be somebody else's text."""
 
 
 class UserError(Exception):
@@ -34,7 +40,7 @@ class UserError(Exception):
         line = f"{self.where}: {self.what}" if self.where else self.what
         if self.fix:
             line = f"{line}; {self.fix}"
-        return " ".join(line.split())
+        return " ".join(printed(line, LONGEST).split())
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, self.where, self.fix))

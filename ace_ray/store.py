@@ -10,12 +10,12 @@ a lock on the folder), so that of two writers one is told.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,6 +24,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from ace_ray.errors import UserError
+from ace_ray.local_files import (
+    FOLDER,
+    LARGE,
+    MOST_BYTES,
+    check_regular,
+    closing,
+    content,
+    locked,
+    opened,
+)
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -48,6 +58,10 @@ class Store(Protocol):
     @property
     def root(self) -> str: ...
 
+    @property
+    def endpoint(self) -> str:
+        """The address of the service that requests are signed for, "" for none."""
+
     def put(self, path: str, data: bytes) -> None: ...
 
     def get(self, path: str) -> bytes | None:
@@ -65,6 +79,9 @@ class Store(Protocol):
         """All objects whose path starts with ``prefix``, recursively, by path."""
 
     def delete(self, path: str) -> None: ...
+
+    def check_unlinked(self, path: str) -> None:
+        """Raise `UserError` when the folder ``path`` lies behind a symbolic link, or is one."""
 
     def open(self, path: str) -> Any:
         """A seekable ``pyarrow.NativeFile`` for reading."""
@@ -102,50 +119,66 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
 @dataclass(frozen=True)
 class LocalStore:
     root: str
+    named: str = ""
+    """The folder that the user named, where that is one above ``root``."""
+
+    @property
+    def endpoint(self) -> str:
+        return ""
 
     def put(self, path: str, data: bytes) -> None:
-        target = Path(self.root, path)
-        with self._failures(path):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            handle, scratch = tempfile.mkstemp(prefix=".tmp-", dir=target.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.chmod(scratch, 0o644)
-                os.replace(scratch, target)
-                _sync(target.parent)
-            except BaseException:
-                Path(scratch).unlink(missing_ok=True)
-                raise
+        with self._failures(path), self._folder(path, make=True) as (folder, name):
+            self._put(folder, name, data)
+
+    def _put(self, folder: int, name: str, data: bytes) -> None:
+        scratch = f".tmp-{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        handle = os.open(scratch, flags, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.fchmod(file.fileno(), 0o644)
+            os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
+            # A rename outlasts a power cut once its folder is on the disk.
+            os.fsync(folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(scratch, dir_fd=folder)
+            raise
 
     def get(self, path: str) -> bytes | None:
         with self._failures(path, "read"):
             try:
-                return Path(self.root, path).read_bytes()
+                # A pipe would never end, and some devices neither.
+                handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
                 return None
+            return content(handle)
 
     def tagged(self, path: str) -> tuple[bytes, str] | None:
         data = self.get(path)
         return None if data is None else (data, hashlib.sha256(data).hexdigest())
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        folder = Path(self.root, path).parent
         with self._failures(path):
-            if tag is None:
-                folder.mkdir(parents=True, exist_ok=True)
-            elif not folder.is_dir():
+            try:
+                with (
+                    self._folder(path, make=tag is None) as (folder, name),
+                    locked(folder, self._place(path).parent) as held,
+                ):
+                    if held:
+                        found = self.tagged(path)
+                        if (found and found[1]) != tag:
+                            return None
+                        self._put(folder, name, data)
+                        return hashlib.sha256(data).hexdigest()
+            except (FileNotFoundError, NotADirectoryError):
+                if tag is None:
+                    raise
                 return None
-            with _locked(folder) as held:
-                if not held:
-                    return self.put_if(path, data, tag)
-                found = self.tagged(path)
-                if (found and found[1]) != tag:
-                    return None
-                self.put(path, data)
-        return hashlib.sha256(data).hexdigest()
+        return self.put_if(path, data, tag)
 
     def list(self, prefix: str = "") -> list[Object]:
         found = []
@@ -158,34 +191,85 @@ class LocalStore:
                 if not relative.startswith(prefix) or name.startswith(".tmp-"):
                     continue
                 # A file may go while the folder is walked; then it is not there.
-                with suppress(FileNotFoundError):
-                    stat = file.stat()
-                    found.append(Object(relative, stat.st_size, f"{stat.st_mtime_ns}"))
+                with suppress(FileNotFoundError), self._failures(relative, "read"):
+                    about = file.stat()
+                    found.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
         return sorted(found, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
-        target = Path(self.root, path)
-        with self._failures(path), suppress(NotADirectoryError):
-            target.unlink(missing_ok=True)
+        gone = suppress(FileNotFoundError, NotADirectoryError)
+        with self._failures(path), gone, self._folder(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
         # An object store has no empty folders.
         with suppress(OSError):
-            for folder in target.parents:
-                if not folder.is_relative_to(self.root):
+            for one in self._place(path).parents:
+                if not one.is_relative_to(self.root):
                     break
-                # Not while a `put_if` looks at what is in it.
-                with _locked(folder, wait=False):
-                    folder.rmdir()
+                with self._folder(self._within(one)) as (above, name):
+                    handle = os.open(name, FOLDER, dir_fd=above)
+                    # Not while a `put_if` looks at what is in it.
+                    with closing(handle), locked(handle, one, wait=False):
+                        os.rmdir(name, dir_fd=above)
+
+    def check_unlinked(self, path: str) -> None:
+        gone = suppress(FileNotFoundError, NotADirectoryError)
+        with self._failures(path), gone, self._folder(f"{path}/-"):
+            pass
 
     def open(self, path: str) -> Any:
         import pyarrow as pa
 
-        return pa.OSFile(str(Path(self.root, path)))
+        handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            check_regular(handle)
+            # By its number, so that what was looked at is what is read.
+            return pa.OSFile(f"/proc/self/fd/{handle}")
+        finally:
+            os.close(handle)
 
     def child(self, path: str) -> LocalStore:
-        return LocalStore(str(Path(self.root, path)))
+        return LocalStore(str(Path(self.root, path)), self.top)
 
     def quick(self) -> LocalStore:
         return self
+
+    @property
+    def top(self) -> str:
+        """The folder that the user named: links on the way to it are the user's own."""
+        return self.named or self.root
+
+    def _place(self, path: str) -> Path:
+        return Path(self.root, path)
+
+    def _within(self, place: Path) -> str:
+        return os.path.relpath(place, self.root)
+
+    @contextmanager
+    def _folder(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The folder that ``path`` is in, opened, and its name in there. No link below `top` is
+        followed on the way: what is behind one is not ours to write or to remove.
+
+        Raises `OSError`."""
+        place = os.path.normpath(self._place(path))
+        if place == os.path.normpath(self.top):  # the named folder itself, to be removed when empty
+            parent, name = os.path.split(place)
+            with closing(os.open(parent, FOLDER)) as folder:
+                yield folder, name
+            return
+        *folders, name = os.path.relpath(place, self.top).split(os.sep)
+        if os.pardir in folders or name == os.pardir:
+            raise OSError(errno.EPERM, "leads out of the folder")
+        if make:
+            os.makedirs(self.top, exist_ok=True)
+        folder = os.open(self.top, FOLDER)
+        try:
+            for one in folders:
+                inner = opened(folder, one, make=make)
+                os.close(folder)
+                folder = inner
+            yield folder, name
+        finally:
+            os.close(folder)
 
     def check_writable(self) -> None:
         # Nothing may be left behind: a refused run must not create its folder.
@@ -274,6 +358,11 @@ class S3Store:
             session = self.__dict__["_cached_session"] = boto3.Session()
         return session
 
+    @property
+    def endpoint(self) -> str:
+        with self._failures():
+            return str(self._client.meta.endpoint_url)
+
     def put(self, path: str, data: bytes) -> None:
         kind = _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
         with self._failures():
@@ -291,7 +380,12 @@ class S3Store:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
             except self._client.exceptions.NoSuchKey:
                 return None
+            if answer["ContentLength"] > MOST_BYTES:
+                raise UserError(LARGE, where=f"{self.root}/{path}", fix="name an intact run")
             return answer["Body"].read(), answer["ETag"]
+
+    def check_unlinked(self, path: str) -> None:
+        """There are no links on S3."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         from botocore.exceptions import ClientError
@@ -406,44 +500,6 @@ def _is_passing(error: ClientError) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
 
-
-@contextmanager
-def _locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of ``folder``; false when the folder was replaced while waiting for it.
-
-    Raises `OSError`: no such folder; or somebody holds it, for `LOCK_S` if asked to wait."""
-    handle = os.open(folder, os.O_RDONLY)
-    until = time.monotonic() + (LOCK_S if wait else 0.0)
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > until:
-                    said = "another process holds the folder's lock"
-                    raise OSError(error.errno, said) from error
-                time.sleep(0.01)
-        try:
-            same = os.path.samestat(os.fstat(handle), os.stat(folder))
-        except FileNotFoundError:
-            same = False
-        yield same
-    finally:
-        os.close(handle)
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename in ``folder`` outlast a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-LOCK_S = 60.0
-"""A lock is held for a few milliseconds, unless its holder is stopped."""
 
 PROBE = ".ace-ray-probe"
 _CONTENT_TYPES = {

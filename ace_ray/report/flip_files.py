@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from ace_ray.benchmarks.reporting import Table
-from ace_ray.report.clean import one_line, spreadsheet
+from ace_ray.clean import one_line, spreadsheet
 from ace_ray.report.flips import Answer, Flips, Kind
 from ace_ray.report.render import markdown
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from ace_ray.clean import cleaned, one_line
 from ace_ray.errors import UserError
-from ace_ray.report.clean import cleaned, one_line
 from ace_ray.report.runs import Run
 from ace_ray.run.rows import ResultRow
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.plan import REPORTS
@@ -15,7 +16,7 @@ MARKER = "report.json"
 _MADE_BY = "ace-ray report"
 
 
-def claim(uri: str) -> Store:
+def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     """The folder or ``s3://`` prefix ``uri``, if a report may be written there. Leaves nothing.
 
     Raises:
@@ -23,7 +24,7 @@ def claim(uri: str) -> Store:
             of ours.
     """
     check_lasting(uri, "--out")
-    return _claimed(open_store(uri), "name another with --out")
+    return _claimed(opens(uri), "name another with --out")
 
 
 def claim_within(store: Store) -> Store:
@@ -53,9 +54,10 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
     ``facts`` go into the marker ``report.json``, which is written before the files: what an
     interrupted report leaves is a report still, and is replaced by the next.
     """
-    earlier = set((_marker(store) or {}).get("files", []))
+    listed = (_marker(store) or {}).get("files", [])
     # Only plain names: a marker is a file that anybody can write.
-    stale = {name for name in earlier - set(files) if isinstance(name, str) and "/" not in name}
+    earlier = {name for name in listed if isinstance(name, str) and not {"/", "\0"} & {*name}}
+    stale = earlier - set(files)
     marker = {"made_by": _MADE_BY, **facts, "files": sorted({*files, *stale})}
     store.put(MARKER, _json(marker))
     for name in sorted(stale - {"", ".", "..", MARKER}):
@@ -69,8 +71,8 @@ def _marker(store: Store) -> dict[str, Any] | None:
     """The marker of the report in ``store``, None if there is no report."""
     content = store.get(MARKER)
     try:
-        marker = json.loads(content or b"null")
-    except (ValueError, RecursionError):
+        marker = json_tree(content or b"null")
+    except Unbounded:
         return None
     ours = isinstance(marker, dict) and marker.get("made_by") == _MADE_BY
     return marker if ours and isinstance(marker.get("files"), list) else None

@@ -9,8 +9,9 @@ from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
 from ace_ray.report.runs import Run
-from ace_ray.run.plan import MANIFEST, entries_digest
+from ace_ray.run.plan import entries_digest
 from ace_ray.run.preflight import make_benchmarks
+from ace_ray.run.stored import MANIFEST
 
 Key = tuple[str, str, str, str]
 """Benchmark, language, category, id."""
@@ -30,7 +31,7 @@ class GoldAnswers:
         read: dict[str, Mapping[Key, Any] | UserError] = {}
         for run in runs:
             same = canonical_json(
-                [run.manifest.model_dump()["config"].get("benchmarks"), run.manifest.entries]
+                [run.manifest.tree["config"].get("benchmarks"), run.manifest.entries]
             )
             if same not in read:
                 read[same] = _read(run)
@@ -50,7 +51,7 @@ def _read(run: Run) -> Mapping[Key, Any] | UserError:
     where = f"{run.uri}/{MANIFEST}"
     gold: dict[Key, Any] = {}
     try:
-        config = validated(RunConfig, run.manifest.model_dump()["config"], where=where)
+        config = validated(RunConfig, run.manifest.tree["config"], where=where)
         for benchmark in make_benchmarks(config):
             entries = benchmark.entries()
             theirs = run.manifest.entries.get(benchmark.name)

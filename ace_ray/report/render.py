@@ -12,19 +12,22 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.reporting import Estimate, Table, Value
-from ace_ray.report.clean import spreadsheet
+from ace_ray.clean import cleaned, printed, spreadsheet
 
 NOT_AVAILABLE = "N/A"
+_LONGEST = 8_000
 
 
 def print_table(table: Table, console: Console, *, intervals: bool) -> None:
     """The table and its notes; with ``intervals``, a share reads ``84.0 [71.5, 91.7] n=50``."""
     grid = RichTable()
-    grid.add_column(Text(table.header[0]), overflow="fold")
+    grid.add_column(Text(printed(table.header[0])), overflow="fold")
     for column in table.header[1:]:
-        grid.add_column(Text(column), justify="right")
+        grid.add_column(Text(printed(column)), justify="right")
     for line in table.lines:
-        grid.add_row(*(Text(cell(value, intervals=intervals, n=intervals)) for value in line))
+        grid.add_row(
+            *(Text(printed(cell(value, intervals=intervals, n=intervals))) for value in line)
+        )
     # A log has no width of its own: give the table what it needs instead of cutting it.
     wide = console if console.is_terminal else Console(file=console.file, width=200)
     say(table.title if table.lines else f"{table.title}: no runs for it", console)
@@ -35,7 +38,7 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
 
 
 def say(line: str, console: Console) -> None:
-    console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
 
 def markdown(table: Table, *, n: bool = False) -> str:
@@ -98,10 +101,16 @@ def _pipes(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-# No link or image is without its "[". Of the last two GitHub makes links of its own accord.
-_ACTIVE = re.compile(r"[\\|*_<`\[]|(?<=www)\.|:(?=//)", re.IGNORECASE)
+# No link or image is without its "[". Of the last three GitHub makes links of its own accord.
+_ACTIVE = re.compile(r"[\\|*_<>`\[~$]|&(?=[A-Za-z#])|(?<=www)\.|:(?=//)|@", re.IGNORECASE)
+_OPENS = re.compile(r"(?:#{1,6}|[+-])(?=\s|\Z)|[=-]{2}")
+_NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|\Z)")
+"""What makes a heading, a rule or a list of the text that it begins."""
 
 
 def escaped(text: str) -> str:
     """``text`` on one line as Markdown that is nothing but text: no link, image, HTML or code."""
-    return " ".join(_ACTIVE.sub(r"\\\g<0>", text).split())
+    line = " ".join(_ACTIVE.sub(r"\\\g<0>", cleaned(text, _LONGEST)).split())
+    if _OPENS.match(line):
+        return f"\\{line}"
+    return _NUMBERED.sub(r"\1\\\2", line, count=1) if _NUMBERED.match(line) else line

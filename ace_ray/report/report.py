@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,21 +33,25 @@ def make_report(
     console: Console,
     wrong: int = WRONG,
     store: Store | None = None,
+    opens: Callable[[str], Store] = open_store,
 ) -> None:
     """Print a report over the runs, or the sweep, at ``uris``, and write it.
 
     Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
     printed, unless ``paper`` asks for the paper's tables: then it goes to `DEFAULT_FOLDER`.
-    ``store`` is that of the one URI, where the environment does not say how to reach it.
+    ``store`` is that of the one URI, where it is open already; ``opens`` opens all others.
 
     Raises:
         UserError: not a run, nothing in common, or where it goes holds something else.
     """
     if out is None and paper and len(uris) > 1:
         out = DEFAULT_FOLDER
-    target = None if out is None else claim(out)
-    stores = [open_store(uri) for uri in uris] if store is None else [store]
+    target = None if out is None else claim(out, opens)
+    stores = [opens(uri) for uri in uris] if store is None else [store]
     runs, sweep = _load(stores)
+    for run in runs:
+        if run.elsewhere:
+            say(run.elsewhere, console)
     if paper:
         _must_share_a_paper(runs)
     if target is None and len(stores) == 1:

@@ -6,20 +6,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.benchmarks.reporting import ReportedRun
-from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.parts import Ledger, read_ledger
-from ace_ray.run.plan import MANIFEST, json_object, read_manifest
 from ace_ray.run.rows import ResultRow
-from ace_ray.run.summary import SUCCESS, SUMMARY, earlier_timing, summarize
+from ace_ray.run.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
+from ace_ray.run.summary import SUCCESS, summarize
 from ace_ray.store import Store, open_store
 
 Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
@@ -36,43 +33,6 @@ _STEP = re.compile(
 )
 _SAME = "same"
 """The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
-
-
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""A part of file names, whoever wrote it."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="allow")
-    source: str
-    parameters: int | None = Field(None, ge=1)
-
-
-class _Identity(BaseModel):
-    model_config = ConfigDict(extra="allow")
-    benchmarks: dict[_Name, dict[str, Any]]
-    sampling: list[dict[str, Any]] = Field(min_length=1)
-    roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
-
-
-class _Config(BaseModel):
-    model_config = ConfigDict(extra="allow")
-    backend: str
-    limit: int | None
-    max_unscored: float
-
-
-class Manifest(BaseModel):
-    """What a report needs of ``run.json`` (docs/results.md)."""
-
-    model_config = ConfigDict(extra="allow")
-    schema_version: Literal[1]
-    run_id: str
-    declared: int
-    entries: dict[str, str] = Field(default_factory=dict)
-    model: _Model
-    identity: _Identity
-    config: _Config
 
 
 @dataclass
@@ -92,6 +52,8 @@ class Run:
     """The version of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
     """What the engines said of themselves, each kind once."""
+    elsewhere: str = ""
+    """A line on the S3 service that its manifest names, if another one was asked."""
     label: str = ""
     step: int | None = None
     """The training step of a checkpoint."""
@@ -182,9 +144,9 @@ def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if key not in ("model", "revision")}
 
 
-def load_runs(uris: Sequence[str]) -> list[Run]:
+def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
     """The runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
-    return read_runs([open_store(uri) for uri in uris])
+    return read_runs([opens(uri) for uri in uris])
 
 
 def read_runs(stores: Sequence[Store]) -> list[Run]:
@@ -219,28 +181,26 @@ def load_run(uri: str) -> Run:
 
 def read_run(store: Store) -> Run:
     """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
-    raw = read_manifest(store)
-    manifest = validated(Manifest, raw, where=f"{store.root}/{MANIFEST}")
+    manifest = read_manifest(store)
+    summary = read_summary(store) or Summary()
     ledger = read_ledger(store)
     rows = list(ledger.rows())
     if not rows:
         raise UserError(
             "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
         )
-    summary = store.get(SUMMARY)
-    stated = json_object(summary, f"{store.root}/{SUMMARY}") if summary else {}
-    own = stated.get("benchmarks", {})
-    engines = earlier_timing(store).get("engines") or []
+    judged_by = summary.rescored.ace_ray_version if summary.rescored else manifest.ace_ray_version
     run = Run(
         uri=store.root,
         manifest=manifest,
         rows=rows,
         ledger=ledger,
-        totals=summarize(raw, {}, lambda: rows, {}),
+        totals=summarize(manifest.tree, {}, lambda: rows, {}),
         finished=store.get(SUCCESS) is not None,
-        comparable={n: b["comparable"] for n, b in own.items() if b.get("comparable")},
-        engines=[facts for facts in engines if isinstance(facts, dict)],
-        judged_by=str(stated.get("rescored", raw).get("ace_ray_version", "")),
+        comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
+        engines=summary.timing.engines or [],
+        judged_by=judged_by,
+        elsewhere=elsewhere(store, manifest),
     )
     if found := _STEP.search(run.model):
         parents = [part for part in manifest.model.source.split("/")[:-1] if part]

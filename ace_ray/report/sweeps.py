@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from ace_ray.bounded import json_object
 from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.report.runs import Run, read_run
-from ace_ray.run.plan import json_object
 from ace_ray.store import Store
 
 SWEEP = "sweep.json"

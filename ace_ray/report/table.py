@@ -7,7 +7,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from ace_ray.clean import printed
 from ace_ray.records import STATUSES
 
 
@@ -21,7 +23,7 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
     timing, tokens = summary["timing"], summary["tokens"]
 
     def say(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+        console.print(printed(text), highlight=False, soft_wrap=True, markup=False)
 
     if summary["limit"]:
         say(f"limited to {summary['limit']} entries: a sample of the benchmark, not its score")
@@ -52,13 +54,20 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         if not layout["lines"]:
             continue
         *names, last3, last2, last1 = layout["header"]
-        table = Table(*names, title=layout["title"])
+        table = Table(title=_text(layout["title"]))
+        for name in names:
+            table.add_column(_text(name))
         for column in (last3, last2, last1):
-            table.add_column(column, justify="right", no_wrap=True)
+            table.add_column(_text(column), justify="right", no_wrap=True)
         for line in layout["lines"]:
-            table.add_row(*line)
+            table.add_row(*map(_text, line))
         # A log has no width of its own: give the table what it needs instead of cutting it.
         wide = console if console.is_terminal else Console(file=console.file, width=120)
         wide.print(table)
     if summary.get("comparable"):
-        console.print(summary["comparable"], highlight=False, soft_wrap=True)
+        console.print(printed(summary["comparable"]), highlight=False, soft_wrap=True, markup=False)
+
+
+def _text(cell: Any) -> Text:
+    """A cell that is nothing but text: categories are named by data."""
+    return Text(printed(str(cell)))

@@ -6,7 +6,6 @@ and in a category every error type comes to its turn before one comes twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from ace_ray.records import RULE_SETS, digest
 from ace_ray.report.runs import Run
-from ace_ray.run.rows import ResultRow
+from ace_ray.run.rows import ResultRow, messages_of
 
 MOST = 400
 """Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
@@ -131,7 +130,7 @@ def _read(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
         found = stored.get(row.row_id)
         if found is None:
             continue
-        messages = json.loads(found["messages"])
+        messages = messages_of(found)
         # Of a single call the last message is the answer itself.
         alone = found["state"] is None and messages and messages[-1].get("role") == "assistant"
         yield WrongAnswer(

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ace_ray.clean import printed
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.run.interrupts import Interrupts, RunFailed
@@ -42,7 +43,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         plan = plan_run(config)
 
         def say(line: str) -> None:
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
+            console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
         with opened(plan, fresh=fresh, say=say, began=began) as run:
             owed = len(run.owed(again=False))

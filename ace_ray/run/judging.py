@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.protocol import Benchmark
@@ -14,8 +14,14 @@ CHECK_FAILED = "CheckFailed"
 """``error_class`` of a row whose episode is fine and whose checker was not."""
 
 
-def judged(row: Mapping[str, Any], entry: Entry, benchmark: Benchmark) -> dict[str, Any]:
-    """``row`` with its status and verdict columns; only ``scored`` rows are judged."""
+def judged(
+    row: Mapping[str, Any],
+    entry: Entry,
+    benchmark: Benchmark,
+    log: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """``row`` with its status and verdict columns; only ``scored`` rows are judged. ``log`` is told
+    while a checker's defect is handled; `log_traceback` by default."""
     verdicts: Mapping[str, Verdict] = {}
     failure: dict[str, Any] = {}
     if row["status"] == "scored":
@@ -24,7 +30,7 @@ def judged(row: Mapping[str, Any], entry: Entry, benchmark: Benchmark) -> dict[s
         except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
             what = f"{type(error).__name__}: {clean(str(error))}"
             failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
-            log_traceback()
+            (log or log_traceback)()
     return {**row, **failure, **verdict_columns(verdicts)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ace_ray.run.lease import Lease
-from ace_ray.run.parts import FOLDER, Ledger, part_names, read_ledger
-from ace_ray.run.plan import MANIFEST, Plan, PlannedRows, make_manifest, read_manifest
+from ace_ray.run.lease import LEASE, Lease
+from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
+from ace_ray.run.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.rows import ROWS
+from ace_ray.run.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
-    SUMMARY,
     as_json,
     conclude,
-    earlier_timing,
     reopen,
     summarize,
     write_files,
@@ -47,6 +46,7 @@ class OpenRun:
     """... when its evaluation could; wall clock."""
     began_it: bool
     """Whether the folder held no run before this session."""
+    say: Callable[[str], None]
     ledger: Ledger = field(init=False)
     broken: str = ""
     """Why its weights cannot be evaluated."""
@@ -78,7 +78,7 @@ class OpenRun:
         manifest."""
         if not self.declared:
             self.lease.check()
-            _remove_run(self.store)
+            _remove_run(self.store, self.say)
             self.store.put(MANIFEST, as_json(make_manifest(self.plan, {**self.facts, **facts})))
             self.declared = True
         reopen(self.store)
@@ -90,7 +90,7 @@ class OpenRun:
         manifest = read_manifest(self.store)
         timing = timing or earlier_timing(self.store)
         ledger = self.ledger
-        summary = summarize(manifest, self.plan.benchmarks, lambda: ledger.rows(known), timing)
+        summary = summarize(manifest.tree, self.plan.benchmarks, lambda: ledger.rows(known), timing)
         summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
         stored = partial(ledger.tables, ROWS.names, known)
         write_files(self.store, self.plan.benchmarks, stored, summary)
@@ -101,7 +101,7 @@ class OpenRun:
         """No row can come of this run: leave no trace of one that this session began."""
         if self.began_it and self.declared and not part_names(self.store):
             self.lease.check()
-            _remove_run(self.store)
+            _remove_run(self.store, self.say)
 
 
 @contextmanager
@@ -120,18 +120,42 @@ def opened(
         # Again: what was there before may have changed until the run was ours.
         store, manifest = open_output(plan, fresh=fresh)
         held = manifest is not None
-        run = OpenRun(plan, store, lease, facts, held, began, time.time(), began_it=not held)
+        run = OpenRun(plan, store, lease, facts, held, began, time.time(), not held, say)
         run.read(say)
         yield run
     finally:
         lease.release()
 
 
-def _remove_run(store: Store) -> None:
-    """Remove what an earlier run left in this folder: only ``--fresh`` gets here with one."""
-    store.delete(SUCCESS)
+def _remove_run(store: Store, say: Callable[[str], None]) -> None:
+    """Remove the run in this folder, if there is one: only ``--fresh`` gets here with one.
+
+    What it removes is what a run of its manifest writes there. All else stays, and is named.
+    Raises `UserError`, and removes nothing: the manifest is none, or a folder is a link.
+    """
+    if store.get(MANIFEST) is None:
+        return
+    benchmarks = read_manifest(store).identity.benchmarks
     for folder in (FOLDER, FILES):
-        for item in store.list(folder):
-            store.delete(item.path)
-    for name in (SUMMARY, MANIFEST):
-        store.delete(name)
+        store.check_unlinked(folder.rstrip("/"))
+    listed = [item.path for item in store.list()]
+    ours = [path for path in listed if _is_of_run(path, benchmarks)]
+    others = [
+        path
+        for path in listed
+        if path not in {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE} and not path.startswith(REPORTS)
+    ]
+    for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
+        store.delete(path)
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        say(f"{store.root}: not of the run, and left as it is: {others[0]}{more}")
+
+
+def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
+    """Whether a run of ``benchmarks`` writes a file of this path, besides its manifest's kind."""
+    if path.startswith(FOLDER):
+        return is_part_name(path)
+    folder, *inner = path.removeprefix(FILES).split("/")
+    plain = inner and not {"", ".", ".."} & {*inner}
+    return path.startswith(FILES) and bool(plain) and folder in benchmarks

@@ -7,6 +7,7 @@ in one step and nothing has to be kept in agreement (docs/reliability.md).
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,8 @@ import pyarrow.parquet as pq
 
 from ace_ray.errors import UserError
 from ace_ray.run.judging import CHECK_FAILED
-from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, result_rows
+from ace_ray.run.parquet import Limits, read_flat
+from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, check_values, result_rows
 from ace_ray.run.suspects import KILLED_FROM_OUTSIDE
 from ace_ray.store import Store
 
@@ -25,6 +27,10 @@ FOLDER = "rows/"
 PART_BYTES = 64 << 20
 """Most bytes of rows, uncompressed, in one part; a single row may be larger."""
 
+LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
+"""Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
+
+_PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
@@ -62,7 +68,12 @@ def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
 
 
 def part_names(store: Store) -> list[str]:
-    return [o.path for o in store.list(FOLDER) if o.path.endswith(".parquet")]
+    return [item.path for item in store.list(FOLDER) if is_part_name(item.path)]
+
+
+def is_part_name(path: str) -> bool:
+    """Whether `part_name` may have given it, or another version's."""
+    return _PART.fullmatch(path) is not None
 
 
 def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str:
@@ -85,11 +96,10 @@ def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str
 
 
 def _columns(source: Any, columns: Sequence[str]) -> pa.Table:
-    file = pq.ParquetFile(source)
-    if lacking := [column for column in ROWS.names if column not in file.schema_arrow.names]:
-        raise ValueError(f"it has no column {lacking[0]}")
     schema = pa.schema([ROWS.field(column) for column in columns])
-    return file.read(columns=list(columns)).select(columns).cast(schema)
+    table = read_flat(source, schema, LIMITS, ROWS.names)
+    check_values(table)
+    return table
 
 
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)

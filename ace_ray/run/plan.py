@@ -7,7 +7,6 @@ protocol options): equal ids mean that the same content would be generated.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,9 +22,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.roles import Parts, cast
-from ace_ray.store import Store
 
-MANIFEST = "run.json"
 REPORTS = "report/"
 """Where a report on a run lies in the run's own folder; none of it is the run's."""
 
@@ -286,26 +283,3 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "identity": plan.identity,
         **facts,
     }
-
-
-def read_manifest(store: Store) -> dict[str, Any]:
-    """The manifest of a stored run. Raises `UserError` when there is none, or no JSON object."""
-    content = store.get(MANIFEST)
-    if content is None:
-        raise UserError(
-            f"is not a run: it holds no {MANIFEST}",
-            where=store.root,
-            fix="name the folder of one run, e.g. runs/<run id>",
-        )
-    return json_object(content, f"{store.root}/{MANIFEST}")
-
-
-def json_object(content: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a run's file. Raises `UserError` that names the file ``where``."""
-    try:
-        tree = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError("is not JSON", where=where, fix="name an intact run") from error
-    if not isinstance(tree, dict):
-        raise UserError("is not a JSON object", where=where, fix="name an intact run")
-    return tree

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.bounded import json_tree
 from ace_ray.config import RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
@@ -17,7 +18,8 @@ from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.lease import LEASE
-from ace_ray.run.plan import MANIFEST, REPORTS, Plan
+from ace_ray.run.plan import REPORTS, Plan
+from ace_ray.run.stored import MANIFEST, read_manifest
 from ace_ray.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -351,15 +353,19 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             )
         return store, None
     if fresh:
+        # What is not a run's is not removed; what lies behind a link neither.
+        read_manifest(store)
+        store.check_unlinked("rows")
+        store.check_unlinked("files")
         return store, None
     try:
-        manifest: dict[str, Any] = json.loads(raw)
+        manifest: dict[str, Any] = json_tree(raw)
         theirs = manifest["identity"]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{MANIFEST} cannot be read", where=plan.uri, fix="choose another run_id or --output"
         ) from error
-    mine = json.loads(json.dumps(plan.identity))
+    mine = json_tree(json.dumps(plan.identity))
     if theirs != mine:
         raise UserError(
             f"the folder holds a different run (they differ in {', '.join(_differ(theirs, mine))})",

@@ -26,17 +26,25 @@ from ace_ray.run.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.run.plan import MANIFEST, entries_digest, read_manifest
+from ace_ray.run.plan import entries_digest
 from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.rows import ROWS
-from ace_ray.run.summary import conclude, earlier_timing, summarize, write_files
+from ace_ray.run.rows import ROWS, episode_of
+from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
+from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
 
 Say = Callable[[str], None]
+Opens = Callable[[str], Store]
+"""Opens a URI as the command or the environment says; what a run says of its store is not asked."""
 
 
 def rescore(
-    uri: str, say: Say, *, data: str | None = None, benchmark: str | None = None
+    uri: str,
+    say: Say,
+    opens: Opens = open_store,
+    *,
+    data: str | None = None,
+    benchmark: str | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run anew, with this version's checkers, in place.
 
@@ -49,8 +57,8 @@ def rescore(
     Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
     benchmark's data is not what the run was made with.
     """
-    with _held(uri, say) as (store, manifest, lease):
-        config = validated(RunConfig, manifest["config"], where=f"{store.root}/{MANIFEST}")
+    with _held(uri, say, opens) as (store, manifest, lease):
+        config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         named = ""
         if data is not None:
             config, named = _with_data(config, data, benchmark, store)
@@ -73,13 +81,14 @@ def rescore(
                 if row["status"] != "scored":
                     rows.append(row)
                     continue
+                episode_of(row)  # a row that holds none is a damaged run, and no failed check
                 if key not in entries:
                     raise UserError(
                         f"the run has a row of entry {key}, the data has not",
                         where=store.root,
                         fix="score it with the data that it was made with",
                     )
-                new = judged(row, entries[key], benchmarks[row["benchmark"]])
+                new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new))
                 rows.append(new)
             write_parts(store, session, pa.Table.from_pylist(rows, schema=ROWS))
@@ -94,9 +103,9 @@ def rescore(
     return code, summary
 
 
-def compact_run(uri: str, say: Say) -> None:
+def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
     """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
-    with _held(uri, say) as (store, _, lease):
+    with _held(uri, say, opens) as (store, _, lease):
         ledger = read_ledger(store, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
@@ -107,20 +116,12 @@ def compact_run(uri: str, say: Say) -> None:
 
 
 @contextmanager
-def _held(uri: str, say: Say) -> Iterator[tuple[Store, dict[str, Any], Lease]]:
+def _held(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
     """The store and manifest of a run, whose lease is held meanwhile."""
-    store = open_store(uri)
+    store = opens(uri)
     manifest = read_manifest(store)
-    try:
-        options = manifest["config"]["store"]
-        address = {key: options[key] for key in ("endpoint_url", "region")}
-        manifest = {**manifest, "declared": int(manifest["declared"])}
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{MANIFEST} cannot be read", where=store.root, fix="name an intact run"
-        ) from error
-    # As the run itself wrote; found above through the environment's address.
-    store = open_store(uri, **address)
+    if line := elsewhere(store, manifest):
+        say(line)
     lease = Lease.acquire(store, say)
     try:
         yield store, manifest, lease
@@ -148,8 +149,8 @@ def _with_data(
     return config.model_copy(update={"benchmarks": sections}), name
 
 
-def _check_data(name: str, entries: Any, manifest: Mapping[str, Any], store: Store) -> None:
-    theirs = manifest.get("entries", {}).get(name)
+def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
+    theirs = manifest.entries.get(name)
     if theirs is not None and theirs != entries_digest(entries):
         raise UserError(
             f"the data of {name} is not what this run was made with",
@@ -169,9 +170,9 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _summarized(
-    store: Store, manifest: Mapping[str, Any], benchmarks: Mapping[str, Any], ledger: Ledger
+    store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    summary = summarize(manifest, benchmarks, ledger.rows, earlier_timing(store)) | {
+    summary = summarize(manifest.tree, benchmarks, ledger.rows, earlier_timing(store)) | {
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "rescored": {

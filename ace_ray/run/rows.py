@@ -6,13 +6,18 @@ docs/results.md documents the columns for readers; a test holds both together.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, canonical_json
+from ace_ray.bounded import json_of_row
+from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS, STATUSES, Entry, Episode, Verdict, canonical_json
+
+_T = TypeVar("_T")
 
 _PLANNED = [
     ("row_id", pa.string()),
@@ -120,10 +125,38 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
     }
 
 
+def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages stored in a row. Raises `UserError`."""
+    messages = _read(row, "messages", json_of_row)
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        raise _damaged(row, "messages", "is no list of messages")
+    return messages
+
+
+def state_of(row: Mapping[str, Any]) -> Any:
+    """The state stored in a row, None for none. Raises `UserError`."""
+    return None if row["state"] is None else _read(row, "state", json_of_row)
+
+
+def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
+    try:
+        return read(row[column])
+    except ValueError as error:
+        raise _damaged(row, column, str(error)) from error
+
+
+def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
+    return UserError(
+        f"the column {column} {why}",
+        where=f"row {row['row_id']}",
+        fix="name an intact run, or remove the part that holds the row",
+    )
+
+
 def episode_of(row: Mapping[str, Any]) -> Episode:
-    """The episode stored in a row's columns."""
+    """The episode stored in a row's columns. Raises `UserError`: they hold none."""
     return Episode(
-        messages=json.loads(row["messages"]),
+        messages=messages_of(row),
         output=row["output"],
         reasoning=row["reasoning"],
         reasoning_truncated=row["reasoning_truncated"],
@@ -132,7 +165,7 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
         completion_tokens=row["completion_tokens"],
         model_calls=row["model_calls"],
         generation_s=row["generation_s"],
-        state=None if row["state"] is None else json.loads(row["state"]),
+        state=state_of(row),
     )
 
 
@@ -145,6 +178,72 @@ def verdict_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
         columns[f"{rules}_error"] = clean(verdict.error) if verdict else None
         columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
     return columns
+
+
+_KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
+_COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
+_AMOUNTS = ("generation_s", "duration_s")
+_MOST_KEY_BYTES = 4 << 20
+_MOST_COUNT = 1 << 40
+_YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond that Python has a date for."""
+_MAY_BE_NULL = frozenset(
+    {"error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"}
+    | {f"{rules}_{part}" for rules in RULE_SETS for part in ("valid", "error_type", "error")}
+    | {f"{rules}_metrics" for rules in RULE_SETS}
+)
+
+
+def check_values(table: pa.Table) -> None:
+    """Look at the values of a part's ``table``, whoever wrote it.
+
+    Raises `ValueError`: a value is missing, or is none that a run stores."""
+    for name in table.column_names:
+        column = table.column(name)
+        if column.null_count and name not in _MAY_BE_NULL:
+            raise ValueError(f"it has rows without {name}")
+        if not len(column) - column.null_count:
+            continue
+        if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
+            raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
+        if name == "status" and (odd := set(column.unique().to_pylist()) - set(STATUSES)):
+            raise ValueError(f"it has rows of status {min(odd)!r:.80}")
+        if name in _COUNTS:
+            _check_range(name, column, 0, _MOST_COUNT)
+        elif name in _AMOUNTS:
+            if not pc.all(pc.is_finite(column)).as_py():
+                raise ValueError(f"it has a {name} that is no number")
+            _check_range(name, column, 0, _MOST_COUNT)
+        elif name == "started_at":
+            _check_range(name, column.cast(pa.int64()), *_YEARS_US)
+    _check_verdicts(table)
+
+
+def _check_verdicts(table: pa.Table) -> None:
+    """A row has all parts of a verdict of every rule set, or none of any."""
+    names = [name for name in table.column_names if name.partition("_")[0] in RULE_SETS]
+    for name in names:
+        here, there = (pc.is_null(table.column(one)) for one in (names[0], name))
+        if pc.any(pc.xor(here, there)).as_py():
+            raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
+
+
+def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
+    bounds = pc.min_max(column).as_py()
+    if bounds["min"] < least or bounds["max"] > most:
+        raise ValueError(f"it has a {name} that no run stores")
+
+
+def metrics_of(text: str | None) -> dict[str, float]:
+    """The metrics of a verdict. Raises `ValueError`: they are none that a checker gives."""
+    if text == "{}":
+        return {}
+    metrics = json_of_row(text)
+    if not isinstance(metrics, dict) or not all(
+        isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
+    ):
+        raise ValueError("is no mapping of names to numbers")
+    return metrics
 
 
 @dataclass(slots=True)
@@ -179,14 +278,14 @@ RESULT_COLUMNS = _RESULT_FIELDS + [
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
-    """Rows read back from parts that hold at least `RESULT_COLUMNS`."""
+    """Rows read back from parts that hold at least `RESULT_COLUMNS`. Raises `UserError`."""
     for table in tables:
         for row in table.select(RESULT_COLUMNS).to_pylist():
             verdicts = {
                 rules: Verdict(
                     row[f"{rules}_valid"],
-                    row[f"{rules}_error_type"],
-                    metrics=json.loads(row[f"{rules}_metrics"]),
+                    row[f"{rules}_error_type"] or "",
+                    metrics=_read(row, f"{rules}_metrics", metrics_of),
                 )
                 for rules in RULE_SETS
                 if row[f"{rules}_valid"] is not None

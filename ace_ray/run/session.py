@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+from ace_ray.clean import printed
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
@@ -20,7 +21,7 @@ from ace_ray.run.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import OpenRun
 from ace_ray.run.parts import new_session, part_names
 from ace_ray.run.plan import PlannedRows
-from ace_ray.run.summary import earlier_timing
+from ace_ray.run.stored import earlier_timing
 from ace_ray.run.timing import timing
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Session:
                 self._conclude(index)
 
     def say(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+        self._console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
     def _conclude(self, index: int) -> None:
         run = self._runs[index]

@@ -7,6 +7,7 @@ reaches the cluster's dashboard: a config that holds a secret is refused.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from typing import Any
 import yaml
 
 import ace_ray
-from ace_ray.config import RunConfig, load_config, read_tree
+from ace_ray.config import RunConfig, config_text, load_config, read_tree, refuse_secrets
 from ace_ray.errors import UserError
 from ace_ray.store import is_relative
 
@@ -35,11 +36,32 @@ LARGE_BYTES = 10 << 20
 TEXT_BYTES = 100_000
 """An entrypoint is one argument of a shell, which takes 128 KiB."""
 
-_SECRET = re.compile(
-    r"(hf_|auth_|access_|session_)?token|(access_|api_)?key(_id)?|[a-z_]*(password|secret)[a-z_]*",
+_PUBLIC = "a job's command is for all to see"
+
+# Patterns of a .gitignore: at any depth, and folders with all that they hold.
+SECRET_FILES = (
+    ".git", ".aws", ".azure", ".boto", ".config/gcloud", ".docker", ".dockercfg", ".envrc",
+    ".dockerconfigjson", ".env", ".env.*", "*.env", ".git-credentials", ".gnupg", ".htpasswd",
+    ".huggingface", ".kube", ".my.cnf", ".netrc", "_netrc", ".npmrc", ".oci", ".password-store",
+    ".pgpass", ".pypirc", ".s3cfg", ".ssh", ".vault-token", ".yarnrc.yml", "*.jks", "*.kdbx",
+    "*.key", "*.keystore", "*.p8", "*.p12", "*.pem", "*.pfx", "*.ppk", "auth_token", "credentials",
+    "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig",
+    "service-account*.json", "service_account*.json",
+)  # fmt: skip
+"""What holds keys by its name."""
+_SECRET_NAME = re.compile("|".join(map(fnmatch.translate, SECRET_FILES)), re.IGNORECASE)
+_SECRET_STEM = re.compile(
+    r"(.*[._-])?(auth|credentials?|keys?|passwords?|secrets?|tokens?)",
     re.IGNORECASE,
 )
-_CREDENTIALS = re.compile(r"\w://[^/\s@]+@")
+_DATA = frozenset(
+    ("", ".cfg", ".conf", ".csv", ".ini", ".json", ".properties", ".toml", ".txt", ".yaml", ".yml")
+)
+"""Endings of files that a stem of `_SECRET_STEM` says to hold keys; ``credentials.py`` is code."""
+_KEY_HEAD = re.compile(
+    rb"\s{0,99}(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File|\[default\]\s{1,9}aws_)"
+)
+_KEY_IN_JSON = re.compile(rb'"(private_key|client_secret|refresh_token)"\s{0,9}:')
 
 
 @dataclass(frozen=True)
@@ -116,7 +138,7 @@ def make_submission(
         tree = load_config(config, overrides, values).model_dump(mode="json")
     else:
         tree = read_tree(config, overrides, values)
-    _refuse_secrets(tree)
+    refuse_secrets(tree, _PUBLIC)
     _check_paths(tree)
     arguments = [*_config_arguments(config, checkout)]
     for flag, value in (("--output", output), ("--limit", limit)):
@@ -126,18 +148,26 @@ def make_submission(
 
 
 def submission_about(
-    job: str, run: str, *, output: str | None = None, checkout: Path = CHECKOUT
+    job: str,
+    run: str,
+    *,
+    output: str | None = None,
+    place: Mapping[str, str | None] | None = None,
+    checkout: Path = CHECKOUT,
 ) -> Submission:
     """The submission of ``jobs/{job}.py`` about a run or a sweep that is there already: ``score``,
-    or ``report``, whose files may go to another ``output``. Raises `UserError` as
-    `make_submission` does."""
+    or ``report``, whose files may go to another ``output``. ``place`` has the options that name an
+    S3 service. Raises `UserError` as `make_submission` does."""
     _check_checkout(job, checkout)
     tree = {"run": run, "output": output} if output else {"run": run}
-    _refuse_secrets(tree)
+    refuse_secrets(tree, _PUBLIC)
     for where, value in tree.items():
         _check_lasting(value, where)
+    named = {key: value for key, value in (place or {}).items() if value is not None}
+    refuse_secrets(named, _PUBLIC)
     arguments = [run, *([f"--out={output}"] if output else [])]
-    return _submission(job, tree, arguments, checkout)
+    arguments += [f"--{key}={value}" for key, value in named.items()]
+    return _submission(job, tree | named, arguments, checkout)
 
 
 def _check_checkout(job: str, checkout: Path) -> None:
@@ -158,7 +188,10 @@ def _submission(
         job=job,
         arguments=tuple(arguments),
         checkout=checkout,
-        excludes=tuple(f"/{name}" for name in (*LEFT_OUT, *sorted(_large(checkout)))),
+        excludes=(
+            *(f"/{name}" for name in (*LEFT_OUT, *sorted(_left_behind(checkout)))),
+            *SECRET_FILES,
+        ),
         digest=digest,
         facts=_facts(job, tree, digest, checkout),
     )
@@ -168,7 +201,9 @@ def _config_arguments(config: str, checkout: Path) -> tuple[str, ...]:
     path = Path(config).resolve()
     if path.is_relative_to(checkout / "configs"):
         return ("--config", path.relative_to(checkout).as_posix())
-    text = path.read_text(encoding="utf-8")
+    text = config_text(config)
+    # Comments travel too.
+    refuse_secrets({config: text.splitlines()}, _PUBLIC)
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
             f"holds {len(text.encode())} bytes, a config that travels as text holds {TEXT_BYTES}",
@@ -179,15 +214,43 @@ def _config_arguments(config: str, checkout: Path) -> tuple[str, ...]:
     return (f"--config-text={text}",)
 
 
-def _large(checkout: Path) -> Iterator[str]:
-    """Files too large to upload, as paths in the checkout."""
+def _left_behind(checkout: Path) -> Iterator[str]:
+    """What else stays here, as patterns of paths in the checkout: files too large to upload, keys,
+    and links that lead elsewhere, which Ray would follow."""
     for base, folders, names in os.walk(checkout):
         if Path(base) == checkout:
             folders[:] = [name for name in folders if name not in LEFT_OUT]
-        for name in names:
+            names = [name for name in names if name not in LEFT_OUT]
+        for name in [*names, *folders]:
             file = Path(base, name)
-            if not file.is_symlink() and file.stat().st_size > LARGE_BYTES:
+            if _stays(file, checkout):
                 yield re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.relative_to(checkout).as_posix())
+
+
+def _stays(file: Path, checkout: Path) -> bool:
+    if file.is_symlink():
+        target = file.resolve()
+        if target.is_dir() or not target.is_relative_to(checkout):
+            return True
+        inside = target.relative_to(checkout).parts
+        if inside[0] in LEFT_OUT or any(map(_SECRET_NAME.fullmatch, inside)):
+            return True
+    if _SECRET_NAME.fullmatch(file.name):
+        return True
+    if file.is_dir():
+        return False
+    if not file.is_file() or file.stat().st_size > LARGE_BYTES:
+        return True
+    if file.suffix.lower() in _DATA and _SECRET_STEM.fullmatch(file.stem):
+        return True
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(4096)
+    except OSError:  # whoever cannot read it cannot send it
+        return True
+    if file.suffix.lower() == ".json" and _KEY_IN_JSON.search(head):
+        return True
+    return _KEY_HEAD.match(head) is not None
 
 
 def _check_paths(tree: Mapping[str, Any]) -> None:
@@ -205,29 +268,6 @@ def _check_lasting(value: Any, where: str) -> None:
             fix="pass --output s3://bucket/prefix or an absolute path"
             if where == "output"
             else "name an absolute path or an s3:// URI",
-        )
-
-
-def _refuse_secrets(node: Any, where: str = "") -> None:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            at = f"{where}.{key}" if where else str(key)
-            given = bool(value) and not isinstance(value, Mapping | bool)
-            if given and _SECRET.fullmatch(str(key)):
-                raise UserError(
-                    "looks like a secret, and a job's command is for all to see",
-                    where=at,
-                    fix="put it into the environment of the cluster's nodes (docs/clusters.md)",
-                )
-            _refuse_secrets(value, at)
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            _refuse_secrets(value, f"{where}.{index}")
-    elif isinstance(node, str) and _CREDENTIALS.search(node):
-        raise UserError(
-            "the address holds a user name or a password",
-            where=where,
-            fix="leave them to the environment or the credential chain (docs/clusters.md)",
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,9 +14,9 @@ from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES
 from ace_ray.run.rows import ResultRow
+from ace_ray.run.stored import SUMMARY
 from ace_ray.store import Store
 
-SUMMARY = "summary.json"
 SUCCESS = "_SUCCESS"
 FILES = "files/"
 
@@ -112,15 +111,6 @@ class _Totals:
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row
-
-
-def earlier_timing(store: Store) -> dict[str, Any]:
-    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
-    anew from the rows."""
-    with suppress(ValueError, TypeError, AttributeError):
-        timing: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}").get("timing", {})
-        return timing
-    return {}
 
 
 def write_files(

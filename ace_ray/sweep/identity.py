@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import ace_ray
+from ace_ray.bounded import json_tree
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.summary import as_json
@@ -44,8 +45,8 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
     mine = _identity(config)
     if raw is not None:
         try:
-            theirs = dict(json.loads(raw)["identity"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            theirs = dict(json_tree(raw)["identity"])
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{SWEEP} cannot be read", where=store.root, fix="choose another sweep_id"
             ) from error
@@ -77,5 +78,5 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
-    tree: dict[str, Any] = json.loads(json.dumps({**run, **own}))
+    tree: dict[str, Any] = json_tree(json.dumps({**run, **own}))
     return tree

@@ -19,6 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ace_ray.clean import printed
 from ace_ray.config import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run import cluster
@@ -77,7 +78,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
     console = Console()
 
     def say(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
     began = time.time()
     with Interrupts() as interrupts, ExitStack() as held:

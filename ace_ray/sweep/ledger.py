@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ace_ray.bounded import Unbounded, json_tree
+from ace_ray.errors import UserError
 from ace_ray.run.clock import STATES
-from ace_ray.run.summary import SUCCESS, SUMMARY, as_json
-from ace_ray.store import Store
+from ace_ray.run.stored import Summary, read_summary
+from ace_ray.run.summary import SUCCESS, as_json
+from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.runs import SweepRun
 
 LEDGER = "ledger.json"
@@ -42,6 +46,12 @@ class Account:
     """Entries: ``device_s`` and ``cost``."""
 
 
+class _Ledger(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+    runs: list[Account] = Field(default_factory=list)
+    steps: list[int] = Field(default_factory=list)
+
+
 def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Account:
     """The line of ``run`` from its summary in the sweep's ``store``, if there is one."""
     line = Account(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
@@ -50,19 +60,17 @@ def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Accoun
         line.note = run.refused or run.awaited
         return line
     summary = _summary(store.child(run.run_id))
-    if not summary:
+    if summary is None:
         return line
-    line.state = "complete" if summary["complete"] else "incomplete"
-    line.note = summary["why"]
-    timing = summary["timing"]
-    loads = timing.get("loads") or [{}]
-    line.engine = loads[-1].get("how", "")
-    if line.engine == "restarted" and timing.get("engine_deaths"):
-        line.note = line.note or timing["engine_deaths"][-1]
-    line.device, line.devices = timing.get("device", "cpu"), timing.get("devices", 0.0)
-    spent = timing.get("device_s") or {}
-    line.seconds = {state: spent.get(state, 0.0) for state in STATES}
-    line.entries, line.tokens = summary["scored"], summary["tokens"]
+    line.state = "complete" if summary.complete else "incomplete"
+    line.note = summary.why
+    timing = summary.timing
+    line.engine = timing.loads[-1].how if timing.loads else ""
+    if line.engine == "restarted" and timing.engine_deaths:
+        line.note = line.note or timing.engine_deaths[-1]
+    line.device, line.devices = timing.device, timing.devices
+    line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
+    line.entries, line.tokens = summary.scored, summary.tokens.model_dump()
     total = sum(line.seconds.values())
     if price_per_hour is not None:
         line.cost = round(total / 3600 * price_per_hour, 4)
@@ -73,13 +81,16 @@ def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Accoun
     return line
 
 
-def _summary(store: Store) -> dict[str, Any]:
-    """The run's; {} where there is none that can be read: it is made anew from the rows."""
+def _summary(store: Store) -> Summary | None:
+    """The run's; None where there is none that can be read: it is made anew from the rows."""
     try:
-        summary: dict[str, Any] = json.loads(store.get(SUMMARY) or b"{}")
-        return summary if {"complete", "why", "scored", "tokens", "timing"} <= {*summary} else {}
-    except (ValueError, TypeError, RecursionError):
-        return {}
+        summary = read_summary(store)
+    except Unreachable:
+        raise
+    except UserError:
+        return None
+    needed = {"complete", "why", "scored", "tokens", "timing"}
+    return summary if summary and needed <= summary.model_fields_set else None
 
 
 def write_ledger(store: Store, lines: Sequence[Account], steps: Collection[int] = ()) -> None:
@@ -91,12 +102,14 @@ def write_ledger(store: Store, lines: Sequence[Account], steps: Collection[int] 
 def read_ledger(store: Store) -> tuple[list[Account], set[int]]:
     """The lines and the steps of an earlier call; none where there is no ledger that can be read:
     it is made anew from the runs."""
-    try:
-        tree = json.loads(store.get(LEDGER) or b"{}")
-        lines = [Account(**line) for line in tree.get("runs", [])]
-        return lines, {step for step in tree.get("steps", []) if isinstance(step, int)}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    content = store.get(LEDGER)
+    if content is None:
         return [], set()
+    try:
+        held = _Ledger.model_validate(json_tree(content))
+    except (Unbounded, ValidationError):
+        return [], set()
+    return held.runs, set(held.steps)
 
 
 def with_kept(before: Sequence[Account], now: Sequence[Account], store: Store) -> list[Account]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ace_ray.bounded import json_tree
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import check_whole, tensors_of
 from ace_ray.models.sizes import Size, size_of
@@ -18,7 +19,8 @@ from ace_ray.records import digest
 from ace_ray.run import roles
 from ace_ray.run.cluster import gpus_per_worker
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.plan import MANIFEST, Plan
+from ace_ray.run.plan import Plan
+from ace_ray.run.stored import MANIFEST
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
@@ -154,10 +156,10 @@ def is_finished(store: Store, plan: Plan) -> bool:
     if folder.get(SUCCESS) is None:
         return False
     try:
-        held = json.loads(folder.get(MANIFEST) or b"{}")["identity"]
+        held = json_tree(folder.get(MANIFEST) or b"{}")["identity"]
     except (ValueError, KeyError, TypeError):
         return False
-    return bool(held == json.loads(json.dumps(plan.identity)))
+    return bool(held == json_tree(json.dumps(plan.identity)))
 
 
 def _measured(run: SweepRun) -> SweepRun:

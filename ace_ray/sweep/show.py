@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from ace_ray.clean import printed
 from ace_ray.errors import UserError
 from ace_ray.run.submission import Submission
 from ace_ray.sweep.packing import GUESS, schedule
@@ -26,7 +28,7 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
         total += hours
         table.add_row(
             str(number),
-            _shortened([run.label for run in lane.runs]),
+            Text(printed(_shortened([run.label for run in lane.runs]))),
             str(lane.gpus or "-"),
             f"{placed.begins / 3600:.2f} h",
             f"{lane.seconds / 3600:.2f} h",
@@ -57,7 +59,8 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
         _say(console, f"about {total * price:.2f} at {price:g} an hour")
     _say(console, f"results: {sweep.uri}/")
     try:
-        _say(console, submission().command(None))
+        command = submission().command(None)  # for a shell: as it is
+        console.print(command, highlight=False, soft_wrap=True, markup=False)
     except UserError as error:
         _say(console, f"not as a job as it is: {error}")
 
@@ -74,9 +77,8 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
         seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
         cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
         tokens = str(sum(line.tokens.values())) if line.tokens else "-"
-        table.add_row(
-            line.label, line.state, line.engine, str(line.entries), *seconds, tokens, *cost
-        )
+        label, engine = Text(printed(line.label)), Text(printed(line.engine))
+        table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
     _wide(console).print(table)
     for line in sweep.accounts:
         if line.note:
@@ -94,4 +96,4 @@ def _wide(console: Console) -> Console:
 
 
 def _say(console: Console, line: str) -> None:
-    console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)

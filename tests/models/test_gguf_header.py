@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models.gguf_header import FewestTokens, read_header
+from ace_ray.models.gguf_header import VOCABULARY, FewestTokens, read_header
 
 
 def text(value: str) -> bytes:
@@ -85,7 +86,7 @@ def test_it_is_a_lower_bound_of_a_real_vocabulary() -> None:
     if model is None or model.origin is None:
         pytest.skip("the small model is not installed")
     (file,) = Path(model.origin).parent.glob("*.gguf")
-    header = read_header(file)
+    header = read_header(file, keep=("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))
     tokens, merges = header["tokenizer.ggml.tokens"], header["tokenizer.ggml.merges"]
     real = tokenizers.Tokenizer(
         tokenizers.models.BPE(
@@ -99,3 +100,59 @@ def test_it_is_a_lower_bound_of_a_real_vocabulary() -> None:
     text = Path(__file__).read_text() + "\n\u4f60\u597d, 2024-01-02!" * 9
     exact = len(real.encode(text).ids)
     assert exact * 0.8 < FewestTokens(header).count(text, 10**6) <= exact
+
+
+def header(*keys: tuple[str, bytes]) -> bytes:
+    content = b"".join(text(key) + value for key, value in keys)
+    return struct.pack("<4sIQQ", b"GGUF", 3, 0, len(keys)) + content
+
+
+def array(kind: int, count: int, content: bytes) -> bytes:
+    return struct.pack("<IIQ", 9, kind, count) + content
+
+
+LARGE = {
+    "bytes": array(0, 100 << 20, bytes(100 << 20)),
+    "doubles": array(12, 12 << 20, bytes(96 << 20)),
+    "flags": array(7, 100 << 20, bytes(100 << 20)),
+    "texts": array(8, 1 << 16, bytes(8 << 16)),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_header_takes_little_memory(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(header(("large", LARGE[kind]), ("last", struct.pack("<II", 4, 7))))
+    tracemalloc.start()
+    try:
+        assert read_header(file) == {"last": 7}
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (header(("k", array(8, 5_000_000, bytes(40_000_000)))), "texts"),
+        (header((VOCABULARY, array(8, (1 << 20) + 1, bytes(8 << 20)))), "items"),
+        (header(("k", struct.pack("<IQ", 8, 17 << 20) + bytes(17 << 20))), "MiB"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40) + bytes(1 << 20), "keys"),
+        (
+            header((VOCABULARY, array(8, 5, (struct.pack("<Q", 15 << 20) + bytes(15 << 20)) * 5))),
+            "MiB",
+        ),
+    ],
+)  # fmt: skip
+def test_a_header_of_too_much_is_refused_in_one_line(tmp_path: Path, raw: bytes, why: str) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(raw)
+    with pytest.raises(UserError, match=why) as caught:
+        read_header(file)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("tokens", [7, "x", [1, None], ["a" * 2000], None])
+def test_a_vocabulary_that_is_none_is_no_failure(tokens: object) -> None:
+    fewest = FewestTokens({"tokenizer.ggml.model": "llama", VOCABULARY: tokens})
+    assert fewest.count("a" * 100, 50) in (0, 50)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic_runs import Row, block, row, write_run
 
-from ace_ray.report.clean import cleaned, one_line, spreadsheet
+from ace_ray.clean import cleaned, one_line, spreadsheet
 from ace_ray.report.flip_files import MOST_SHOWN, flip_csv, flip_lines, flip_markdown, flip_tables
 from ace_ray.report.flips import LONGEST, Flips, flips_of
 from ace_ray.report.runs import load_run

@@ -22,11 +22,12 @@ from ace_ray.run import lease as lease_module
 from ace_ray.run.judging import CHECK_FAILED, judged
 from ace_ray.run.lease import LEASE, Lease
 from ace_ray.run.parts import FOLDER, part_names, read_ledger, write_parts
-from ace_ray.run.plan import MANIFEST, make_manifest, make_plan
+from ace_ray.run.plan import make_manifest, make_plan
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rescore import compact_run, rescore
 from ace_ray.run.rows import ROWS, episode_columns
-from ace_ray.run.summary import SUCCESS, SUMMARY, as_json
+from ace_ray.run.stored import MANIFEST, SUMMARY
+from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import LocalStore
 
 EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
@@ -310,7 +311,9 @@ def test_what_is_no_run_is_refused(run: MadeRun, work: Any, manifest: bytes | No
     run.store.delete(MANIFEST)
     if manifest is not None:
         run.store.put(MANIFEST, manifest)
-    unchanged(run, lambda: work(run.uri, pytest.fail), "not a run|cannot be read|is not (a )?JSON")
+    unchanged(
+        run, lambda: work(run.uri, pytest.fail), "not a run|is missing|is not (a )?JSON|nested"
+    )
 
 
 def test_a_config_that_this_version_does_not_know_is_named(run: MadeRun) -> None:

@@ -60,15 +60,20 @@ def both_languages(run: ReportedRun) -> Block | None:
     return run.summary["combined"] if whole else None
 
 
+def named(run: ReportedRun, key: str) -> str:
+    """What the run's manifest says of itself; whoever wrote it may have left it out."""
+    return str(run.identity.get(key, "unknown"))
+
+
 def standard(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
     """The runs with the standard prompts, which all tables but Table 6 and the figures show."""
-    return [run for run in runs if run.identity["variant"] == STANDARD]
+    return [run for run in runs if named(run, "variant") == STANDARD]
 
 
 def notes_on_runs(shown: Sequence[ReportedRun], every: Sequence[ReportedRun]) -> list[str]:
     """Which runs a table leaves out, and which hold one language only."""
     notes = []
-    if hidden := [f"{run.label} ({run.identity['variant']})" for run in every if run not in shown]:
+    if hidden := [f"{run.label} ({named(run, 'variant')})" for run in every if run not in shown]:
         notes.append(f"not shown, the prompt variant is not standard: {', '.join(hidden)}")
     if not shown:
         notes.append("missing: a run with the standard prompt variant")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ace_ray.benchmarks.acebench.paper.cells import aggregate
+from ace_ray.benchmarks.acebench.paper.cells import aggregate, named
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.reporting import ReportedRun, Table, Value
@@ -20,7 +20,8 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
-    for found in _series(runs):
+    # A run that names none of the variants has no place here.
+    for found in filter(None, _series(runs)):
         members = list(found.values())
         if lacks := ", ".join(variant for variant in VARIANTS if variant not in found):
             missing.setdefault(lacks, []).append(members[0].label)
@@ -30,7 +31,7 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
         cells = [_normal(found.get(variant), rules) for variant in VARIANTS]
         lines.append([members[0].model + ("*" if incomplete else ""), *cells])
         taken = ", ".join(
-            f"{variant} from {run.label} ({run.identity['prompts']} prompts)"
+            f"{variant} from {run.label} ({named(run, 'prompts')} prompts)"
             for variant, run in found.items()
         )
         notes.append(f"{members[0].model}: {taken}")
@@ -56,7 +57,7 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
     alike: dict[str, list[dict[str, ReportedRun]]] = {}
     for run in runs:
         series = alike.setdefault(_key(run), [])
-        variant = str(run.identity["variant"])
+        variant = named(run, "variant")
         room: dict[str, ReportedRun] | None = next((s for s in series if variant not in s), None)
         if room is None:
             room = {}

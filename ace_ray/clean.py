@@ -1,14 +1,18 @@
-"""Text that a model wrote, made harmless for a terminal, a page or a spreadsheet."""
+"""Text that somebody else wrote, made harmless for a terminal, a page or a spreadsheet."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
+from ace_ray.credentials import masked
+
 # Sequences that move a cursor, colour text or rename a window, whole where they end.
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
 # Format characters reorder or hide what is around them; separators break lines.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_LONGEST_CELL = 32_000
+"""What a spreadsheet takes."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
@@ -28,9 +32,16 @@ def one_line(text: str, longest: int = 200) -> str:
     return " ".join(cleaned(text, longest).split())
 
 
+def printed(text: str, longest: int = 8_000) -> str:
+    """A line for a terminal or a log, whoever wrote what it names: no control character, no
+    secret. Blanks stay as they are."""
+    return cleaned(masked(text), longest).replace("\n", " ").replace("\t", " ")
+
+
 def spreadsheet(text: str) -> str:
     """``text`` as a CSV cell that no spreadsheet takes for a formula: with a quote before it."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    shown = cleaned(text, _LONGEST_CELL)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
 def _visible(sign: str) -> str:

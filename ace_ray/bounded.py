@@ -1,0 +1,189 @@
+"""JSON and YAML that others wrote: read within bounds of size, depth and number of values.
+
+What comes back is plain: finite numbers, valid Unicode, nothing that refers to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import yaml
+
+from ace_ray.errors import UserError
+
+MOST_BYTES = 8 << 20
+"""Of a JSON file; a value takes up to about 70 bytes of memory."""
+MOST_YAML_BYTES = 1 << 20
+"""PyYAML takes 10 s for so much."""
+MOST_VALUES = 1_000_000
+MOST_YAML_VALUES = 100_000
+"""With every alias written out."""
+MOST_DEPTH = 64
+MOST_ROW_BYTES = 256 << 20
+MOST_ROW_VALUES = 8_000_000
+MOST_ROW_DEPTH = 200
+"""What is laid out for people is walked by functions that call themselves."""
+_MOST_INTEGER = 1 << 64
+
+
+class Unbounded(ValueError):
+    """What was read is not what such a file holds; says why, in a few words."""
+
+
+def json_tree(content: bytes | str) -> Any:
+    """The value in a JSON text. Raises `Unbounded`; half characters become U+FFFD."""
+    if len(content) > MOST_BYTES:
+        raise Unbounded(f"is larger than {_size(MOST_BYTES)}")
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
+        # Each value but the first of its kind follows one of these.
+        if sum(map(text.count, ",[{")) > MOST_VALUES:
+            raise Unbounded(f"holds more than {MOST_VALUES} values")
+        tree = json.loads(text.removeprefix("\ufeff"), parse_constant=_no_constant)
+    except Unbounded:
+        raise
+    except RecursionError as error:
+        raise Unbounded(_DEEP) from error
+    except ValueError as error:
+        raise Unbounded("is not JSON") from error
+    return plain(tree, finite=True)
+
+
+def json_of_row(text: str | None) -> Any:
+    """The value in a JSON column of a row, as it was stored: a model may have written any number
+    and half characters. Raises `Unbounded`."""
+    if not isinstance(text, str):
+        raise Unbounded("is no text")
+    if len(text) > MOST_ROW_BYTES:
+        raise Unbounded(f"is larger than {_size(MOST_ROW_BYTES)}")
+    if len(text) > MOST_ROW_VALUES and sum(map(text.count, ",[{")) > MOST_ROW_VALUES:
+        raise Unbounded(f"holds more than {MOST_ROW_VALUES} values")
+    try:
+        tree = json.loads(text)
+    except RecursionError as error:
+        raise Unbounded(_DEEP) from error
+    except ValueError as error:
+        raise Unbounded("is not JSON") from error
+    _check_depth(tree, MOST_ROW_DEPTH)
+    return tree
+
+
+def json_object(
+    content: bytes | str, where: str, *, fix: str = "name an intact run"
+) -> dict[str, Any]:
+    """The JSON object in a file. Raises `UserError` that names the file ``where``."""
+    try:
+        tree = json_tree(content)
+    except Unbounded as error:
+        raise UserError(str(error), where=where, fix=fix) from error
+    if not isinstance(tree, dict):
+        raise UserError("is not a JSON object", where=where, fix=fix)
+    return tree
+
+
+def yaml_tree(text: str) -> Any:
+    """The value in a YAML text, or in a JSON one. Raises `Unbounded`."""
+    if text.lstrip()[:1] == "{":
+        try:
+            return json_tree(text)
+        except Unbounded:
+            pass  # a YAML mapping may begin like that; the reader below says what is wrong
+    if len(text) > MOST_YAML_BYTES:
+        raise Unbounded(f"is larger than {_size(MOST_YAML_BYTES)}")
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            if _expanded(node, {}, 0) > MOST_YAML_VALUES:
+                raise Unbounded(f"holds more than {MOST_YAML_VALUES} values, aliases included")
+            # A field's own rule names the key of a number that is none.
+            return plain(loader.construct_document(node), finite=False)
+        finally:
+            loader.dispose()
+    except Unbounded:
+        raise
+    except RecursionError as error:
+        raise Unbounded(_DEEP) from error
+    # ValueError: a text that looks like a date or a number and is none. TypeError and
+    # AttributeError: keys that no mapping takes, tags on the wrong kind of value.
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+        raise Unbounded(f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+
+
+def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
+    """``value`` of a reader as plain JSON values. Raises `Unbounded`."""
+    if depth > MOST_DEPTH:
+        raise Unbounded(_DEEP)
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, dict):
+        return {
+            _whole(key) if isinstance(key, str) else key: plain(
+                held, finite=finite, depth=depth + 1
+            )
+            for key, held in value.items()
+        }
+    if isinstance(value, list):
+        return [plain(item, finite=finite, depth=depth + 1) for item in value]
+    if finite and isinstance(value, float) and not math.isfinite(value):
+        raise Unbounded("holds a number that is not finite")
+    if isinstance(value, int) and not -_MOST_INTEGER < value < _MOST_INTEGER:
+        raise Unbounded("holds a whole number of more than 64 bits")
+    return value
+
+
+def _check_depth(value: Any, most: int) -> None:
+    level, depth = [value], 0
+    while level:
+        if depth > most:
+            raise Unbounded(f"is nested deeper than {most} levels")
+        depth += 1
+        level = [
+            item
+            for held in level
+            if isinstance(held, dict | list)
+            for item in (held.values() if isinstance(held, dict) else held)
+            if isinstance(item, dict | list)
+        ]
+
+
+def _whole(text: str) -> str:
+    """``text`` as valid Unicode."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _no_constant(name: str) -> Any:
+    raise Unbounded(f"holds {name}, which is no JSON number")
+
+
+def _expanded(node: yaml.Node, known: dict[int, int], depth: int) -> int:
+    """The values below ``node`` with every alias written out, each node looked at once."""
+    if depth > MOST_DEPTH:
+        raise Unbounded(_DEEP)
+    if id(node) in known:
+        if known[id(node)] < 0:
+            raise Unbounded("an alias in it refers to what holds it")
+        return known[id(node)]
+    known[id(node)] = -1
+    held: list[yaml.Node] = []
+    if isinstance(node, yaml.SequenceNode):
+        held = node.value
+    elif isinstance(node, yaml.MappingNode):
+        held = [one for pair in node.value for one in pair]
+    known[id(node)] = 1 + sum(_expanded(one, known, depth + 1) for one in held)
+    return known[id(node)]
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB"
+
+
+_DEEP = f"is nested deeper than {MOST_DEPTH} levels"

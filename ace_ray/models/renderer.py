@@ -1,0 +1,196 @@
+"""Chat templates are programs of whoever made the model: they run in a process with limits.
+
+Jinja's sandbox keeps a template from reaching Python, and bounds neither time nor memory. The child
+that renders has a limit of the kernel for each: CPU time per text, and memory beside what it takes
+by itself. Pipes carry one request at a time, as JSON behind its length.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, BinaryIO
+
+from ace_ray.credentials import is_secret_name
+
+CPU_S = 10.0
+"""Of the child, per text; a long prompt takes some milliseconds."""
+WALL_S = 120.0
+"""For a child that does not get the CPU, or waits for something."""
+MEMORY_BYTES = 512 << 20
+MOST_CHARS = 16 << 20
+STRIKES = 3
+"""Broken limits after which a template is not tried again."""
+
+_HEAD = struct.Struct("<Q")
+
+
+class RenderFailed(Exception):
+    """The template raised, or broke a limit; says why."""
+
+
+class Renderer:
+    """Renders texts in a child, which is started when the first is asked for. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._strikes = 0
+        self._last = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+
+    def render(self, template: str, variables: Mapping[str, Any]) -> str:
+        """The text of ``template`` with JSON values as ``variables``. Raises `RenderFailed`."""
+        asked = {"template": template, "variables": variables, "cpu_s": CPU_S}
+        request = json.dumps(asked, default=str).encode()
+        with self._lock:
+            if self._strikes >= STRIKES:
+                raise RenderFailed(f"it broke its limits {STRIKES} times, at last: {self._last}")
+            answer = self._asked(request)
+        if "text" in answer:
+            return str(answer["text"])
+        raise RenderFailed(str(answer.get("error", "it gave no text"))[:2000])
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                assert pipe is not None  # both are pipes
+                pipe.close()
+
+    __del__ = close
+
+    def _asked(self, request: bytes, *, again: bool = False) -> dict[str, Any]:
+        if self._child is None or self._child.poll() is not None:
+            self.close()
+            self._child = _started()
+        try:
+            return _exchange(self._child, request)
+        except (OSError, ValueError) as error:
+            late = isinstance(error, TimeoutError)
+            code = None if late else _end_of(self._child)
+            self.close()
+            if not late and code != -signal.SIGPROF and not again:
+                return self._asked(request, again=True)  # it may have been ended from outside
+            why = f"its process ended with {code}" if again else f"it took more than {WALL_S:g} s"
+            if code == -signal.SIGPROF:
+                why = f"it took more than {CPU_S:g} s of CPU time"
+            self._strikes, self._last = self._strikes + 1, why
+            raise RenderFailed(why) from error
+
+
+def _started() -> subprocess.Popen[bytes]:
+    # A template that finds a way out of its sandbox finds no keys.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AWS_") and not is_secret_name(name)
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "ace_ray.models.renderer"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**environment, "TRANSFORMERS_VERBOSITY": "error"},
+        # Ctrl-C is the driver's to hear.
+        start_new_session=True,
+    )
+
+
+def _exchange(child: subprocess.Popen[bytes], request: bytes) -> dict[str, Any]:
+    assert child.stdin is not None  # pipes, as it was started
+    assert child.stdout is not None
+    until = time.monotonic() + WALL_S
+    child.stdin.write(_HEAD.pack(len(request)) + request)
+    child.stdin.flush()
+    (length,) = _HEAD.unpack(_read(child.stdout, _HEAD.size, until))
+    # A character may be an escape of six, or two of them.
+    if length > 12 * MOST_CHARS + 4096:
+        raise ValueError("the answer is too long")
+    answer = json.loads(_read(child.stdout, length, until))
+    if not isinstance(answer, dict):
+        raise ValueError("no answer")
+    return answer
+
+
+def _read(pipe: IO[bytes], size: int, until: float) -> bytes:
+    found = bytearray()
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while len(found) < size:
+        if not poll.poll(max(0.0, 1000 * (until - time.monotonic()))):
+            raise TimeoutError
+        chunk = os.read(pipe.fileno(), min(1 << 20, size - len(found)))
+        if not chunk:
+            raise ValueError("the pipe ended")
+        found += chunk
+    return bytes(found)
+
+
+def _end_of(child: subprocess.Popen[bytes]) -> int | None:
+    """The exit code of a child that has ended; None where it has not."""
+    try:
+        return child.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Answer requests until ``source`` ends. Runs in the child."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    held = _own_bytes() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (held, held))
+    while head := source.read(_HEAD.size):
+        request = json.loads(source.read(*_HEAD.unpack(head)))
+        # Its default action ends the process, whatever that is at.
+        signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
+        answer = _rendered(render_jinja_template, request)
+        content = json.dumps(answer).encode()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        target.write(_HEAD.pack(len(content)) + content)
+        target.flush()
+
+
+def _rendered(render: Any, request: Mapping[str, Any]) -> dict[str, str]:
+    variables = dict(request["variables"])
+    try:
+        messages: Sequence[Any] = variables.pop("messages")
+        (text,), _ = render([messages], chat_template=request["template"], **variables)
+        if len(text) > MOST_CHARS:
+            return {"error": f"it made {len(text)} characters, more than {MOST_CHARS}"}
+    except MemoryError:
+        return {"error": f"it took more than {MEMORY_BYTES >> 20} MiB of memory"}
+    # A template is a program of somebody else's: whatever it raises, it refuses.
+    except Exception as error:  # noqa: BLE001 - it is told, not handled
+        return {"error": str(error)[:2000] or type(error).__name__}
+    return {"text": text}
+
+
+def _own_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    # What a library prints must not end up among the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, answers)

@@ -1,0 +1,280 @@
+"""Flat Parquet files that others wrote: no more memory than the caller allows.
+
+A file's own figures are not trusted. A few bytes may stand for gigabytes in three ways, and each is
+looked at before anything is unpacked: pages (their headers say how large they are unpacked; pyarrow
+allocates as much), repeated values (texts stay a dictionary until their full size is known), and
+the schema (pyarrow walks it recursively). Only encodings that `pyarrow` writes by itself are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+MOST_FOOTER_BYTES = 4 << 20
+_TAIL_BYTES = 64 << 10
+_GAP_BYTES = 1 << 20
+"""Ranges that are closer than this are fetched as one."""
+_ENCODINGS = frozenset({0, 2, 3, 4, 8})
+"""PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY: none shares bytes between values."""
+
+Fields = dict[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``file_bytes``: of the file, and of what is unpacked of it; ``rows``: in it."""
+
+    file_bytes: int
+    rows: int
+
+
+def read_flat(
+    file: pa.NativeFile, schema: pa.Schema, limits: Limits, lacks: Sequence[str]
+) -> pa.Table:
+    """The columns of ``schema``, cast to it; the file also has those named in ``lacks``.
+
+    Raises `ValueError` or `pa.ArrowException`: it is damaged, of another shape, or too large.
+    """
+    size = file.size()
+    if size > limits.file_bytes:
+        raise ValueError(f"it has {size >> 20} MiB, more than {limits.file_bytes >> 20}")
+    if size < 12:
+        raise ValueError("it is cut off")
+    # Untouched pages of it take no memory: only what is wanted is fetched.
+    held = bytearray(size)
+    _fetch(file, held, max(0, size - _TAIL_BYTES), size)
+    length = int.from_bytes(held[-8:-4], "little")
+    if held[-4:] != b"PAR1" or length + 12 > size:
+        raise ValueError("it is cut off or no Parquet file")
+    if length > MOST_FOOTER_BYTES:
+        raise ValueError(f"its footer has more than {MOST_FOOTER_BYTES >> 20} MiB")
+    _fetch(file, held, size - 8 - length, max(0, size - _TAIL_BYTES))
+    footer, _ = _Thrift(held, size - 8).struct(size - 8 - length)
+    names = _names(footer)
+    for name in [*lacks, *schema.names]:
+        if names.count(name) != 1:
+            raise ValueError(
+                f"it has no column {name}" if name not in names else f"it has two columns {name}"
+            )
+    if not 0 <= _number(footer, 3) <= limits.rows:
+        raise ValueError(f"it has {_number(footer, 3)} rows, more than {limits.rows}")
+    chunks = list(_chunks(footer, set(schema.names), size))
+    if sum(chunk.rows for chunk in chunks) > limits.rows * len(schema.names):
+        raise ValueError(f"it has more than {limits.rows} rows")
+    for start, end in _joined([(chunk.start, chunk.end) for chunk in chunks]):
+        _fetch(file, held, start, end)
+    unpacked = 0
+    for chunk in chunks:
+        unpacked += _unpacked(held, chunk)
+        _check(unpacked, limits)
+    texts = [
+        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+    ]
+    table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(held)), read_dictionary=texts).read(
+        columns=schema.names, use_threads=False
+    )
+    if table.num_rows > limits.rows:
+        raise ValueError(f"it has more than {limits.rows} rows")
+    _check(sum(_full_size(column) for column in table.columns), limits)
+    table = table.select(schema.names).cast(schema)
+    # Texts that are no UTF-8 would surface far from here.
+    table.validate(full=True)
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """One column of one group of rows, as the footer places it."""
+
+    start: int
+    end: int
+    rows: int
+
+
+def _fetch(file: pa.NativeFile, held: bytearray, start: int, end: int) -> None:
+    if start < end:
+        content = file.read_at(end - start, start)
+        if len(content) != end - start:
+            raise ValueError("it is cut off")
+        held[start:end] = content
+
+
+def _names(footer: Fields) -> list[str]:
+    root, *columns = _listed(footer, 2)
+    if any(5 in column and column[5] for column in columns) or root.get(5) != len(columns):
+        raise ValueError("its columns are nested")
+    if any(column.get(3) == 2 for column in columns):
+        raise ValueError("its columns hold lists")
+    return [column[4].decode("utf-8", "replace") for column in columns]
+
+
+def _chunks(footer: Fields, wanted: set[str], size: int) -> Iterator[_Chunk]:
+    for group in _listed(footer, 4):
+        for column in _listed(group, 1):
+            about = column.get(3)
+            if 1 in column or not isinstance(about, dict):
+                raise ValueError("its columns are in another file")
+            path = [part.decode("utf-8", "replace") for part in about.get(3, [])]
+            if len(path) != 1 or path[0] not in wanted:
+                continue
+            start = min(at for at in (about.get(9), about.get(11)) if at is not None and at > 0)
+            end, rows = start + _number(about, 7), _number(about, 5)
+            if not 4 <= start <= end <= size or rows < 0:
+                raise ValueError("its columns are not where it says")
+            yield _Chunk(start, end, rows)
+
+
+def _unpacked(held: bytearray, chunk: _Chunk) -> int:
+    """The bytes of all pages of a chunk once they are unpacked, by their own headers."""
+    at, found = chunk.start, 0
+    reader = _Thrift(held, chunk.end)
+    while at < chunk.end:
+        page, at = reader.struct(at)
+        large, packed = _number(page, 2), _number(page, 3)
+        if large < 0 or packed < 0:
+            raise ValueError("its pages are damaged")
+        # Of a page of values, old form and new, and of a dictionary.
+        for header, encoding in ((5, 2), (8, 4), (7, 2)):
+            if header in page and _number(page[header], encoding) not in _ENCODINGS:
+                raise ValueError("its encoding is none that ace_ray writes")
+        found += large
+        at += packed
+    return found
+
+
+def _full_size(column: pa.ChunkedArray) -> int:
+    """Bytes of a column with nothing shared between its values."""
+    found = 0
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            lengths = pc.fill_null(pc.binary_length(chunk.dictionary), 0).cast(pa.int64())
+            found += (pc.sum(lengths.take(chunk.indices)).as_py() or 0) + 9 * len(chunk)
+        else:
+            found += chunk.nbytes
+    return found
+
+
+def _check(count: int, limits: Limits) -> None:
+    if count > limits.file_bytes:
+        raise ValueError(f"unpacked it has more than {limits.file_bytes >> 20} MiB")
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if found and start - found[-1][1] < _GAP_BYTES:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _number(fields: Fields, key: int) -> int:
+    value = fields.get(key)
+    if not isinstance(value, int):
+        raise ValueError("its footer is damaged")
+    return value
+
+
+def _listed(fields: Fields, key: int) -> list[Any]:
+    value = fields.get(key)
+    if not isinstance(value, list) or not value:
+        # A table without rows has no groups.
+        if key == 4:
+            return []
+        raise ValueError("its footer is damaged")
+    if any(not isinstance(item, dict) for item in value):
+        raise ValueError("its footer is damaged")
+    return value
+
+
+class _Thrift:
+    """Thrift's compact protocol, as far as Parquet uses it. Raises `ValueError` at the end of
+    what it may read, and for what is nested deeper than Parquet is."""
+
+    DEPTH = 12
+
+    def __init__(self, held: bytearray, end: int) -> None:
+        self._held, self._end = held, end
+
+    def struct(self, at: int, depth: int = 0) -> tuple[Fields, int]:
+        """(field id -> value, position behind it)"""
+        if depth > self.DEPTH:
+            raise ValueError("its footer is damaged")
+        fields: Fields = {}
+        key = 0
+        while True:
+            byte, at = self._byte(at)
+            if byte == 0:
+                return fields, at
+            if byte >> 4:
+                key += byte >> 4
+            else:
+                key, at = self._zigzag(at)
+            fields[key], at = self._value(byte & 15, at, depth, alone=True)
+
+    def _value(self, kind: int, at: int, depth: int, *, alone: bool) -> tuple[Any, int]:
+        if kind in (1, 2):  # a flag is its field's kind, in lists a byte
+            if alone:
+                return kind == 1, at
+            byte, at = self._byte(at)
+            return byte == 1, at
+        if kind == 3:
+            return self._byte(at)
+        if kind in (4, 5, 6):
+            return self._zigzag(at)
+        if kind == 7:
+            return None, self._skip(at, 8)
+        if kind == 8:
+            length, at = self._varint(at)
+            end = self._skip(at, length)
+            return bytes(self._held[at:end]), end
+        if kind in (9, 10):
+            return self._list(at, depth)
+        if kind == 12:
+            return self.struct(at, depth + 1)
+        raise ValueError("its footer is damaged")
+
+    def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
+        byte, at = self._byte(at)
+        count = byte >> 4
+        if count == 15:
+            count, at = self._varint(at)
+        if count > self._end - at or depth > self.DEPTH:
+            raise ValueError("its footer is damaged")
+        items = []
+        for _ in range(count):
+            item, at = self._value(byte & 15, at, depth + 1, alone=False)
+            items.append(item)
+        return items, at
+
+    def _zigzag(self, at: int) -> tuple[int, int]:
+        value, at = self._varint(at)
+        return (value >> 1) ^ -(value & 1), at
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        value = shift = 0
+        while True:
+            byte, at = self._byte(at)
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+            shift += 7
+            if shift > 63:
+                raise ValueError("its footer is damaged")
+
+    def _byte(self, at: int) -> tuple[int, int]:
+        if at >= self._end:
+            raise ValueError("it is cut off")
+        return self._held[at], at + 1
+
+    def _skip(self, at: int, count: int) -> int:
+        if count > self._end - at:
+            raise ValueError("it is cut off")
+        return at + count

@@ -1,0 +1,137 @@
+"""Texts of others in every file of a report and on the terminal: read as text, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_runs import row, write_run
+
+from ace_ray.report.render import escaped
+
+NASTY = [
+    "<img src=x onerror=pwned=1>",
+    "[click](https://evil.example)",
+    "![x](https://evil.example/x.png)",
+    "a | b | c",
+    "`code` ``` ~~~",
+    "line\n\n# heading\n\n---\n\n| a |\n|---|\n",
+    "\x1b[2J\x1b]0;title\x07\x9b31mred\r\x08",
+    "a\u202edcba\u2066\u200b\u2028\u2029",
+    "[red]rich[/] [/nothing] [link=https://evil.example]x[/link]",
+    "https://evil.example www.evil.example me@evil.example",
+    "&lt;b&gt; &#60; $x$ *a* _b_ ~~c~~",
+    "=cmd|' /C calc'!A0",
+    "# heading",
+    "1. list",
+    "- item",
+]
+CONTROLS = [chr(c) for c in (*range(32), 127, *range(128, 160)) if chr(c) != "\n"]
+HIDDEN = ["\u202e", "\u2066", "\u200b", "\u2028", "\u2029"]
+
+
+def nasty_run(folder: Path, text: str) -> Path:
+    folder = folder / text.replace("/", "%").replace("\0", "")[:60]
+    rows = []
+    for number in range(3):
+        made = row("en", "normal_atom_bool", number, official=number > 1)
+        rows.append(
+            {
+                **made,
+                "category": text if number == 1 else made["category"],
+                "language": text if number == 1 else made["language"],
+                "id": f"{text}{number}",
+                "group": f"{text}{number}",
+                "output": text,
+                "finish_reason": text,
+                "worker": text,
+                "official_error": text,
+                "strict_error": text,
+                "official_error_type": text,
+                "strict_error_type": text,
+            }
+        )
+    rows.append({**row("en", "normal_atom_bool", 7, status="infra_error"), "error_class": text,
+                 "error": text})  # fmt: skip
+    write_run(folder, rows, model=f"org/{text}", run_id=text, max_unscored=1.0)
+    manifest = json.loads((folder / "run.json").read_text())
+    manifest |= {"ace_ray_version": text, "versions": {"vllm": text}, "machine": {"platform": text}}
+    (folder / "run.json").write_text(json.dumps(manifest))
+    summary = {
+        "benchmarks": {"acebench": {"comparable": text}},
+        "timing": {"engines": [{"versions": {"vllm": text}}]},
+        "rescored": {"ace_ray_version": text},
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def structure(markdown: str) -> list[str]:
+    """What GitHub's Markdown makes of a file besides plain text, tables and the report's own."""
+    parser = pytest.importorskip("markdown_it").MarkdownIt("commonmark", {"html": True})
+    parser.enable(["table", "strikethrough"])
+    odd = []
+    for token in parser.parse(markdown):
+        if token.type in ("html_block", "fence", "code_block", "hr", "blockquote_open"):
+            odd.append(f"{token.type}: {token.content[:60]}")
+        if token.type == "ordered_list_open":
+            odd.append(token.type)
+        for inner in token.children or []:
+            if inner.type in ("html_inline", "link_open", "image", "s_open", "em_open"):
+                source = str(inner.attrs.get("src", inner.attrs.get("href", "")))
+                if not (source.endswith((".svg", ".md", ".csv")) and "/" not in source):
+                    odd.append(f"{inner.type}: {source} {inner.content[:60]}")
+    return odd
+
+
+def headings(markdown: str) -> int:
+    parser = pytest.importorskip("markdown_it").MarkdownIt("commonmark")
+    return sum(token.type == "heading_open" for token in parser.parse(markdown))
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_a_foreign_text_is_text_everywhere(
+    text: str, tmp_path: Path, here: Callable[..., Any]
+) -> None:
+    runs = [nasty_run(tmp_path / str(i), text) for i in range(2)]
+    clean = [nasty_run(tmp_path / f"clean{i}", "clean") for i in range(2)]
+    for command in ("report", "compare"):
+        folders = {}
+        for name, named in (("nasty", runs), ("clean", clean)):
+            out = tmp_path / f"{command}-{name}"
+            more = ["--flips"] if command == "compare" else []
+            ended = here(command, *named, "--out", out, *more)
+            said = ended.stdout + ended.stderr
+            assert ended.code == 0, said
+            assert not [sign for sign in (*CONTROLS, *HIDDEN) if sign in said]
+            folders[name] = out
+        for file in sorted(folders["nasty"].iterdir()):
+            if file.suffix in (".md", ".csv", ".html", ".svg"):
+                content = file.read_text()
+                controls = [s for s in (*CONTROLS, *HIDDEN) if s in content and s not in "\t\r"]
+                assert not controls, f"{file.name}: {controls!a}"
+            if file.suffix == ".md":
+                assert not structure(content), f"{file.name}: {structure(content)}"
+                twin = folders["clean"] / file.name
+                if twin.exists():
+                    assert headings(content) == headings(twin.read_text()), file.name
+
+
+@pytest.mark.parametrize(
+    ("command", "text"), [("score", NASTY[5]), ("score", NASTY[8]), ("compact", NASTY[6])]
+)
+def test_a_refusal_names_a_foreign_text_on_one_line(
+    command: str, text: str, tmp_path: Path, here: Callable[..., Any]
+) -> None:
+    ended = here(command, nasty_run(tmp_path, text))
+    said = ended.stdout + ended.stderr
+    assert not [sign for sign in (*CONTROLS, *HIDDEN) if sign in said]
+    assert len(said.strip().splitlines()) <= 6
+
+
+@pytest.mark.parametrize("text", ["3.14", "-5", "+0.2 [0.1, 0.3]", "plain words", "12 rows", "a-b"])
+def test_plain_words_and_numbers_stay(text: str) -> None:
+    assert escaped(text).replace("\\[", "[") == text

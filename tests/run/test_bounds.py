@@ -1,0 +1,196 @@
+"""A few bytes that stand for gigabytes: each reader refuses them in a line, in little memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile_folders import MUTATIONS, make_run
+
+from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, json_tree, yaml_tree
+from ace_ray.config import load_config
+from ace_ray.errors import UserError
+from ace_ray.run.parquet import Limits, read_flat
+
+SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
+LIMITS = Limits(file_bytes=16 << 20, rows=100_000)
+
+
+def written(path: Path, table: pa.Table, **options: object) -> Path:
+    pq.write_table(table, path, **options)
+    return path
+
+
+def read(path: Path) -> pa.Table:
+    return read_flat(pa.OSFile(str(path)), SCHEMA, LIMITS, ["a", "n"])
+
+
+def table(texts: list[str | None]) -> pa.Table:
+    return pa.table({"a": texts, "n": list(range(len(texts)))}, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_what_is_written_is_read(
+    tmp_path: Path, compression: str, dictionary: bool, version: str
+) -> None:
+    texts = [None, "", "x", "\u00e9" * 500, *(str(i) for i in range(5000))]
+    path = written(
+        tmp_path / "p",
+        table(texts),
+        compression=compression,
+        use_dictionary=dictionary,
+        data_page_version=version,
+        row_group_size=700,
+    )
+    assert read(path).column("a").to_pylist() == texts
+    assert read(path).schema == SCHEMA
+
+
+BOMBS: dict[str, Callable[[Path], Path]] = {
+    "one text in all rows": lambda p: written(p, table(["x" * (1 << 20)] * 600)),
+    "zeros": lambda p: written(p, table(["\0" * (8 << 20)] * 4), use_dictionary=False,
+                               compression="zstd"),
+    "rows": lambda p: written(p, table(["x"] * 100_001)),
+    "prefixes": lambda p: written(
+        p, table(["x" * 100_000 + str(i) for i in range(3000)]), use_dictionary=False,
+        column_encoding={"a": "DELTA_BYTE_ARRAY"}),
+    "nested": lambda p: written(p, pa.table({"a": [["x"]], "n": [[1]]})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_file_that_unpacks_to_much_is_refused(tmp_path: Path, kind: str) -> None:
+    path = BOMBS[kind](tmp_path / "p")
+    with pytest.raises(ValueError, match=r"more than|encoding|nested|no column"):
+        read(path)
+
+
+def test_sizes_in_the_footer_are_not_believed(tmp_path: Path) -> None:
+    """The page says what pyarrow allocates; the footer may say anything."""
+    path = written(
+        tmp_path / "p", table(["y" * (9 << 20)] * 2), use_dictionary=False, compression="zstd"
+    )
+    content = path.read_bytes()
+    about = pq.read_metadata(path).row_group(0).column(0)
+    size = about.total_uncompressed_size
+
+    def varint(number: int) -> bytes:
+        number, found = number << 1, b""
+        while number > 127:
+            found += bytes([number & 127 | 128])
+            number >>= 7
+        return found + bytes([number])
+
+    # As many bytes, so that the footer keeps its length.
+    small = bytes([0x80 | 2] + [0x80] * (len(varint(size)) - 2) + [0])
+    assert content.count(varint(size)) == 1
+    path.write_bytes(content.replace(varint(size), small))
+    assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size < 100
+    with pytest.raises(ValueError, match="more than"):
+        read(path)
+
+
+def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
+    for name in ("parts: 600 MiB of one text", "parts: millions of rows"):
+        folder = make_run(tmp_path / name[-4:].strip())
+        MUTATIONS[name](folder)
+        assert sum(file.stat().st_size for file in (folder / "rows").iterdir()) < 400_000
+        script = (
+            "import resource, sys; from ace_ray.run.parts import read_ledger, read_part; "
+            "from ace_ray.run.rows import ROWS; from ace_ray.store import LocalStore\n"
+            "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
+            "store = LocalStore(sys.argv[1])\n"
+            "read_ledger(LocalStore(sys.argv[2]))\n"
+            "before = peak()\n"
+            "for name in [o.path for o in store.list('rows/')]:\n"
+            "    found = read_part(store, name, ROWS.names)\n"
+            "    print(found if isinstance(found, str) else 'read')\n"
+            "print(peak() - before)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(folder), str(make_run(tmp_path / f"ok{name[-4:]}"))],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        *said, grown = done.stdout.splitlines()
+        assert any("more than" in line for line in said), said
+        assert int(grown) < 300, done.stdout
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MERGES = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [BOMB, MERGES, "a: &a [*a]", "a: &a {b: *a}", "[" * 5000, "{a: " * 5000, "x" * (2 << 20),
+     "- " * 3000 + "x", "? " * 500, "a: !!python/object/apply:os.system [x]", "{[1]: 2}",
+     "run_id: 9" + "9" * 5000, '{"a": ' + "[" * 2000],
+)  # fmt: skip
+def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_config(str(path))
+    line = str(caught.value)
+    assert line.startswith(str(path))
+    assert "\n" not in line
+    assert len(line) < 1000
+    with pytest.raises(UserError):
+        load_config(str(path), [f"model={text}"])
+
+
+def test_aliases_that_a_person_writes_are_read() -> None:
+    text = "base: &b {seed: 1}\none: *b\ntwo: {<<: *b, top_k: 2}"
+    assert yaml_tree(text)["two"] == {"seed": 1, "top_k": 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"[" * 60 + b"]" * 60, ""),
+        (b"[" * (MOST_DEPTH + 3) + b"]" * (MOST_DEPTH + 3), "nested"),
+        (b"[" * 100_000, "nested"),
+        (b"[" + b"{}," * 1_000_001 + b"{}]", "values"),
+        (b'"' + b"x" * (9 << 20) + b'"', "larger"),
+        (b"NaN", "NaN"),
+        (b"-Infinity", "Infinity"),
+        (b"1e999", "finite"),
+        (b"9" * 30, "64 bits"),
+        (b"9" * 5000, "not JSON"),
+        (b"\xff", "not JSON"),
+    ],
+)
+def test_json_is_read_within_bounds(content: bytes, why: str) -> None:
+    if not why:
+        json_tree(content)
+        return
+    with pytest.raises(Unbounded, match=why):
+        json_tree(content)
+    with pytest.raises(UserError, match=r"^file: .*; name an intact run$"):
+        json_object(content, "file")
+
+
+def test_half_characters_become_whole_ones() -> None:
+    assert json_tree('{"\\ud800": "a\\udc00"}') == {"\ufffd": "a\ufffd"}
+
+
+def test_a_row_s_json_is_as_the_model_wrote_it() -> None:
+    assert json_of_row('["\\ud800", 1e999, ' + "9" * 100 + "]")[0] == "\ud800"
+    for text in ("[" * 300 + "]" * 300, "[" * 100_000, "x", None):
+        with pytest.raises(Unbounded):
+            json_of_row(text)
