@@ -56,12 +56,12 @@ docs: $(READY)
 
 # Recompile the locks: what changes is what requirements/*.in or pyproject.toml ask for now, and with
 # `make lock UPGRADE=--upgrade` all of it. uv names no index in them; torch is left out of the CPU lock.
-COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links \
-  --no-annotate --no-header $(UPGRADE)
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --only-binary :all: --no-emit-index-url \
+  --no-emit-find-links --no-annotate --no-header $(UPGRADE)
 CPU_LOCK := requirements/cpu.txt
 CUDA_LOCK := requirements/torch-cuda.txt
 GPU_LOCK := requirements/gpu.txt
-FOR_GPU := --python-version 3.11 --python-platform x86_64-manylinux_2_28
+FOR_GPU := --python-version 3.11 --python-platform x86_64-manylinux_2_36
 
 lock: $(READY)
 	$(BIN)/pip install --quiet uv==0.13.9
