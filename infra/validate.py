@@ -5,8 +5,8 @@
 FOLDER holds the CRDs as YAML files: KubeRay's from its repository's
 ``helm-chart/kuberay-operator/crds``, Kueue's from ``config/components/crd/bases``. As strict as an
 API server with strict field validation: unknown fields are errors. Two things are left to the
-server: rules in CEL (``x-kubernetes-validations``), and kinds that have no CRD. An image by tag is a
-problem, too: what a tag points to may change.
+server: rules in CEL (``x-kubernetes-validations``), and kinds that have no CRD. An image by tag
+is a problem, too: what a tag points to may change.
 """
 
 import copy
