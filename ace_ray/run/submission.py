@@ -36,7 +36,8 @@ TEXT_BYTES = 100_000
 """An entrypoint is one argument of a shell, which takes 128 KiB."""
 
 _SECRET = re.compile(
-    r"(hf_|auth_|access_|session_)?token|(access_|api_)?key(_id)?|[a-z_]*(password|secret)[a-z_]*",
+    r"(hf_|auth_|access_|session_)?token|(access_|api_)?key(_id)?|"
+    r"(?=[a-z_]*?(?:password|secret))[a-z_]*+",
     re.IGNORECASE,
 )
 _CREDENTIALS = re.compile(r"\w://[^/\s@]+@")
