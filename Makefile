@@ -42,7 +42,7 @@ test: $(READY) lint
 
 # Runs that are killed, starved and refused, and clusters of two nodes: 25 minutes on 2 cores.
 faults: $(READY)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --timeout 3600
 
 lint: $(READY)
 	$(BIN)/ruff check .

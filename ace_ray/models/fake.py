@@ -64,6 +64,7 @@ class FakeScript(Section):
     hang: Marked = Field(default_factory=dict, description="never answers again, to anybody")
     die: Marked = Field(default_factory=dict, description="the engine dies")
     crash: Marked = Field(default_factory=dict, description="its process is killed")
+    abort: Marked = Field(default_factory=dict, description="its process crashes")
     freeze: Marked = Field(default_factory=dict, description="its process is stopped")
 
 
@@ -99,6 +100,9 @@ class FakeEngine:
     async def alive(self) -> None:
         await self._works.wait()
 
+    def processes(self) -> list[Any]:
+        return []
+
     async def swap(self, folder: Path) -> None:
         stale = self._weights
         self._take(folder)
@@ -129,6 +133,8 @@ class FakeEngine:
             raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
         if _told(script.crash, last):
             os.kill(os.getpid(), signal.SIGKILL)
+        if _told(script.abort, last):
+            os.abort()
         if _told(script.freeze, last):
             os.kill(os.getpid(), signal.SIGSTOP)
         if _told(script.die, last):

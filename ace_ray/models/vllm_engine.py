@@ -88,6 +88,14 @@ class VLLMEngine:
         """Returns when the engine core has answered: it does between two steps of the model."""
         await self._engine.is_sleeping()
 
+    def processes(self) -> list[Any]:
+        """The engine cores (`multiprocessing.Process`); of several, the one that failed, if vLLM
+        knows it: it ends the others then. None where they are actors of Ray's."""
+        manager = self._engine.engine_core.resources.engine_manager
+        cores = list(getattr(manager, "processes", ()))
+        failed = getattr(manager, "failed_proc_name", None)
+        return [core for core in cores if core.name == failed] or cores
+
     async def swap(self, folder: Path) -> None:
         """Take the weights in ``folder``, of the same layout. Nothing may be in flight.
 

@@ -18,8 +18,12 @@ from ace_ray.run.suspects import Suspect, Suspects
 MAX_STARTS = 3
 """Starts of one actor in a row that may fail before the run does."""
 
-HOPELESS = 5
-"""Rows in a row that kill engines: then it is the engines."""
+FRUITLESS = 10
+"""Starts of one engine worker in a row, however they end, after which no row of the run has got
+further: then it is not the rows."""
+
+DOUBTFUL = 4
+"""Such starts after which rows that nothing is known of go before those under suspicion."""
 
 Kind = Literal["engine", "checker", "writer"]
 KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
@@ -41,6 +45,23 @@ class Who:
     @property
     def name(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a process learns as it begins."""
+
+    hopeful: bool
+    """Whether another start is worth while should this one fail, since engines of this run have
+    started before."""
+    run: int
+    """Whose weights to load."""
+    awaited: bool = False
+    """Whether rows of this run wait for this very process."""
+    replaces: bool = False
+    """Whether it takes the place of another one, whose rows come again."""
+    doubtful: bool = False
+    """Whether engines have died here again and again and passed nothing."""
 
 
 @dataclass
@@ -76,7 +97,7 @@ class Tally:
         self.failure = ""
         self.store_failed = False
         self.hopeless = False
-        """Whether no further row should be tried."""
+        """Whether engines start again and again and no row gets further."""
         self.notice = ""
         """What the run is waiting for, if anything."""
         self.deaths: list[str] = []
@@ -157,7 +178,17 @@ class Board:
         self._drain_at: float | None = None
         self._barren = 0
         """Deaths of the writer since rows were last stored."""
+        self._fruitless: Counter[str] = Counter()
+        """Engine worker -> its starts since a row last got further."""
+        self._underway: dict[str, str] = {}
+        """Row that has ended and reached no checker -> the engine worker it is from."""
+        self._killed: dict[Who, tuple[str, bool]] = {}
+        """Process that the driver kills -> why, and whether the cause lies outside."""
         self._run: int | None = None
+        self._runs: dict[str, int] = {}
+        """Engine worker -> the run whose weights it has or wants."""
+        self._wants: set[str] = set()
+        """Those that ended themselves for the weights they want."""
         self._unswappable: dict[int | None, str] = {}
         """By run; None: of all."""
 
@@ -170,26 +201,27 @@ class Board:
         return self._shared
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
+        """What a checker has judged."""
+        self._fruitless.clear()
         self._tally.add(rows)
         if self._metrics:
             self._metrics.rows(rows)
 
     def stored(self, run: int, rows: int) -> None:
         self._barren = 0
+        self._fruitless.clear()
         share = self._tally.of(run)
         share.stored += rows
         share.last_stored_at = time.time()
         if self._metrics:
             self._metrics.stored(run, rows)
 
-    def next_run(self, first: int) -> int:
-        """Whose weights a starting engine should load: those that others hold or are about to,
-        else those of ``first``."""
-        return first if self._run is None else self._run
-
-    def loading(self, run: int) -> None:
-        """An engine is about to take the weights of ``run``."""
-        self._run = run
+    def loading(self, who: Who, run: int, *, ends: bool = False) -> None:
+        """An engine is about to take the weights of ``run``, or ``ends`` since only a new one
+        can."""
+        self._run = self._runs[who.actor] = run
+        if ends:
+            self._wants.add(who.actor)
 
     def loaded(self, run: int, facts: dict[str, Any]) -> None:
         """An engine holds them."""
@@ -220,25 +252,55 @@ class Board:
     def notice(self, line: str) -> None:
         self._tally.notice = line
 
-    def starting(self, who: Who) -> bool | None:
+    def predecessor(self, who: Who) -> Who | None:
+        """Whose place ``who`` takes, if that one worked and did not say that it ends."""
+        last = self._processes.get(who.actor)
+        return last.who if last is not None and last.ready else None
+
+    def starting(
+        self, who: Who, first: int = 0, gone: tuple[str, bool] = ("its process was killed", True)
+    ) -> Start | None:
         """A process begins, in place of the same actor's last one.
 
-        Returns whether another start is worth while should this one fail, since engines of this run
-        have started before; None when there have been too many starts already."""
+        Args:
+            first: the run whose weights an engine loads if no other one has or wants any.
+            gone: of a predecessor that said nothing: why it is gone, and whether the cause lies
+                outside of it.
+
+        Returns None when there have been too many starts already."""
         last = self._processes.get(who.actor)
         process = self._processes[who.actor] = _Process(who)
         if last is not None:
             process.starts = last.starts + 1
             if last.ready:
                 process.starts = 1
-                self._died(last.who, "its process was killed", None)
+                self._died(last.who, *self._killed.pop(last.who, gone), None)
         if who.kind == "writer" and self._barren >= MAX_STARTS:
             self.fail(f"the writer died {MAX_STARTS} times and stored nothing", store=True)
             return None
         if process.starts > MAX_STARTS:
             self.fail(f"the {NAMES[who.kind]} on {who.host} died {MAX_STARTS} times as it started")
             return None
-        return (self._proven or bool(self._tally.workers)) and process.starts < MAX_STARTS
+        fruitless = self._fruitless[who.actor]
+        if who.kind == "engine":
+            if fruitless >= FRUITLESS:
+                why = self._tally.deaths[-1] if self._tally.deaths else "none says why"
+                self._tally.hopeless = True
+                self.fail(
+                    f"{fruitless} engines started one after another and no row got further; the "
+                    f"last one ended: {why}"
+                )
+                return None
+            self._fruitless[who.actor] += 1
+        wanted = who.actor in self._wants
+        self._wants.discard(who.actor)
+        return Start(
+            hopeful=(self._proven or bool(self._tally.workers)) and process.starts < MAX_STARTS,
+            run=self._runs.get(who.actor, first if self._run is None else self._run),
+            awaited=wanted,
+            replaces=last is not None,
+            doubtful=fruitless >= DOUBTFUL,
+        )
 
     def ready(self, who: Who, facts: dict[str, Any]) -> None:
         self._processes[who.actor].ready = True
@@ -247,6 +309,10 @@ class Board:
             self._tally.workers.append(facts)
 
     def suspects(self, kind: Kind, ids: list[str]) -> dict[str, Suspect]:
+        """Those among ``ids``, which have come to a process of ``kind``."""
+        if kind == "checker":
+            for row_id in ids:
+                self._underway.pop(row_id, None)
         return self._books[kind].among(ids)
 
     def enter(self, who: Who, ids: list[str]) -> None:
@@ -254,25 +320,34 @@ class Board:
 
     def leave(self, who: Who, ids: list[str]) -> None:
         self._books[who.kind].leave(who.actor, ids)
+        if who.kind == "engine":
+            self._underway.update(dict.fromkeys(ids, who.actor))
 
-    def dying(self, who: Who, why: str, held: list[str] | None) -> None:
-        """A process says that it is about to end itself, and what it was working on."""
+    def underway(self, who: Who) -> int:
+        """Rows that have ended at ``who`` and have not come to a checker: they would be lost with
+        the process."""
+        return sum(actor == who.actor for actor in self._underway.values())
+
+    def dying(self, who: Who, why: str, held: list[str] | None, outside: bool = False) -> None:
+        """A process says that it is about to end itself, and what it was working on. ``outside``:
+        the cause lies outside of it."""
         process = self._processes[who.actor]
         # One death is one, however many threads tell of it, and whenever that arrives.
         if process.ready and process.who == who:
             process.ready, process.starts = False, 0
-            self._died(who, why, held)
+            self._died(who, why, outside, held)
 
-    def _died(self, who: Who, why: str, held: list[str] | None) -> None:
-        book = self._books[who.kind]
-        book.died(who.actor, held)
+    def killing(self, who: Who, why: str, outside: bool) -> None:
+        """The driver is about to kill ``who``."""
+        self._killed[who] = why, outside
+
+    def _died(self, who: Who, why: str, outside: bool, held: list[str] | None) -> None:
+        self._books[who.kind].died(who.actor, held, outside=outside)
         if self._metrics:
             self._metrics.died(who.kind)
         if who.kind == "engine":
             self._tally.deaths.append(f"{who.name}: {why}")
-            if book.condemned_in_a_row >= HOPELESS:
-                self._tally.hopeless = True
-                self.fail(f"engines die on every row, the last {HOPELESS} they had alone: {why}")
+            self._underway = {row: a for row, a in self._underway.items() if a != who.actor}
         else:
             self._barren += who.kind == "writer"
             self._tally.other_deaths[who.kind] += 1

@@ -32,6 +32,11 @@ from ace_ray.store import Unreachable
 
 _PASSING = (NoRoom, Unreachable)
 
+PASS_ON_S = 60.0
+"""Most that a process which is to end waits until the rows that ended in it have passed on."""
+
+PASS_ON_POLL_S = 0.1
+
 
 class Broken(Exception):
     """These weights cannot be evaluated; one line says why."""
@@ -52,13 +57,13 @@ class Candidate:
     `NoRoom` and `Unreachable`.
     """
 
-    def __init__(self, job: Job, who: Who, clock: Clock) -> None:
+    def __init__(self, job: Job, who: Who, clock: Clock, run: int) -> None:
         self._job, self._board, self._who, self._clock = job, job.board, who, clock
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
         self._ahead: _Prepared | None = None
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
-        self.run = ray.get(self._board.next_run.remote(job.first))
+        self.run = run
         while True:
             try:
                 folder = self._folder(self.run)
@@ -72,7 +77,7 @@ class Candidate:
                         fix="mend the checkpoints",
                     ) from error
                 self.run += 1
-        ray.get(self._board.loading.remote(self.run))
+        ray.get(self._board.loading.remote(who, self.run))
         began = time.perf_counter()
         self.engine = Watched(
             start_engine(job, folder), ask_after_s=job.config.stall_s / 4, clock=clock
@@ -117,7 +122,7 @@ class Candidate:
                 await self._probe.begin(self._held)
                 await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
             except EngineDead as error:
-                self._end(f"the probe failed: {error}", for_all=False)
+                await self._end(f"the probe failed: {error}", self.run, for_all=False)
             except (ProbeFailed, UserError) as error:
                 self._give_up(self.run, str(error))
                 return
@@ -129,17 +134,17 @@ class Candidate:
         try:
             folder = await asyncio.to_thread(self._folder, run)
         except _PASSING as error:
-            self._end(str(error), for_all=False)
+            await self._end(str(error), None, for_all=False)
         self._board.spent.remote(self.run, self._who.name, self._clock.read())
         self._clock.restart()
         self._clock.preparing("load")
-        await self._board.loading.remote(run)
         if self.run in self._broken:
-            self._end("nobody knows the weights in the engine", for_all=False)
+            await self._end("nobody knows the weights in the engine", run, for_all=False)
         if why := await self._board.unswappable.remote():
-            self._end(why)
+            await self._end(why, run)
         if why := _why_not(self._held, folder):
-            self._end(f"these weights need an engine of their own: {why}", for_all=False)
+            await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
+        await self._board.loading.remote(self._who, run)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
         try:
@@ -150,7 +155,7 @@ class Candidate:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
             if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
                 await self._board.unswappable.remote(clean(why), run=run)
-            self._end(why, for_all=not isinstance(error, CannotTell))
+            await self._end(why, run, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
         release(self._job.runs[self.run].model)
         # Before anything may fail: from now on it is these that the engine holds.
@@ -161,10 +166,19 @@ class Candidate:
         await self._board.loaded.remote(run, facts)
         self._prepare(run + 1)
 
-    def _end(self, why: str, *, for_all: bool = True) -> NoReturn:
-        """End this process: its successor starts an engine on the new weights."""
+    async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
+        """End this process: its successor starts an engine on the weights of ``run``, or on those
+        that this one holds.
+
+        Rows that have ended and not yet passed on would be lost with it, and their blocks would
+        come to the successor, which has other weights: they are waited for."""
         if for_all:
-            ray.get(self._board.unswappable.remote(clean(why)))
+            await self._board.unswappable.remote(clean(why))
+        if run is not None:
+            await self._board.loading.remote(self._who, run, ends=True)
+        end = time.monotonic() + PASS_ON_S
+        while await self._board.underway.remote(self._who) and time.monotonic() < end:
+            await asyncio.sleep(PASS_ON_POLL_S)
         die(self._board, self._who, why, [])
         raise EngineDead(why)  # not reached: the process is gone
 

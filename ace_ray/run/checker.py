@@ -15,7 +15,7 @@ from ace_ray.run.job import Job, report, start
 from ace_ray.run.judging import judged
 from ace_ray.run.lifeline import Lifeline, whoami
 from ace_ray.run.rows import CHECKED, entry_at, verdict_columns
-from ace_ray.run.suspects import grouped
+from ace_ray.run.suspects import Suspect, ended_columns, grouped
 
 CHECK_S = 300.0
 """Seconds that the checks of one block, or of one suspect, may take."""
@@ -44,8 +44,8 @@ class Checker:
         rows = block.to_pylist()
         ids = [row["row_id"] for row in rows]
         suspects = ray.get(self._board.suspects.remote("checker", ids)) if ids else {}
-        condemned, groups = grouped(rows, suspects)
-        checked = [self._quarantined(row, deaths) for row, deaths in condemned]
+        ended, groups = grouped(rows, suspects)
+        checked = [self._ended(row, suspect) for row, suspect in ended]
         for group in groups.values():
             checked += self._together(group)
         self._board.rows.remote(
@@ -80,12 +80,8 @@ class Checker:
         entry = entry_at(self._entries, row["entry"])
         return self._keyed(judged(row, entry, self._job.benchmarks[entry.benchmark]), entry)
 
-    def _quarantined(self, row: dict[str, Any], deaths: int) -> dict[str, Any]:
-        row |= {
-            "status": "quarantined",
-            "error_class": "CheckerKilled",
-            "error": f"{deaths} checkers died while they judged this row, the last on it alone",
-        }
+    def _ended(self, row: dict[str, Any], suspect: Suspect) -> dict[str, Any]:
+        row |= ended_columns(suspect, "checker")
         return self._keyed({**row, **verdict_columns({})}, entry_at(self._entries, row["entry"]))
 
     def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:

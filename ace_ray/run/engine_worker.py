@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import ray
@@ -17,9 +17,10 @@ import ray
 from ace_ray.benchmarks.protocol import Benchmark, Player, Preparation, Stage
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
-from ace_ray.records import Entry, Episode
-from ace_ray.run.board import fetch_entries
+from ace_ray.records import Entry, Episode, Sampling
+from ace_ray.run.board import Start, fetch_entries
 from ace_ray.run.candidate import Broken, Candidate
+from ace_ray.run.causes import CrashFile, outside_cause
 from ace_ray.run.clock import Clock
 from ace_ray.run.facts import engine_facts
 from ace_ray.run.gate import Gate, Party
@@ -29,7 +30,7 @@ from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
 from ace_ray.run.roles import Players
 from ace_ray.run.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.run.service import RunningService
-from ace_ray.run.suspects import grouped
+from ace_ray.run.suspects import OPEN, Suspect, ended_columns, grouped
 from ace_ray.sandbox.actor import SandboxPool
 
 DEADLINE_GRACE_S = 300.0
@@ -38,9 +39,15 @@ DEADLINE_GRACE_S = 300.0
 START_AGAIN_S = 5.0
 """Pause before an engine that could not start is started again."""
 
+ARRIVE_S = 5.0
+"""After the first block of a process that takes another's place: the other's blocks are here."""
+
 LEAVE_S = 0.5
 """At most between the end of a row and the board's knowing of it: one call tells of many rows."""
 
+
+CONTROL = [{"role": "user", "content": "Say yes."}]
+"""What an engine is asked that has answered nothing yet, before it gets a suspect."""
 
 Shared = dict[tuple[str, int, int, int], asyncio.Task[Preparation]]
 """Preparations of one block: (name, run, sample, repeat) -> the task that does it, or did."""
@@ -59,22 +66,28 @@ class EngineWorker:
         self._job, self._board = job, job.board
         self._who = whoami("engine")
         began = time.perf_counter()
-        hopeful = False
+        begun: Start | None = None
         try:
-            hopeful = start(self._board, self._who)
+            begun = start(self._board, self._who, job.first)
+            self._crash_file = CrashFile(self._who)
             self._entries = fetch_entries(job.board)
             self._clock = Clock()
             self._clock.preparing("load")
-            self._candidate = Candidate(job, self._who, self._clock)
+            self._candidate = Candidate(job, self._who, self._clock, begun.run)
             self._engine = self._candidate.engine
             self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
             self._sandboxes = SandboxPool(job.sandboxes)
             self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
-            if hopeful and not isinstance(error, UserError):
+            if begun and begun.hopeful and not isinstance(error, UserError):
                 # Memory of an engine that has just died may not be free yet. A raised exception
                 # would end the run; a dead process is started anew.
                 log_traceback()
+                print(
+                    f"the engine worker {self._who.name} ends itself: it could not start, and is "
+                    f"started again in {START_AGAIN_S:g} s",
+                    flush=True,
+                )
                 time.sleep(START_AGAIN_S)
                 end_children()
                 os._exit(1)
@@ -82,7 +95,14 @@ class EngineWorker:
             raise
         self._held: dict[str, asyncio.Task[Any]] = {}
         self._preparing: set[asyncio.Task[Preparation]] = set()
-        self._gate, self._party = Gate(most), max(1, most // 8)
+        self._gate = Gate(
+            most,
+            run=self._candidate.run,
+            awaited=begun.awaited,
+            doubtful=begun.doubtful,
+            arriving=begun.replaces,
+        )
+        self._party = max(1, most // 8)
         self._ended: list[str] = []
         """Rows that the board still takes for being worked on."""
         self._stopping = False
@@ -104,27 +124,29 @@ class EngineWorker:
             stall_s=job.config.stall_s,
             busy_since=self._busy_since,
             held=lambda: list(self._held),
+            outside=self._outside,
             on_drain=self._drain,
         )
 
     async def __call__(self, block: pa.Table) -> pa.Table:
-        self._loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(ARRIVE_S, self._gate.arrived)
         planned = block.to_pylist()
         if self._stopping:
             return EPISODES.empty_table()
         suspects = await self._board.suspects.remote("engine", [row["row_id"] for row in planned])
-        condemned, groups = grouped(planned, suspects)
-        earlier = {row_id: suspect.deaths for row_id, suspect in suspects.items()}
+        ended, groups = grouped(planned, suspects)
         shared: Shared = {}
         parts = await asyncio.gather(
             *(
-                self._together(rows[start : start + self._party], (run, group), earlier, shared)
+                self._together(rows[start : start + self._party], (run, group), suspects, shared)
                 for group, found in groups.items()
                 for run, rows in _by_run(found).items()
                 for start in range(0, len(rows), self._party)
             )
         )
-        done = [self._quarantined(row, deaths) for row, deaths in condemned]
+        done = [self._ended_row(row, suspect) for row, suspect in ended]
         done += [record for part in parts for record in part]
         return pa.Table.from_pylist(done, schema=EPISODES)
 
@@ -132,11 +154,12 @@ class EngineWorker:
         self,
         rows: list[dict[str, Any]],
         group: tuple[int, int],
-        earlier: Mapping[str, int],
+        suspects: Mapping[str, Suspect],
         shared: Shared,
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
-        async with self._gate.entered(group, len(rows)) as party:
+        tried = any(s.deaths_alone for row in rows if (s := suspects.get(row["row_id"])))
+        async with self._gate.entered(group, len(rows), tried=tried) as party:
             if self._stopping:
                 return []
             run, _ = group
@@ -145,9 +168,12 @@ class EngineWorker:
             except Broken:
                 return []
             ids = [row["row_id"] for row in rows]
+            if group[1] != OPEN:
+                await self._show_that_it_works()
             await self._board.enter.remote(self._who, ids)
             for row in rows:
-                attempt = row["attempt"] + earlier.get(row["row_id"], 0)
+                suspect = suspects.get(row["row_id"])
+                attempt = row["attempt"] + (suspect.unstored if suspect else 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
                 task.add_done_callback(partial(self._row_ended, party, row["row_id"]))
                 self._held[row["row_id"]] = task
@@ -156,6 +182,29 @@ class EngineWorker:
             self._leave()
             self._board.spent.remote(run, self._who.name, self._clock.read())
         return [task.result() for task in tasks if not task.cancelled()]
+
+    async def _show_that_it_works(self) -> None:
+        """Before a suspect: an engine that dies on everything must not accuse it."""
+        self._crash_file.note_memory()
+        if self._gate.passed:
+            return
+        request = self._engine.chat(CONTROL, Sampling(max_tokens=1))
+        try:
+            await asyncio.wait_for(request, self._job.config.stall_s)
+        except EngineDead as error:
+            self._die(f"on a request that is no row: {error}")
+        except TimeoutError:
+            if not await self._engine.works():
+                self._die("no sign of life on a request that is no row")
+        except Exception:  # noqa: BLE001 - refusing it is an answer, too
+            log_traceback()
+
+    def _die(self, why: str) -> NoReturn:
+        die(self._board, self._who, why, list(self._held), self._outside())
+        raise EngineDead(why)  # not reached: the process is gone
+
+    def _outside(self) -> str:
+        return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
 
     def _row_ended(self, party: Party, row_id: str, _: asyncio.Task[Any]) -> None:
         self._gate.row_ended(party)
@@ -181,13 +230,12 @@ class EngineWorker:
         except EngineDead as error:
             # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
             # whole job.
-            die(self._board, self._who, str(error), list(self._held))
+            self._die(str(error))
         except RowError as error:
             record |= {"status": error.status, **_named(error)}
         except TimeoutError:
             if not await self._engine.works():
-                why = "no sign of life when a row reached episode_timeout_s"
-                die(self._board, self._who, why, list(self._held))
+                self._die("no sign of life when a row reached episode_timeout_s")
             limit = self._job.config.episode_timeout_s
             record |= {
                 "status": "infra_error",
@@ -215,12 +263,9 @@ class EngineWorker:
             "duration_s": 0.0,
         }
 
-    def _quarantined(self, row: dict[str, Any], deaths: int) -> dict[str, Any]:
-        return self._blank(row, row["attempt"] + deaths - 1) | {
-            "status": "quarantined",
-            "error_class": "EngineKilled",
-            "error": f"{deaths} engines died while they worked on this row, the last on it alone",
-        }
+    def _ended_row(self, row: dict[str, Any], suspect: Suspect) -> dict[str, Any]:
+        attempts = row["attempt"] + suspect.unstored - 1
+        return self._blank(row, attempts) | ended_columns(suspect, "engine")
 
     async def _episode(
         self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared

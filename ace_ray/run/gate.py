@@ -17,20 +17,50 @@ Group = tuple[int, int]
 
 class Gate:
     """Lets in one group at a time, and of it at most ``most`` rows; a party of more goes in by
-    itself. The earliest run comes first, since each change of runs changes the weights. Within a
-    run suspects come first, in the order in which their groups asked: there are few of them, and
-    always more rows that nothing is known of, behind which they would wait until the run's end."""
+    itself.
 
-    def __init__(self, most: int) -> None:
+    Rows of the run whose weights the engine holds come first, then those of the earliest run, since
+    each change of runs changes the weights. Within a run suspects come first, in the order in which
+    their groups asked: there are few of them, and always more rows that nothing is known of, behind
+    which they would wait until the run's end. One that an engine has died on alone waits until
+    another row has passed in this engine, if any other is there; so do all suspects where
+    ``doubtful``.
+
+    Args:
+        run: whose weights the engine holds.
+        awaited: whether rows of this run are among those that are to arrive: all others wait.
+        doubtful: whether engines have died here again and again and passed nothing.
+        arriving: whether the rows of a process before this one are on their way, in any order.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        *,
+        run: int | None = None,
+        awaited: bool = False,
+        doubtful: bool = False,
+        arriving: bool = False,
+    ) -> None:
         self._most = most
+        self._run, self._awaited, self._doubtful = run, awaited, doubtful
+        self._arriving = arriving
+        self.passed = False
+        """Whether a row has ended in this engine."""
         self._inside = 0
         self._group: Group | None = None
+        self._tried: set[Group] = set()
         self._waiting: OrderedDict[Group, deque[Party]] = OrderedDict()
 
     @asynccontextmanager
-    async def entered(self, group: Group, rows: int) -> AsyncIterator[Party]:
-        """Wait until there is room for ``rows`` of ``group``, and be inside."""
+    async def entered(
+        self, group: Group, rows: int, *, tried: bool = False
+    ) -> AsyncIterator[Party]:
+        """Wait until there is room for ``rows`` of ``group``, and be inside. ``tried``: an engine
+        has died on it alone."""
         party = Party(asyncio.get_running_loop().create_future(), rows)
+        if tried:
+            self._tried.add(group)
         self._waiting.setdefault(group, deque()).append(party)
         self._admit()
         try:
@@ -51,10 +81,16 @@ class Gate:
 
         The last place is the party's until it has left, so that no other group comes in before.
         """
+        self.passed = True
         if party.rows > 1:
             party.rows -= 1
             self._inside -= 1
             self._admit()
+
+    def arrived(self) -> None:
+        """What was on its way is here, or does not come."""
+        self._arriving = False
+        self._admit()
 
     def _leave(self, party: Party) -> None:
         self._inside -= party.rows
@@ -71,7 +107,9 @@ class Gate:
 
     def _admit(self) -> None:
         while self._waiting:
-            group = min(self._waiting, key=lambda waiting: (waiting[0], waiting[1] == OPEN))
+            group = min(self._waiting, key=self._rank)
+            if self._arriving and self._is_early(group):
+                return
             parties = self._waiting[group]
             if self._inside and group != self._group:
                 return
@@ -81,10 +119,23 @@ class Gate:
                 party = parties.popleft()
                 if not party.come.cancelled():
                     # Counted here: between now and its own step nobody else may come in.
-                    self._group = group
+                    self._group, self._run = group, group[0]
                     self._inside += party.rows
                     party.come.set_result(None)
             del self._waiting[group]
+
+    def _is_early(self, group: Group) -> bool:
+        """Whether others that are to arrive go before ``group``."""
+        return (self._awaited and group[0] != self._run) or self._waits(group)
+
+    def _waits(self, group: Group) -> bool:
+        doubted = self._doubtful or group in self._tried
+        return group[1] != OPEN and doubted and not self.passed
+
+    def _rank(self, group: Group) -> tuple[bool, int, int]:
+        run, suspects = group
+        rank = 2 if self._waits(group) else 1 if suspects == OPEN else 0
+        return run != self._run, run, rank
 
 
 @dataclass(slots=True, eq=False)

@@ -14,13 +14,14 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.board import (
-    MAX_STARTS,
     NAMES,
+    Start,
     Who,
     fetch_benchmarks,
     fetch_entries,
     named_board,
 )
+from ace_ray.run.causes import why_gone
 from ace_ray.run.roles import Parts, Served
 from ace_ray.run.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
@@ -84,10 +85,14 @@ def report(job: Job, what: str, error: Exception, *, store: bool = False) -> Non
     ray.get(job.board.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
 
 
-def start(board: Any, who: Who) -> bool:
-    """Tell the board that this process begins. Returns whether another start is worth while should
-    this one fail. Raises `RuntimeError` when there were too many."""
-    hopeful: bool | None = ray.get(board.starting.remote(who))
-    if hopeful is None:
-        raise RuntimeError(f"the {NAMES[who.kind]} died {MAX_STARTS} times as it started")
-    return hopeful
+def start(board: Any, who: Who, first: int = 0) -> Start:
+    """Tell the board that this process begins, and how the one before it ended.
+
+    ``first``: the run whose weights an engine loads if no other one has or wants any. Raises
+    `RuntimeError` when there were too many starts."""
+    before: Who | None = ray.get(board.predecessor.remote(who))
+    gone = why_gone(before, who.node) if before is not None else ("", False)
+    begun: Start | None = ray.get(board.starting.remote(who, first, gone))
+    if begun is None:
+        raise RuntimeError(f"the {NAMES[who.kind]} is not started again")
+    return begun

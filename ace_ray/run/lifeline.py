@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import ray
 
-from ace_ray.run.board import Kind, Who
+from ace_ray.run.board import NAMES, Kind, Who
 
 BEAT_S = 2.0
 
@@ -45,6 +45,8 @@ class Lifeline:
         busy_since: when something was last done for what is owed (`time.monotonic`); None while
             nothing is owed. Called from the thread.
         held: ids of the rows that are being worked on; None leaves it to the board's own book.
+        outside: what from outside has brought the work to a halt; "": nothing shows that. Asked
+            when the process is about to end itself.
         on_drain: told, once, how many seconds are left to end the work in. Called from the thread.
     """
 
@@ -56,10 +58,12 @@ class Lifeline:
         stall_s: float,
         busy_since: Callable[[], float | None],
         held: Callable[[], Sequence[str] | None] = lambda: None,
+        outside: Callable[[], str] = lambda: "",
         on_drain: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._board, self._who = board, who
         self._stall_s, self._busy_since, self._held = stall_s, busy_since, held
+        self._outside = outside
         self._on_drain: Callable[[float], None] | None = on_drain
         threading.Thread(target=self._loop, name="lifeline", daemon=True).start()
 
@@ -74,6 +78,7 @@ class Lifeline:
                     self._who,
                     f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})",
                     self._held(),
+                    self._outside(),
                 )
             try:
                 left = ray.get(self._board.beat.remote(self._who), timeout=30)
@@ -84,15 +89,19 @@ class Lifeline:
                 self._on_drain = None
 
 
-def die(board: Any, who: Who, why: str, held: Sequence[str] | None) -> None:
-    """Tell the board and end this process with all its children, hung ones too.
+def die(board: Any, who: Who, why: str, held: Sequence[str] | None, outside: str = "") -> None:
+    """Tell the board and the log, and end this process with all its children, hung ones too.
 
-    os._exit, since exit_actor counts as intended and is not retried.
+    ``outside``: the cause, where it lies outside of this process and its rows. os._exit, since
+    exit_actor counts as intended and is not retried.
     """
+    why = f"{why} ({outside})" if outside else why
+    print(f"the {NAMES[who.kind]} {who.name} ends itself: {why}", flush=True)
     try:
-        ray.get(board.dying.remote(who, why, held and list(held)), timeout=10)
+        dying = board.dying.remote(who, why, held and list(held), bool(outside))
+        ray.get(dying, timeout=10)
     except Exception:  # noqa: BLE001 - nothing may keep a broken process alive
-        print(f"the board could not be told: {why}", flush=True)
+        print("the board could not be told", flush=True)
     end_children()
     os._exit(1)
 

@@ -63,7 +63,7 @@ class OpenRun:
         if not len(self.ledger.ids):
             return rows
         at = self.ledger.find(rows.ids)
-        settled = self.ledger.settled[at] | (again & ~self.ledger.checked[at])
+        settled = self.ledger.settled[at] | (again & ~self.ledger.retryable[at])
         return rows.where(~((at >= 0) & settled))
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from ace_ray.errors import UserError
 from ace_ray.run.judging import CHECK_FAILED
 from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, result_rows
+from ace_ray.run.suspects import KILLED_FROM_OUTSIDE
 from ace_ray.store import Store
 
 FOLDER = "rows/"
@@ -91,6 +92,10 @@ def _columns(source: Any, columns: Sequence[str]) -> pa.Table:
     return file.read(columns=list(columns)).select(columns).cast(schema)
 
 
+NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
+"""Error classes."""
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Which rows are stored, and where each one that counts lies; about 60 bytes a row.
@@ -104,8 +109,9 @@ class Ledger:
     settled: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
     """Whether it needs no further attempt: any status but ``infra_error``."""
     attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
-    checked: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
-    """False where evaluating was fine and a checker failed."""
+    retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """False where another attempt of the same command cannot help: evaluating was fine and a
+    checker failed, or engines were killed on it again and again."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Part -> positions of its rows that count."""
     parts: tuple[str, ...] = ()
@@ -160,14 +166,18 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
             say(f"{store.root}/{name} is ignored, its rows are owed: {table}")
             continue
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
-        checked = np.asarray(table.column("error_class").to_pylist()) != CHECK_FAILED
+        retryable = np.array(
+            [name not in NOT_RETRYABLE for name in table.column("error_class").to_pylist()], bool
+        )
         attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
         part = np.full(len(ids), len(names), dtype=np.int32)
-        columns.append((ids, settled, attempts, checked, part, np.arange(len(ids), dtype=np.int32)))
+        columns.append(
+            (ids, settled, attempts, retryable, part, np.arange(len(ids), dtype=np.int32))
+        )
         names.append(name)
     if not columns:
         return Ledger(store, ignored=ignored)
-    ids, settled, attempts, checked, part, position = map(
+    ids, settled, attempts, retryable, part, position = map(
         np.concatenate, zip(*columns, strict=True)
     )
     # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
@@ -184,7 +194,7 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
         ids[wins],
         settled[wins],
         attempts[wins],
-        checked[wins],
+        retryable[wins],
         {name: positions for name, positions in kept.items() if len(positions)},
         tuple(names),
         len(ids) - len(wins),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 
 from ace_ray.config import RunConfig
@@ -108,7 +109,8 @@ class Session:
 
     def _passes(self) -> None:
         """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
-        if it has settled nothing: then there is no sign that another one will."""
+        if it has settled nothing: then there is no sign that another one will. Rows that engines
+        died on alone get one pass more, after all others."""
         owed, attempts = self._owed(again=False), 0
         while owed and not self._interrupts.asked:
             if attempts:
@@ -133,7 +135,15 @@ class Session:
             if failure is not None:
                 self.say(f"{failure}; going on with {_count(owed)} rows")
             if last:
-                break
+                owed = self._set_aside(owed)
+
+    def _set_aside(self, owed: Owed) -> Owed:
+        """Those of ``owed`` that engines, or checkers, have died on alone."""
+        books = self._tallies[-1].suspects.values()
+        ids = [row for book in books for row, suspect in book.items() if suspect.end == "set_aside"]
+        known = np.array(ids, dtype="S32")
+        found = {index: rows.where(np.isin(rows.ids, known)) for index, rows in owed.items()}
+        return {index: rows for index, rows in found.items() if len(rows)}
 
     def _settled(self) -> int:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
@@ -315,7 +325,7 @@ def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
     return RunFailed(
         f"{' '.join(cause.split())} (details: {_logs()})",
         resumable=passing,
-        again=passing and not tally.store_failed,
+        again=passing and not tally.store_failed and not tally.hopeless,
     )
 
 

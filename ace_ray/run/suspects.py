@@ -1,11 +1,14 @@
 """Which rows were being worked on when a process died, and with whom they may run again.
 
 A process that dies takes many rows along and does not say which one did it. So the rows that it was
-working on become suspects: each runs again in a group that has its process to itself. A row that is
-a group by itself is condemned when its process dies again; the last one left of a larger group is
-not, since it may just be the slowest. At most `GROUPS` groups come of one death: with 16 rows or
-fewer at work each suspect runs alone at once, and a killer costs two engines; with more, a killer
-costs another one each time its group shrinks.
+working on become suspects: each runs again in a group that has its process to itself, alone if they
+are few, else with about as many others as there are groups. Those whose group's process dies, too,
+run alone.
+
+A row that is a group by itself when its process dies again, of no cause outside of it, has failed a
+trial. Each is in another process, which must have done something else before (`EngineWorker`).
+After `TRIALS` of them the row is set aside until all others are done; then new processes try it
+once more. Only a row that fails then, too, is quarantined.
 """
 
 from __future__ import annotations
@@ -13,13 +16,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-GROUPS = 16
+FEW = 16
+"""Rows that run alone at once after their process died; more of them run in small groups first."""
+
+TRIALS = 3
+"""Failed trials after which a row waits for all others to be done."""
+
+MOST_ALONE = 4
+"""Deaths of any cause with a row alone after which this command does not try it again: what kills
+from outside each time cannot be told from a row that does so without a trace."""
 
 OPEN = 0
 """The group of all rows that are no suspects."""
+
+End = Literal["", "set_aside", "quarantined", "given_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +43,69 @@ class Suspect:
     group: int
     alone: bool = False
     """Whether it is all of its group."""
-    condemned: bool = False
+    trials: int = 0
+    """Failed ones: deaths with it alone, of no cause outside."""
+    deaths_alone: int = 0
+    """Of any cause."""
+    end: End = ""
+    """Why this pass does not try it any more; "": it does."""
+    stored: int = 0
+    """Deaths that its stored row counts among its attempts, since it was set aside."""
 
     @property
     def cleared(self) -> bool:
         """It has lived through its work. Kept, since a process that dies before the row has passed
         on makes Ray repeat it, and its attempts go on counting."""
-        return self.group == OPEN and not self.condemned
+        return self.group == OPEN and not self.end
+
+    @property
+    def unstored(self) -> int:
+        """Deaths that no stored row counts yet."""
+        return self.deaths - self.stored
 
 
 def grouped(
     rows: Iterable[dict[str, Any]], suspects: Mapping[str, Suspect]
-) -> tuple[list[tuple[dict[str, Any], int]], dict[int, list[dict[str, Any]]]]:
-    """The condemned ones of ``rows``, each with the deaths that it cost, and group -> rows."""
-    condemned = []
+) -> tuple[list[tuple[dict[str, Any], Suspect]], dict[int, list[dict[str, Any]]]]:
+    """Those of ``rows`` that this pass does not try any more, and group -> rows."""
+    ended = []
     groups: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         suspect = suspects.get(row["row_id"])
-        if suspect is not None and suspect.condemned:
-            condemned.append((row, suspect.deaths))
+        if suspect is not None and suspect.end:
+            ended.append((row, suspect))
         else:
             groups.setdefault(suspect.group if suspect else OPEN, []).append(row)
-    return condemned, groups
+    return ended, groups
+
+
+def ended_columns(suspect: Suspect, process: str) -> dict[str, str]:
+    """Status, class and message of a row that a pass does not try any more. ``process``: what died
+    of it, "engine" or "checker"."""
+    died = f"{suspect.deaths} {process}s died while they worked on this row"
+    alone = f"{suspect.deaths_alone} of them on it alone"
+    name = f"{process.capitalize()}Killed"
+    if suspect.end == "quarantined":
+        return {
+            "status": "quarantined",
+            "error_class": name,
+            "error": f"{died}, {alone}, the last one after all other rows were done",
+        }
+    if suspect.end == "set_aside":
+        return {
+            "status": "infra_error",
+            "error_class": name,
+            "error": f"{died}, {alone}; it is tried once more after all other rows",
+        }
+    return {
+        "status": "infra_error",
+        "error_class": KILLED_FROM_OUTSIDE,
+        "error": f"{died}, {alone}, and nothing shows that the row was the cause",
+    }
+
+
+KILLED_FROM_OUTSIDE = "KilledFromOutside"
+"""Of a row that is given up in this command, and owed to the next one."""
 
 
 class Suspects:
@@ -61,11 +115,14 @@ class Suspects:
         # What those that were cleared have cost is in their stored rows by now; it is forgotten of
         # one whose result was lost as the pass broke off.
         self.known = {row: s for row, s in (earlier or {}).items() if not s.cleared}
-        self.condemned_in_a_row = 0
-        """Since a row last left a process that lived."""
         self._held: dict[str, dict[str, None]] = {}
         first = max((s.group for s in self.known.values()), default=0) + 1
         self._groups = itertools.count(first)
+        for row_id, suspect in self.known.items():
+            if suspect.end == "set_aside":
+                self.known[row_id] = replace(
+                    suspect, group=next(self._groups), alone=True, end="", stored=suspect.deaths
+                )
 
     @property
     def held(self) -> int:
@@ -86,28 +143,49 @@ class Suspects:
         """The rows are done with; a suspect that lives through it is cleared."""
         held = self._held.get(process, {})
         for row_id in ids:
-            self.condemned_in_a_row = 0
             held.pop(row_id, None)
-            if row_id in self.known and not self.known[row_id].condemned:
-                self.known[row_id] = Suspect(self.known[row_id].deaths, OPEN)
+            suspect = self.known.get(row_id)
+            if suspect is not None and not suspect.end:
+                self.known[row_id] = Suspect(suspect.deaths, OPEN, stored=suspect.stored)
 
-    def died(self, process: str, held: Iterable[str] | None = None) -> list[str]:
+    def died(
+        self, process: str, held: Iterable[str] | None = None, *, outside: bool = False
+    ) -> None:
         """``process`` is gone; ``held`` is what it was working on, where it could still say so.
 
-        Returns the rows that are condemned now.
+        ``outside``: the cause lies outside of the process and its rows.
         """
         noted = self._held.pop(process, {})
         rows = list(noted if held is None else held)
         before = self.among(rows)
         if len(rows) == 1 and before and before[rows[0]].alone:
-            (row_id,) = rows
-            self.known[row_id] = Suspect(before[row_id].deaths + 1, 0, condemned=True)
-            self.condemned_in_a_row += 1
-            return rows
-        size = math.ceil(len(rows) / GROUPS) or 1
+            self.known[rows[0]] = self._after_one_alone(before[rows[0]], outside)
+            return
+        # Two deaths lead to rows that are alone, however many there were.
+        known = any(not suspect.cleared for suspect in before.values())
+        size = 1 if known or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):
             group, members = next(self._groups), rows[start : start + size]
             for row_id in members:
-                deaths = before[row_id].deaths if row_id in before else 0
-                self.known[row_id] = Suspect(deaths + 1, group, alone=len(members) == 1)
-        return []
+                suspect = before.get(row_id, Suspect(0, group))
+                self.known[row_id] = replace(
+                    suspect, deaths=suspect.deaths + 1, group=group, alone=len(members) == 1
+                )
+
+    def _after_one_alone(self, suspect: Suspect, outside: bool) -> Suspect:
+        trials, alone = suspect.trials + (not outside), suspect.deaths_alone + 1
+        end: End = ""
+        if trials > TRIALS:
+            end = "quarantined"
+        elif trials == TRIALS and not outside:
+            end = "set_aside"
+        elif alone - trials >= MOST_ALONE:
+            end = "given_up"
+        return replace(
+            suspect,
+            deaths=suspect.deaths + 1,
+            trials=trials,
+            deaths_alone=alone,
+            end=end,
+            group=OPEN if end else next(self._groups),
+        )

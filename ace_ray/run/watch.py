@@ -23,6 +23,9 @@ FROZEN_S = 30.0
 BOARD_S = 60.0
 """Silence of the board after which the run's cluster counts as gone."""
 
+DEATH_LINES = 5
+"""Most lines on engines that end at a time."""
+
 END_S = 30.0
 """After the grace period: for the graph to store what it has."""
 
@@ -53,6 +56,8 @@ class Watch:
         self._began: float | None = None
         self._heard = time.monotonic()
         self._drain_until: float | None = None
+        self._told = 0
+        """Deaths of engines that were said."""
         self._killed: set[Who] = set()
         self._ended: set[Who] = set()
         self._over = threading.Event()
@@ -100,6 +105,7 @@ class Watch:
                 if self._over.is_set():
                     return
                 self._interrupts.remind()
+                self._tell_deaths(tally)
                 self._stop_if_asked(tally)
                 self._give_up(tally)
                 self._end_frozen(tally)
@@ -120,6 +126,15 @@ class Watch:
         elif now > self._drain_until:
             self._interrupts.abort(KeyboardInterrupt())
 
+    def _tell_deaths(self, tally: Tally) -> None:
+        """A line for each engine that has ended since the last look; few of many."""
+        new = tally.deaths[self._told :]
+        self._told += len(new)
+        for line in new[:DEATH_LINES]:
+            self._say(f"engine worker {line}")
+        if len(new) > DEATH_LINES:
+            self._say(f"and {len(new) - DEATH_LINES} more engine workers ended")
+
     def _end_frozen(self, tally: Tally) -> None:
         limit = max(FROZEN_S, self._config.stall_s)
         for who, silent in tally.silent.items():
@@ -127,7 +142,7 @@ class Watch:
                 return
             if silent > limit and who not in self._killed | self._ended:
                 # One that is not there was let go when its work was done, or is to come again.
-                frozen = _kill(who)
+                frozen = _kill(self._board, who)
                 (self._killed if frozen else self._ended).add(who)
                 if frozen:
                     self._say(f"{NAMES[who.kind]} {who.name} was frozen and is killed")
@@ -168,16 +183,20 @@ class Watch:
             self._interrupts.abort(RunFailed(tally.failure, resumable=self._proven, again=again))
 
 
-def _kill(who: Who) -> bool:
+def _kill(board: Any, who: Who) -> bool:
     """SIGKILL a process of the run, on its node: a frozen one takes no other message. Returns
     whether it was there, or its node does not answer."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def kill(pid: int, began: float) -> bool:
+    def kill(board: Any, who: Who) -> bool:
         with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            if process.create_time() == began:
+            process = psutil.Process(who.pid)
+            if process.create_time() == who.began:
+                # One that a signal has stopped is not to blame, one that blocks itself is.
+                stopped = process.status() == psutil.STATUS_STOPPED
+                why = "it was stopped by a signal" if stopped else "it did not react"
+                ray.get(board.killing.remote(who, f"{why} and was killed", stopped), timeout=30)
                 process.kill()
                 return True
         return False
@@ -187,10 +206,10 @@ def _kill(who: Who) -> bool:
         .options(
             num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(who.node, soft=False)
         )
-        .remote(who.pid, who.began)
+        .remote(board, who)
     )
     try:
-        was_there: bool = ray.get(done, timeout=10)
+        was_there: bool = ray.get(done, timeout=60)
     except Exception:  # noqa: BLE001 - a node that is gone has taken its processes along
         return True
     return was_there

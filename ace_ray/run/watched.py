@@ -79,6 +79,11 @@ class Watched:
         said: list[Logprobs] = self._engine.reference(folders)
         return said
 
+    def processes(self) -> list[Any]:
+        """The engine cores, children of this process."""
+        found: list[Any] = self._engine.processes()
+        return found
+
     async def works(self) -> bool:
         """Whether the engine gives a sign of life now."""
         with suppress(Exception):

@@ -110,7 +110,7 @@ def running(folder: Path, cpus: list[int]) -> Iterator[Cluster]:
             node.wait(timeout=60)
 
 
-def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 180) -> None:
+def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 1800) -> None:
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:

@@ -47,7 +47,7 @@ def test_all_kinds_of_categories_in_one_run(cli: Any, tmp_path: Path, benchmark:
     }
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(tree))
-    ended = cli("evaluate", path, timeout_s=300)
+    ended = cli("evaluate", path, timeout_s=1800)
     assert ended.code == 0, ended.stderr
     (folder,) = (tmp_path / "runs").iterdir()
     rows = pa.concat_tables(

@@ -26,7 +26,7 @@ def evaluate(config: Path, *args: str, **env: str) -> subprocess.CompletedProces
         [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config), *args],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
         env={**os.environ, **env},
     )

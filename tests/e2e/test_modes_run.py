@@ -35,7 +35,7 @@ def run(folder: Path, engine: dict[str, Any], **benchmark: Any) -> tuple[dict[st
         [sys.executable, "-m", "ace_ray.cli", "evaluate", str(folder / "config.yaml")],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -62,7 +62,7 @@ def test_a_second_run_comes_from_the_cache(cli: Any, tmp_path: Path) -> None:
         }
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(tree))
-        ended = cli("evaluate", path, timeout_s=300)
+        ended = cli("evaluate", path, timeout_s=1800)
         assert ended.code == 0, ended.stderr
         runs[name] = rows_of(tmp_path / name)
         assert "SoPR" in ended.stdout

@@ -70,7 +70,7 @@ class Follower:
 
     def end(self) -> int:
         try:
-            code = self.process.wait(timeout=180)
+            code = self.process.wait(timeout=1800)
         finally:
             self.process.kill()
         self._reader.join(timeout=10)

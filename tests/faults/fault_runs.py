@@ -23,6 +23,9 @@ from ace_ray.store import open_store
 CATEGORIES = ["normal_atom_bool", "normal_atom_enum", "special_incomplete"]
 """Twelve entries of the mini set, each with a question of its own."""
 
+PATIENCE_S = 1800.0
+"""Until what does not come is called a hang: no machine is too slow for it."""
+
 
 class Run:
     """One config, started as often as a test likes; ends what it started."""
@@ -127,10 +130,10 @@ class Driver:
         assert self.process.returncode is not None
         return self.process.returncode
 
-    def wait(self, timeout: float = 240) -> int:
+    def wait(self, timeout: float = PATIENCE_S) -> int:
         return self.process.wait(timeout)
 
-    def until(self, what: Callable[[], Any], timeout: float = 120) -> Any:
+    def until(self, what: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
         """Wait until ``what`` is true; fails when the command ends first."""
         end = time.monotonic() + timeout
         while not (found := what()):
@@ -168,7 +171,7 @@ class Driver:
         self._below = [p for p in self._below if "Agent" not in title_of(p)]
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        _, alive = psutil.wait_procs(self._below, timeout=60)
+        _, alive = psutil.wait_procs(self._below, timeout=PATIENCE_S)
         assert not alive, [title_of(p)[:60].strip() for p in alive]
 
 

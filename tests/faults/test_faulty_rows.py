@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 from fault_runs import Driver, Run
 
+from ace_ray.run.board import FRUITLESS
+
 WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE, HANGS = range(
     9
 )
@@ -83,7 +85,7 @@ def test_a_failure_is_a_row_that_was_tried_on_another_worker(faulty):
 def test_a_row_that_kills_engines_is_quarantined(faulty, entry):
     row = faulty[0].row(entry)
     assert (row["status"], row["error_class"]) == ("quarantined", "EngineKilled")
-    assert row["error"].startswith("2 engines died")
+    assert row["error"].startswith("5 engines died while they worked on this row, 4 of them on it")
     assert row["official_valid"] is None
 
 
@@ -96,12 +98,20 @@ def test_one_death_costs_no_row(faulty, entry):
 
 def test_deaths_are_counted(faulty):
     run, _ = faulty
-    # Two each for the two that always kill, one each for the four that do so once.
+    # One and three alone each, and one after all others, for the two that always kill; one each for
+    # the four that do so once.
     deaths = run.summary()["timing"]["engine_deaths"]
-    assert len(deaths) == 8, deaths
-    assert sum("no answer for" in death for death in deaths) == 3
-    assert sum("told to die" in death for death in deaths) == 3
-    assert sum("its process was killed" in death for death in deaths) == 2
+    assert len(deaths) == 14, deaths
+    assert sum("no answer for" in death for death in deaths) == 6
+    assert sum("told to die" in death for death in deaths) == 6
+    assert sum("its process was killed" in death for death in deaths) == 1
+    assert sum("it was stopped by a signal and was killed" in death for death in deaths) == 1
+
+
+def test_each_end_of_an_engine_is_a_line_of_its_own(faulty):
+    run, driver = faulty
+    for death in run.summary()["timing"]["engine_deaths"]:
+        assert f"engine worker {death}" in driver.text
 
 
 @pytest.mark.slow
@@ -111,6 +121,44 @@ def test_in_a_crowd_only_the_killer_is_quarantined(make_run):
     driver = run.to_the_end()
     assert driver.code == 0, driver.text
     assert "no headline number" in driver.text
-    assert len(run.summary()["timing"]["engine_deaths"]) == 2
+    assert len(run.summary()["timing"]["engine_deaths"]) == 5
     for entry in range(12):
         assert run.row(entry)["status"] == ("quarantined" if entry == 6 else "scored")
+
+
+@pytest.mark.slow
+def test_a_row_that_kills_without_a_trace_is_owed_not_quarantined(make_run):
+    """Nothing tells it from an operator who kills the engine each time."""
+    run = make_run()
+    run.write(engine={"crash": {run.questions[6]: ""}, "delay_s": 0.2})
+    driver = run.to_the_end()
+    assert driver.code == 75, driver.text
+    row = run.row(6)
+    assert (row["status"], row["error_class"]) == ("infra_error", "KilledFromOutside")
+    assert len(run.summary()["timing"]["engine_deaths"]) == 5
+    assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
+
+
+@pytest.mark.slow
+def test_a_row_that_crashes_the_worker_leaves_a_trace(make_run):
+    run = make_run()
+    run.write(engine={"abort": {run.questions[6]: ""}, "delay_s": 0.2})
+    driver = run.to_the_end()
+    assert driver.code == 0, driver.text
+    assert run.row(6)["status"] == "quarantined"
+    deaths = run.summary()["timing"]["engine_deaths"]
+    assert [death.partition(": ")[2] for death in deaths] == [
+        "its process crashed: Fatal Python error: Aborted"
+    ] * 5
+
+
+@pytest.mark.slow
+def test_engines_that_die_on_everything_end_the_run(make_run):
+    run = make_run()
+    run.write(engine={"die": {"": ""}})
+    driver = run.to_the_end()
+    assert driver.code == 75, driver.text
+    line = f"{FRUITLESS} engines started one after another and no row got further"
+    assert driver.text.count(line) == 1, driver.text
+    assert "told to die" in driver.text
+    assert run.rows() == []

@@ -56,7 +56,12 @@ def core_of(driver) -> psutil.Process:
                     return max(busy, key=lambda p: p.cpu_times().user)
         return None
 
-    return driver.until(found, timeout=200)
+    return driver.until(found)
+
+
+def deaths(driver) -> int:
+    """So many engines have ended, by what the driver says."""
+    return driver.text.count("engine worker ")
 
 
 def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
@@ -72,7 +77,7 @@ def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_lla
             "kv_cache_memory_bytes": 64 << 20,
         },
         sampling={"max_tokens": 400},
-        samples=15,
+        samples=8,
         concurrency=4,
         stall_s=8.0,
         worker_cpus=0.5,
@@ -81,18 +86,23 @@ def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_lla
     driver.until_stored(1)
     driver.remember()
     core_of(driver).kill()
-    driver.until(lambda: "1 engine death(s)" in driver.text, timeout=200)
+    driver.until(lambda: deaths(driver) == 1)
     stored = len(run.rows())
     driver.until_stored(stored + 4)
     core_of(driver).terminate()
-    driver.until(lambda: "2 engine death(s)" in driver.text, timeout=200)
+    driver.until(lambda: deaths(driver) == 2)
     stored = len(run.rows())
     driver.until_stored(stored + 4)
     core_of(driver).send_signal(signal.SIGSTOP)
-    assert driver.wait(400) == 0, driver.text
+    assert driver.wait() == 0, driver.text
     rows = run.rows()
-    assert len(rows) == len({row["row_id"] for row in rows}) == 12 * 15
+    assert len(rows) == len({row["row_id"] for row in rows}) == 12 * 8
     assert {row["status"] for row in rows} == {"scored"}
-    assert len(run.summary()["timing"]["engine_deaths"]) == 3
+    causes = [death.rpartition("(")[2] for death in run.summary()["timing"]["engine_deaths"]]
+    assert causes == [
+        "the engine core was ended by SIGKILL)",
+        "the engine core was told to end)",
+        "the engine core was stopped by a signal)",
+    ]
     left = [p for p in driver._below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not left, [title_of(p) for p in left]

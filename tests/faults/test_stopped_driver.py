@@ -25,7 +25,7 @@ def test_stop_interrupt_kill_and_go_on(make_run):
     assert " since 20" in second.text
     # As ``timeout`` and job managers do it: to every process of the command's group.
     os.killpg(first.process.pid, signal.SIGTERM)
-    assert first.wait(60) == 75, first.text
+    assert first.wait() == 75, first.text
     assert "rows in flight have 3 s to end" in first.text
     assert "Traceback" not in first.text
     assert "*** SIGTERM" not in first.text
@@ -42,7 +42,7 @@ def test_stop_interrupt_kill_and_go_on(make_run):
     interrupted = run.start()
     interrupted.until_stored(len(before) + 2)
     os.killpg(interrupted.process.pid, signal.SIGINT)
-    assert interrupted.wait(60) == 75, interrupted.text
+    assert interrupted.wait() == 75, interrupted.text
     assert before.items() <= started(run).items()
     before = started(run)
 
@@ -68,7 +68,7 @@ def test_while_engines_start_it_stops_at_once(make_run, number):
     driver = run.start()
     driver.find("EngineWorker")
     driver.process.send_signal(number)
-    assert driver.wait(45) == 75, driver.text
+    assert driver.wait() == 75, driver.text
     assert "Traceback" not in driver.text
 
 
@@ -78,6 +78,6 @@ def test_rows_that_do_not_end_in_time_are_owed(make_run):
     driver = run.start()
     driver.until_stored(10)
     driver.process.send_signal(signal.SIGTERM)
-    assert driver.wait(60) == 75, driver.text
+    assert driver.wait() == 75, driver.text
     summary = run.summary()
     assert (summary["scored"], summary["missing"], summary["infra_error"]) == (10, 2, 0)

@@ -1,6 +1,7 @@
 """Our official rule set against upstream's BFCL evaluator, on variations of every gold answer.
 
-``python tests/parity/bfcl_checks.py --bfcl PACKAGE --python PYTHON --count N [--seed S]``
+``python tests/parity/bfcl_checks.py --bfcl PACKAGE --python PYTHON --count N [--noise N]
+[--seed S]``
 
 PACKAGE is the folder ``bfcl_eval``; PYTHON one that has what upstream's decoders import:
 ``tree_sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4 tenacity filelock``.
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import bfcl_variations as vary
+from bfcl_noise import noisy
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import RELEVANCE, SINGLE_TURN, language_of
@@ -80,12 +82,12 @@ def _jsonl(path: Path) -> list[Any]:
 def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
     rng = random.Random(seed)
     everything, words = list(rows(package)), spoken(package)
-    for row in everything:  # each gold answer as it is, then whatever fits into the count
-        if row.gold:
-            yield _case(row, rng, changes=0)
+    answered = [row for row in everything if row.gold]
+    for row in answered:  # each gold answer as it is, then whatever fits into the count
+        yield _case(row, rng, changes=0)
     scripts = [row for row in everything if language_of(row.category) != "python"]
     small = [row for row in everything if "parallel" in row.category]
-    for _ in range(max(0, count - len(everything))):
+    for _ in range(max(0, count - len(answered))):
         kind = rng.random()
         if kind < 0.03:
             yield _agentic(rng.choice(words), rng, everything)
@@ -94,6 +96,22 @@ def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
         else:
             several = scripts if kind < 0.25 else small if kind < 0.35 else everything
             yield _case(rng.choice(several), rng, rng.choice([0, 1, 1, 1, 2, 3]))
+
+
+def noise(package: Path, count: int, seed: int) -> Iterator[Case]:
+    """Outputs with noise in their texts, as many in each language, and one in ten for what episodes
+    execute of it."""
+    rng = random.Random(f"noise {seed}")
+    everything = list(rows(package))
+    by_language = [
+        [row for row in everything if language_of(row.category) == language]
+        for language in ("python", "java", "javascript")
+    ]
+    for number in range(count):
+        if rng.random() < 0.1:
+            yield _executable(rng.choice(by_language[0]), rng, noise=True)
+            continue
+        yield _case(rng.choice(by_language[number % 3]), rng, rng.choice([0, 0, 1]), noise=True)
 
 
 def _calls(row: Row, rng: random.Random, changes: int) -> vary.Calls:
@@ -108,10 +126,10 @@ def _calls(row: Row, rng: random.Random, changes: int) -> vary.Calls:
     return calls
 
 
-def _case(row: Row, rng: random.Random, changes: int) -> Case:
+def _case(row: Row, rng: random.Random, changes: int, *, noise: bool = False) -> Case:
     language = language_of(row.category)
     calls = _calls(row, rng, changes)
-    if changes and rng.random() < 0.12:
+    if changes and not noise and rng.random() < 0.12:
         return _native(row, rng, calls)
     form = DEFAULT
     if language == "java":
@@ -129,9 +147,12 @@ def _case(row: Row, rng: random.Random, changes: int) -> Case:
             text = vary.xml_text(calls, rng, verbose=form.returned == "verbose_xml")
         if form.tagged and rng.random() < 0.9:
             text = f"<TOOLCALL>{text}</TOOLCALL>"
+    kind = row.category if form is DEFAULT else f"form {form.returned}"
+    if noise:
+        text = noisy(text, rng, language)
+        kind = f"{kind}, noise"
     while changes and rng.random() < 0.3:
         text = vary.changed_text(text, rng)
-    kind = row.category if form is DEFAULT else f"form {form.returned}"
     return Case(kind, row, form, False, text, [Answer(text)])
 
 
@@ -154,9 +175,12 @@ def _tool_calls(rng: random.Random, calls: vary.Calls) -> list[ToolCall]:
     return made
 
 
-def _executable(row: Row, rng: random.Random) -> Case:
+def _executable(row: Row, rng: random.Random, *, noise: bool = False) -> Case:
     calls = _calls(row, rng, rng.choice([0, 1, 2]))
     row = row._replace(category="executable")
+    if noise:
+        text = noisy(vary.python_text(calls), rng, "python")
+        return Case("executable, noise", row, DEFAULT, False, text, [Answer(text)])
     if rng.random() < 0.3 and calls:
         case = _native(row, rng, calls)
         return case._replace(kind="executable")
@@ -195,15 +219,24 @@ def _said(row: Row, rng: random.Random) -> str:
 
 
 def upstream(package: Path, python: Path, asked: list[Case]) -> list[Any]:
-    lines = [json.dumps(_line(case)) for case in asked]
+    lines = _child(package, python, "\n".join([json.dumps(_line(case)) for case in asked]))
+    if len(lines) != len(asked):
+        raise RuntimeError(f"{len(lines)} of {len(asked)} answered")
+    return [line[0] for line in lines]
+
+
+def known_names(package: Path, python: Path) -> list[str]:
+    """The names that mean something to upstream's ``eval``."""
+    (names,) = _child(package, python, "", "names")
+    return list(names)
+
+
+def _child(package: Path, python: Path, lines: str, *more: str) -> list[Any]:
+    child = Path(__file__).with_name("bfcl_checks_child.py")
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [
-                str(python),
-                str(Path(__file__).with_name("bfcl_checks_child.py")),
-                str(package.parent),
-            ],
-            input="\n".join(lines),
+            [str(python), str(child), str(package.parent), *more],
+            input=lines,
             capture_output=True,
             text=True,
             cwd=folder,
@@ -215,10 +248,9 @@ def upstream(package: Path, python: Path, asked: list[Case]) -> list[Any]:
             timeout=1_800,
             check=False,
         )
-    answers = [json.loads(line)[0] for line in done.stdout.splitlines()]
-    if len(answers) != len(asked):
-        raise RuntimeError(f"{len(answers)} of {len(asked)} answered: {done.stderr[-3000:]}")
-    return answers
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _line(case: Case) -> dict[str, Any]:
@@ -267,13 +299,15 @@ def main() -> int:
     parser.add_argument("--bfcl", type=Path, required=True, help="the folder bfcl_eval")
     parser.add_argument("--python", type=Path, required=True, help="with upstream's imports")
     parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--noise", type=int, default=0, help="outputs with noise in their texts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shown", type=int, default=60, help="differences that are printed")
     asked = parser.parse_args()
     counts: dict[str, Counter[str]] = {}
     types: Counter[str] = Counter()
     different = 0
-    made = list(cases(asked.bfcl, asked.count, asked.seed))
+    made = list(cases(asked.bfcl, asked.count, asked.seed)) if asked.count else []
+    made += noise(asked.bfcl, asked.noise, asked.seed)
     for start in range(0, len(made), _LINES):
         part = made[start : start + _LINES]
         for case, answer in zip(part, upstream(asked.bfcl, asked.python, part), strict=True):
@@ -285,7 +319,7 @@ def main() -> int:
             else:
                 count["judged"] += 1
                 count["valid"] += bool(answer[0])
-                if case.kind != "executable":
+                if case.row.category != "executable":
                     types[answer[1]] += 1
             if same(case, answer, found):
                 count["equal"] += 1

@@ -4,7 +4,8 @@
 ``BFCL_PROJECT_ROOT`` set to one. In: ``{"id", "category", "language", "form", "tagged", "native",
 "function", "gold", "outputs"}``. Out: one item per output, ``[valid, error_type]``;
 ``{"crash": class}`` where the evaluator raises; ``{"refused": node}`` where it was about to
-evaluate more than literals.
+evaluate more than literals. With a further argument ``names``: one line, the names that its
+``eval`` knows.
 """
 
 from __future__ import annotations
@@ -35,8 +36,19 @@ class Refusal(BaseException):
 def guarded(text: str) -> Any:
     """The decoder's ``eval``: for operations on literals, and for those that end at a name that
     the decoder does not know, with a `NameError`."""
-    for node in ast.walk(ast.parse(text, mode="eval")):
-        if isinstance(node, _REFUSED) or (isinstance(node, ast.Name) and node.id in _KNOWN):
+    tree = ast.parse(text, mode="eval")
+    first = tree.body
+    while isinstance(first, ast.BinOp):
+        first = first.left
+    if isinstance(first, ast.Name) and first.id not in _KNOWN:
+        return EVAL(first.id, {"__builtins__": {}})  # the operation ends where it begins
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and _ends_at_a_name(node):
+            continue
+        if isinstance(node, ast.operator):  # looked at with its operation
+            continue
+        operation = node.op if isinstance(node, ast.BinOp) else node
+        if isinstance(operation, _REFUSED) or (isinstance(node, ast.Name) and node.id in _KNOWN):
             raise Refusal(type(node).__name__)
         inner: ast.AST = node
         while isinstance(inner, (ast.Attribute, ast.Call)):
@@ -44,6 +56,15 @@ def guarded(text: str) -> Any:
         if inner is not node and not isinstance(inner, ast.Name):
             raise Refusal(type(node).__name__)
     return EVAL(text, {"__builtins__": {}})
+
+
+def _ends_at_a_name(node: ast.BinOp) -> bool:
+    """Whether an operation looks up a name in vain before it is done: each is done after what it is
+    made of."""
+    parts = list(ast.walk(node))
+    plain = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
+    unknown = (isinstance(part, ast.Name) and part.id not in _KNOWN for part in parts)
+    return all(isinstance(part, plain) for part in parts) and any(unknown)
 
 
 class _Models(dict[str, Any]):
@@ -59,8 +80,8 @@ def _stub(name: str, **attributes: Any) -> None:
     sys.modules[name] = module
 
 
-def main(parent: str) -> None:
-    sys.path.insert(0, parent)
+def main(parent: str, *names: str) -> None:
+    sys.path.append(parent)  # behind what PYTHON has: the folder may be a whole site-packages
     sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
     _stub("dotenv", load_dotenv=lambda *a, **k: None)
@@ -73,6 +94,9 @@ def main(parent: str) -> None:
     enums: Any = __import__("bfcl_eval.constants.enums", fromlist=["x"])
     _KNOWN.update(vars(decoder), vars(__import__("builtins")), ["value"])
     decoder.eval = guarded
+    if names:
+        print(json.dumps(sorted(_KNOWN)))
+        return
 
     class Prompted:
         def decode_ast(self, result: Any, language: Any, has_tool_call_tag: bool) -> Any:
@@ -155,4 +179,4 @@ def _answer(found: dict[str, Any]) -> list[Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -1,11 +1,12 @@
 """A sample of the comparisons of BFCL's verdicts with upstream's evaluator.
 
-Skipped without a copy of bfcl-eval (``BFCL_DATA``, or the installed one); the single answers also
+Skipped without a copy of bfcl-eval (``BFCL_DATA``, or the installed one); the others also
 without ``BFCL_PYTHON``, a Python that has what upstream's decoders import (docs/parity.md).
 """
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ import bfcl_multi_turn
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.decode import operations
 from ace_ray.errors import UserError
 
 
@@ -32,15 +34,39 @@ def test_conversations(copy: Copy) -> None:
     assert sum(counts.of["cases"] for counts in found) == 800
 
 
-def test_single_answers(copy: Copy) -> None:
+@pytest.fixture(scope="module")
+def upstreams_python() -> Path:
     python = os.environ.get("BFCL_PYTHON")
     if not python:
         pytest.skip("BFCL_PYTHON names no Python with upstream's tree-sitter (docs/parity.md)")
+    return Path(python)
+
+
+def _different(copy: Copy, python: Path, made: list[bfcl_checks.Case]) -> Counter[str]:
+    answers = bfcl_checks.upstream(copy.root, python, made)
+    return Counter(
+        case.kind
+        for case, answer in zip(made, answers, strict=True)
+        if not bfcl_checks.same(case, answer, bfcl_checks.ours(case))
+    )
+
+
+def test_single_answers(copy: Copy, upstreams_python: Path) -> None:
     made = list(bfcl_checks.cases(copy.root, 4_000, 5))
-    answers = bfcl_checks.upstream(copy.root, Path(python), made)
-    differ: Counter[str] = Counter()
-    for case, answer in zip(made, answers, strict=True):
-        if not bfcl_checks.same(case, answer, bfcl_checks.ours(case)):
-            differ[case.kind] += 1
-    assert not differ
     assert len(made) > 3_000
+    assert not _different(copy, upstreams_python, made)
+
+
+def test_noise_in_all_languages(copy: Copy, upstreams_python: Path) -> None:
+    made = list(bfcl_checks.noise(copy.root, 6_000, 5))
+    kinds = Counter(case.kind for case in made)
+    for kind in ("simple_java, noise", "simple_javascript, noise", "executable, noise"):
+        assert kinds[kind] > 400
+    assert not _different(copy, upstreams_python, made)
+
+
+def test_the_names_that_upstreams_eval_knows(copy: Copy, upstreams_python: Path) -> None:
+    theirs = set(bfcl_checks.known_names(copy.root, upstreams_python))
+    assert theirs - operations.KNOWN == set()
+    own = set(dir(builtins))  # of another version of Python, perhaps
+    assert operations.KNOWN - theirs - own == set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.run import board as board_module
-from ace_ray.run.board import HOPELESS, KINDS, MAX_STARTS, Board, Kind, Who
+from ace_ray.run.board import DOUBTFUL, FRUITLESS, KINDS, MAX_STARTS, Board, Kind, Start, Who
 from ace_ray.run.suspects import Suspect
 
 
@@ -34,9 +34,15 @@ def who(pid: int = 1, actor: str = "actor", kind: Kind = "engine") -> Who:
     return Who(kind, actor, "host", "node", pid, 1.0)
 
 
-def up(board: Board, process: Who) -> None:
-    board.starting(process)
+def up(board: Board, process: Who, **how: Any) -> Start | None:
+    begun = board.starting(process, **how)
     board.ready(process, {"worker": process.name})
+    return begun
+
+
+def hopeful(board: Board, process: Who) -> bool:
+    begun = board.starting(process)
+    return begun is not None and begun.hopeful
 
 
 def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
@@ -105,17 +111,17 @@ def test_only_engines_are_workers() -> None:
 
 def test_a_start_is_worth_repeating_once_an_engine_has_run() -> None:
     board = Board([])
-    assert not board.starting(who(1, "a")), "the first engine of a run: what fails here, fails"
+    assert not hopeful(board, who(1, "a")), "the first engine of a run: what fails here, fails"
     board.ready(who(1, "a"), {})
-    assert board.starting(who(2, "b"))
+    assert hopeful(board, who(2, "b"))
 
 
 @pytest.mark.parametrize("kind", ["engine", "checker"])
 def test_starts_that_fail_in_a_row_end_the_run(kind: Kind) -> None:
     board = Board([])
     up(board, who(99, "another"))
-    hopeful = [board.starting(who(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)]
-    assert hopeful == [True] * (MAX_STARTS - 1) + [False]
+    worth = [hopeful(board, who(pid, "a", kind)) for pid in range(1, MAX_STARTS + 1)]
+    assert worth == [True] * (MAX_STARTS - 1) + [False]
     assert board.read().failure == ""
     assert not board.starting(who(MAX_STARTS + 1, "a", kind))
     assert f"died {MAX_STARTS} times as it started" in board.read().failure
@@ -135,6 +141,7 @@ def test_a_start_that_succeeds_clears_the_count() -> None:
     for pid in range(20):
         board.starting(who(2 * pid))
         up(board, who(2 * pid + 1))
+        board.rows([row()])
         if pid % 2:
             board.dying(who(2 * pid + 1), "stalled", [])
     assert board.read().failure == ""
@@ -176,7 +183,7 @@ def test_two_threads_of_a_process_may_both_have_the_last_word() -> None:
     board.dying(who(1), "no answer for 9 s", ["a"])
     board.dying(who(1), "the engine is dead", ["a"])
     assert len(board.read().deaths) == 1
-    assert not board.suspects("engine", ["a"])["a"].condemned, "it has seen one death"
+    assert board.suspects("engine", ["a"])["a"].deaths == 1
 
 
 def test_a_last_word_that_comes_late_is_not_the_successors() -> None:
@@ -190,15 +197,6 @@ def test_a_last_word_that_comes_late_is_not_the_successors() -> None:
     assert who(2) in tally.silent, "it lives"
 
 
-def test_rows_alone_when_it_happens_twice_are_condemned() -> None:
-    board = Board([])
-    for pid in (1, 2):
-        up(board, who(pid))
-        board.enter(who(pid), ["killer"])
-        board.dying(who(pid), "dead", ["killer"])
-    assert board.suspects("engine", ["killer"])["killer"].condemned
-
-
 def test_rows_that_were_left_are_no_suspects() -> None:
     board = Board([])
     up(board, who(1))
@@ -209,10 +207,10 @@ def test_rows_that_were_left_are_no_suspects() -> None:
 
 
 def test_suspects_of_an_earlier_pass_are_known() -> None:
-    earlier = {"engine": {"a": Suspect(1, 4)}, "checker": {"b": Suspect(2, 0, condemned=True)}}
+    earlier = {"engine": {"a": Suspect(1, 4)}, "checker": {"b": Suspect(2, 0, end="quarantined")}}
     board = Board([], earlier)
     assert board.suspects("engine", ["a", "b"]) == {"a": Suspect(1, 4)}
-    assert board.suspects("checker", ["a", "b"])["b"].condemned
+    assert board.suspects("checker", ["a", "b"])["b"].end == "quarantined"
     assert Board([], board.read().suspects).suspects("engine", ["a"]) == {"a": Suspect(1, 4)}
 
 
@@ -297,11 +295,21 @@ def test_runs_share_a_board() -> None:
     assert tally.of(1).spent == {"host:1": {"load": 2.0}}
 
 
-def test_an_engine_starts_on_what_the_others_hold() -> None:
+def test_an_engine_starts_on_what_it_wants_else_on_what_the_others_hold() -> None:
     board = Board([])
-    assert board.next_run(3) == 3
-    board.loading(5)
-    assert board.next_run(3) == 5
+    assert board.starting(who(1, "a"), 3) == Start(hopeful=False, run=3)
+    board.ready(who(1, "a"), {})
+    board.loading(who(1, "a"), 5)
+    begun = up(board, who(2, "b"), first=3)
+    assert begun == Start(hopeful=True, run=5)
+    board.loading(who(2, "b"), 6, ends=True)
+    board.dying(who(2, "b"), "these weights need an engine of their own", [])
+    board.loading(who(1, "a"), 4)
+    begun = up(board, who(3, "b"), first=3)
+    assert begun == Start(hopeful=True, run=6, awaited=True, replaces=True)
+    board.dying(who(3, "b"), "it died", [])
+    begun = up(board, who(4, "b"), first=3)
+    assert begun == Start(hopeful=True, run=6, replaces=True), "nobody waits for this one"
 
 
 def test_a_swap_that_failed_is_the_last() -> None:
@@ -333,28 +341,100 @@ def test_a_writer_that_stores_between_its_deaths_goes_on(clock: Clock) -> None:
     assert not board.read().failure
 
 
-def condemn(board: Board, row_id: str) -> None:
-    for pid in (1, 2):
-        up(board, who(pid))
-        board.enter(who(pid), [row_id])
-        board.dying(who(pid), "it died", None)
+class TestFruitlessStarts:
+    """Engines that start, work or not, and end, while no row gets further."""
 
-
-def test_engines_that_die_on_every_row_are_hopeless(clock: Clock) -> None:
-    board = Board([])
-    for number in range(HOPELESS):
+    @pytest.mark.parametrize("ends", ["killed", "itself", "for other weights"])
+    def test_end_the_run(self, ends: str) -> None:
+        board = Board([])
+        for pid in range(FRUITLESS):
+            begun = up(board, who(pid))
+            assert begun is not None
+            assert begun.doubtful == (pid >= DOUBTFUL)
+            board.enter(who(pid), ["a"])
+            if ends != "killed":
+                board.leave(who(pid), ["a"])
+                board.loading(who(pid), pid % 2, ends=ends != "itself")
+                board.dying(who(pid), "the reason", [])
         assert not board.read().hopeless
-        condemn(board, str(number))
-    assert board.read().hopeless
-    assert "engines die on every row, the last 5" in board.read().failure
+        assert board.starting(who(99)) is None
+        assert board.read().hopeless
+        assert board.read().failure.startswith(
+            f"{FRUITLESS} engines started one after another and no row got further"
+        )
+        assert ("the reason" in board.read().failure) == (ends != "killed")
+
+    @pytest.mark.parametrize("how", ["judged", "stored"])
+    def test_are_none_when_a_row_gets_further(self, how: str) -> None:
+        board = Board([])
+        for pid in range(5 * FRUITLESS):
+            assert up(board, who(pid)) is not None
+            if pid % FRUITLESS == FRUITLESS - 1:
+                board.rows([row()]) if how == "judged" else board.stored(0, 1)
+        assert not board.read().failure
+
+    def test_of_one_worker_are_not_those_of_another(self) -> None:
+        """A large cluster is preempted as a whole."""
+        board = Board([])
+        for pid in range(FRUITLESS):
+            for actor in range(64):
+                assert up(board, who(100 * pid + actor, f"actor{actor}")) is not None
+        assert not board.read().failure
 
 
-def test_a_row_that_an_engine_survives_gives_hope(clock: Clock) -> None:
+class TestCauses:
+    """A cause from outside is no row's."""
+
+    def deaths_alone(self, board: Board) -> tuple[int, int]:
+        suspect = board.suspects("engine", ["a"])["a"]
+        return suspect.trials, suspect.deaths_alone
+
+    def suspected(self) -> Board:
+        board = Board([])
+        up(board, who(1))
+        board.enter(who(1), ["a"])
+        board.dying(who(1), "it died", ["a"])
+        up(board, who(2))
+        board.enter(who(2), ["a"])
+        return board
+
+    def test_a_process_says_so_itself(self) -> None:
+        board = self.suspected()
+        board.dying(who(2), "the engine core was ended by SIGTERM", ["a"], True)
+        assert self.deaths_alone(board) == (0, 1)
+
+    @pytest.mark.parametrize("outside", [True, False])
+    def test_its_successor_has_found_out(self, outside: bool) -> None:
+        board = self.suspected()
+        assert board.predecessor(who(3)) == who(2)
+        board.starting(who(3), gone=("its node is gone", outside))
+        assert self.deaths_alone(board) == (0 if outside else 1, 1)
+        assert board.read().deaths[-1] == "host:2: its node is gone"
+
+    @pytest.mark.parametrize("outside", [True, False])
+    def test_the_driver_knows_whom_it_kills(self, outside: bool) -> None:
+        board = self.suspected()
+        board.killing(who(2), "it did not react and was killed", outside)
+        board.starting(who(3), gone=("its process was killed", True))
+        assert self.deaths_alone(board) == (0 if outside else 1, 1)
+        assert board.read().deaths[-1] == "host:2: it did not react and was killed"
+
+    def test_one_that_said_why_has_no_successor_to_ask(self) -> None:
+        board = self.suspected()
+        board.dying(who(2), "it died", ["a"])
+        assert board.predecessor(who(3)) is None
+
+
+def test_rows_that_have_ended_are_under_way_until_a_checker_has_them() -> None:
     board = Board([])
-    for number in range(3 * HOPELESS):
-        condemn(board, str(number))
-        if number % 2:
-            up(board, who(3))
-            board.enter(who(3), ["fine"])
-            board.leave(who(3), ["fine"])
-    assert not board.read().hopeless
+    up(board, who(1, "a"))
+    up(board, who(2, "b"))
+    board.leave(who(1, "a"), ["x", "y"])
+    board.leave(who(2, "b"), ["z"])
+    assert (board.underway(who(1, "a")), board.underway(who(2, "b"))) == (2, 1)
+    board.suspects("engine", ["x"])
+    assert board.underway(who(1, "a")) == 2
+    board.suspects("checker", ["x", "z"])
+    assert (board.underway(who(1, "a")), board.underway(who(2, "b"))) == (1, 0)
+    board.dying(who(1, "a"), "it died", [])
+    assert board.underway(who(1, "a")) == 0

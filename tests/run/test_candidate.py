@@ -23,6 +23,7 @@ from ace_ray.run.clock import Clock
 from ace_ray.store import Unreachable
 
 NAN = float("nan")
+WHO = Who("engine", "a", "h", "n", 1, 0.0)
 
 
 class Answer:
@@ -80,6 +81,7 @@ class Engines:
         return engine
 
     def die(self, board: Any, who: Who, why: str, held: Any) -> None:
+        board.dying.remote(who, why, held)
         raise Ended(why)
 
     def candidate(self, *steps: int, examine: bool = True) -> Candidate:
@@ -98,7 +100,8 @@ class Engines:
 
     def successor(self) -> Candidate:
         """Of a process that ended, or the first one."""
-        return Candidate(self.job, Who("engine", "a", "h", "n", 1, 0.0), Clock())
+        begun = self.handle.board.starting(WHO, self.job.first)
+        return Candidate(self.job, WHO, Clock(), begun.run)
 
     def save(self, step: int, *values: float) -> Path:
         return self.make(self.root / f"step_{step}", *(values or (float(step), 1.0)))

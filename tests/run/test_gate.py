@@ -16,22 +16,24 @@ from ace_ray.run.suspects import OPEN
 class Visitors:
     """Tasks that go through a gate, and a look at who is inside."""
 
-    def __init__(self, most: int = 1000) -> None:
-        self.gate = Gate(most)
+    def __init__(self, most: int = 1000, **how: Any) -> None:
+        self.gate = Gate(most, **how)
         self.inside: list[str] = []
         self.order: list[str] = []
         self.parties: dict[str, Party] = {}
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, name: str, group: int = OPEN, rows: int = 1) -> None:
+    async def come(self, name: str, group: int = OPEN, rows: int = 1, **how: Any) -> None:
         """Somebody comes to the gate and waits, or enters and stays until told to go."""
         self._ends[name] = asyncio.Event()
-        self._tasks[name] = asyncio.create_task(self._visit(name, group, rows))
+        self._tasks[name] = asyncio.create_task(self._visit(name, group, rows, **how))
         await settle()
 
-    async def _visit(self, name: str, group: int, rows: int) -> None:
-        async with self.gate.entered((0, group), rows) as party:
+    async def _visit(
+        self, name: str, group: int, rows: int, run: int = 0, tried: bool = False
+    ) -> None:
+        async with self.gate.entered((run, group), rows, tried=tried) as party:
             self.parties[name] = party
             self.inside.append(name)
             self.order.append(name)
@@ -82,9 +84,9 @@ async def settle() -> None:
 Scene = Callable[[Visitors], Coroutine[Any, Any, None]]
 
 
-def played(scene: Scene, most: int = 1000) -> Visitors:
+def played(scene: Scene, most: int = 1000, **how: Any) -> Visitors:
     async def play() -> Visitors:
-        visitors = Visitors(most)
+        visitors = Visitors(most, **how)
         await scene(visitors)
         await visitors.end()
         return visitors
@@ -404,3 +406,102 @@ def test_the_earlier_run_comes_first_and_alone() -> None:
         assert [run for run, _ in order] == [0, 0, 0, 1, 2]
 
     asyncio.run(scene())
+
+
+class TestAfterAnother:
+    """A process takes the place of one that died, whose blocks come again in any order."""
+
+    def test_rows_of_the_run_that_is_awaited_go_before_all_others(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("earlier run", run=1)
+            await v.come("later run", run=3)
+            assert v.inside == []
+            await v.come("awaited", run=2)
+            assert v.inside == ["awaited"]
+            await v.go("awaited")
+            assert v.inside == [], "none has passed"
+            v.gate.arrived()
+            await settle()
+            assert v.inside == ["earlier run"]
+            await v.go("earlier run")
+            assert v.inside == ["later run"]
+
+        played(scene, run=2, awaited=True, arriving=True)
+
+    def test_they_may_not_come(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("other", run=1)
+            v.gate.arrived()
+            await settle()
+            assert v.inside == ["other"]
+
+        played(scene, run=2, awaited=True, arriving=True)
+
+    def test_others_wait_only_where_rows_are_awaited(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("other", run=1)
+            assert v.inside == ["other"]
+
+        played(scene, run=2, arriving=True)
+
+    def test_the_run_whose_weights_are_there_goes_on(self) -> None:
+        """Each change of weights takes seconds, or an engine."""
+
+        async def scene(v: Visitors) -> None:
+            await v.come("held", run=2)
+            await v.come("earlier run", run=1)
+            await v.come("held suspect", 7, run=2)
+            await v.go("held")
+            assert v.inside == ["held suspect"]
+            await v.go("held suspect")
+            assert v.inside == ["earlier run"]
+
+        played(scene, run=2)
+
+    def test_one_that_killed_alone_goes_after_another_has_passed(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("tried", 5, tried=True)
+            assert v.inside == [], "others may be on their way"
+            await v.come("open")
+            assert v.inside == ["open"]
+            await v.come("suspect", 6)
+            await v.row_ends("open")
+            await v.go("open")
+            assert v.inside == ["tried"], "it came first"
+            await v.go("tried")
+            assert v.inside == ["suspect"]
+
+        played(scene, run=0, arriving=True)
+
+    def test_suspects_that_were_not_tried_go_before_it(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("inside", 4)
+            await v.come("tried", 5, tried=True)
+            await v.come("open")
+            await v.come("suspect", 6)
+            await v.go("inside")
+            assert v.inside == ["suspect"]
+
+        played(scene, run=0)
+
+    def test_it_goes_where_there_is_no_other(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("tried", 5, tried=True)
+            assert v.inside == []
+            v.gate.arrived()
+            await settle()
+            assert v.inside == ["tried"]
+
+        played(scene, run=0, arriving=True)
+
+    def test_where_engines_die_again_and_again_open_rows_go_first(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("suspect", 5)
+            await v.come("other suspect", 6)
+            await v.come("open")
+            assert v.inside == ["open"]
+            await v.row_ends("open")
+            await v.go("open")
+            assert v.inside == ["suspect"]
+
+        played(scene, run=0, arriving=True, doubtful=True)

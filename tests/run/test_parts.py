@@ -200,7 +200,7 @@ def test_a_failed_check_is_told_from_a_failed_evaluation(local: LocalStore) -> N
     put(local, LATE, table(("c", "infra_error"), error_class=CHECK_FAILED))
     ledger = read_ledger(local)
     assert ledger.settled.tolist() == [False, True, False]
-    assert ledger.checked.tolist() == [True, True, False]
+    assert ledger.retryable.tolist() == [True, True, False]
 
 
 def test_attempts_that_nobody_counted_are_one(local: LocalStore) -> None:

@@ -135,7 +135,7 @@ def test_a_silent_board_ends_the_pass(clock: Clock) -> None:
 def test_a_process_that_is_gone(
     clock: Clock, monkeypatch, there: bool, silent: float, stored: int, ends: bool
 ) -> None:
-    monkeypatch.setattr(watch_module, "_kill", lambda who: there)
+    monkeypatch.setattr(watch_module, "_kill", lambda board, who: there)
     watch, ended = watched()
     known = tally(workers=[READY], silent={ENGINE: silent}, stored=stored)
     watch._end_frozen(known)

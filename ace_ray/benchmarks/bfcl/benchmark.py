@@ -14,6 +14,7 @@ from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.copy import OFFICIAL_DATA_SHA256, Copy, data_sha256
 from ace_ray.benchmarks.bfcl.data.loader import data_hash, function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.docs import offered
 from ace_ray.benchmarks.bfcl.episodes import memory, multi_turn, web_search
 from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder
@@ -82,6 +83,8 @@ class BFCL(Benchmark):
     def entries(self) -> Sequence[Entry]:
         if not self._entries:
             self._entries = load(self._copy, self._categories)
+            for language in {groups.language_of(name) for name in self._categories} - {"python"}:
+                require_grammar(language)
             # What does not load is found now, and not in a sandbox.
             for name in {
                 name for e in self._entries for name in e.data.get("involved_classes", ())

@@ -141,6 +141,59 @@ def test_strict_binds_positional_arguments(text, official, strict):
     assert kinds(text) == (official, strict)
 
 
+FLIGHT = function(
+    "flight_book", ["from"], **{"from": "string", "to": "string", "class": "string", "in": "dict"}
+)
+BOOKED = [
+    {
+        "flight_book": {
+            "from": ["Seattle"],
+            "to": ["Boston, from=x"],
+            "class": ["", "eco"],
+            "in": ["", {"is": [1]}],
+        }
+    }
+]
+FAILED = "ast_decoder:decoder_failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "strict"),
+    [
+        ("[flight_book(from='Seattle', to='Boston, from=x')]", ""),
+        ('flight_book(from = "seattle",\n to="Boston, from=x", class="eco")', ""),
+        ("[flight_book('Seattle', to='Boston, from=x', class='eco')]", ""),
+        ("[flight_book(from='Seattle', # from=x\n to=\"Boston\")]", "value_error:string"),
+        ("[flight_book(from='Seattle', to='''Boston, from=x''', in={'is': 1})]", ""),
+        ("[flight_book(from='Tacoma', to='Boston, from=x')]", "value_error:string"),
+        ("[flight_book(to='x', class='eco')]", "simple_function_checker:missing_required"),
+        ("[flight_book(from='Seattle', lambda=1)]", "simple_function_checker:unexpected_param"),
+        ("[flight_book(from=2**3, to='x')]", "official_unsafe"),
+        ("[flight_book(from='x', from='Seattle', to='Boston, from=x')]", ""),
+        ("[flight_book(from==1)]", FAILED),
+        ("[flight_book(from='Seattle' to='x')]", FAILED),
+        ("[flight_book(from='Seattle', to=lambda in=1: 2)]", FAILED),
+        ("[flight_book(from='Sea\nttle')]", FAILED),
+        ("[flight_book(fromꔀ='Seattle', from=1)]", FAILED),
+        ("Flights from=Seattle (class=eco)", FAILED),
+    ],
+)
+def test_strict_reads_arguments_named_by_words_of_python(text, strict):
+    found = kinds(text, [FLIGHT], BOOKED)
+    assert found == (FAILED, strict)
+    assert kinds(f"<TOOLCALL>{text}</TOOLCALL>", [FLIGHT], BOOKED, form=Form(tagged=True)) == found
+
+
+def test_names_by_words_of_python_elsewhere():
+    gold = [{"f": {"a": ["g(h(from=1))"]}}]
+    functions = [function("f", ["a"], a="any")]
+    assert kinds("[f(a=g(h(from=1)))]", functions, gold) == (FAILED, "")
+    # Other forms, Java, and native calls have no such words.
+    assert kinds("[f(from=1)]", functions, gold, form=Form("concise_xml")) == (FAILED,) * 2
+    assert kinds("[f(from=]", functions, gold, "simple_java") == (FAILED,) * 2
+    assert kinds(Answer("[f(from=1)]", ()), functions, gold) == (FAILED,) * 2
+
+
 def test_native_calls_and_texts_beside_none():
     good = ToolCall("a_f", '{"city": "NYC", "days": 5, "unit": "C"}')
     assert kinds(Answer("", (good,))) == ("", "")
@@ -171,6 +224,15 @@ def test_java_and_javascript():
         "simple_function_checker:missing_required",
         "",
     )
+    # Behind a named argument a value stands for the parameter in its place, as the language has it.
+    for text, strict in (
+        ('[f(n=5L, new ArrayList<>(Arrays.asList("a", "b")))]', ""),
+        ('[f(l=new ArrayList<>(Arrays.asList("a", "b")), 5L)]',
+         "simple_function_checker:unexpected_param"),
+        ('[f(n=5L, l=new ArrayList<>(Arrays.asList("a", "b")), "x")]', ""),
+        ('[f(n=5L, l=new ArrayList<>(Arrays.asList("a", "b")), "y")]', "value_error:string"),
+    ):  # fmt: skip
+        assert kinds(text, [java], gold, "simple_java")[1] == strict
     script = function("f", ["o"], o="dict")
     gold = [{"f": {"o": [{"a": [1]}]}}]
     assert kinds("[f(o={a: 1})]", [script], gold, "simple_javascript") == ("", "")
@@ -202,6 +264,7 @@ def test_forms_and_the_category_of_their_original():
         ("Error during inference: too long", "", "irrelevance_error:no_answer",
          "relevance_error:decoder_failed"),
         ("[f(a=len('x') + 1)]", "official_unsafe", "official_unsafe", "official_unsafe"),
+        ("It departs from=Seattle.", "", "", "relevance_error:decoder_failed"),
         (Answer("f(a=1)", ()), "", "", "relevance_error:decoder_failed"),
         (Answer("", ()), "", "irrelevance_error:no_answer", "relevance_error:decoder_failed"),
         (Answer("", (ToolCall("f", "{}"),)), *["irrelevance_error:decoder_success"] * 2, ""),
@@ -213,3 +276,20 @@ def test_whether_there_is_a_call(answer, irrelevance, strict, relevance):
     for category in ("irrelevance", "live_irrelevance"):
         assert kinds(answer, (), None, category) == (irrelevance, strict)
     assert kinds(answer, (), None, "live_relevance") == (relevance, relevance)
+
+
+def test_whether_there_is_a_call_with_a_word_of_python():
+    for text in ("[book(from='Seattle', to='x')]", "book(class='eco')"):
+        assert kinds(text, (), None, "irrelevance") == ("", "irrelevance_error:decoder_success")
+        assert kinds(text, (), None, "live_relevance") == ("relevance_error:decoder_failed", "")
+    unsafe = "[book(from='Seattle', to=len('x') + 1)]"
+    assert kinds(unsafe, (), None, "irrelevance") == ("", "official_unsafe")
+
+
+def test_strict_names_the_same_fault_where_it_is_the_same():
+    count = "simple_function_checker:wrong_count"
+    assert kinds("[a.f(x.y, city='NYC', unit='C'), a.f('NYC')]") == (count, count)
+    assert kinds("[a.f(1, 2, 3, 4), a.f()]") == (count, count)
+    name = "simple_function_checker:wrong_func_name"
+    assert kinds("[b(x.y, *z)]") == (name, name)
+    assert kinds("[b(2**3)]") == (name, name)

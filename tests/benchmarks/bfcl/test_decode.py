@@ -4,6 +4,8 @@ import sys
 import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import (
     decode,
     decode_native,
@@ -58,6 +60,8 @@ def test_python_is_read_as_upstream_reads_it(text, calls):
         "[f(a=1) for x in y]",
         "[f(a=base * height)]",
         "[f(city=Sci-Fi)]",
+        "[f(a=MAX_SIZE * 2)]",
+        "[f(a=_ * get_price)]",
         "[f(a=1 + 'x')]",
         "[f(a={[]: 1})]",
         "[f(a='\ud800')]",
@@ -113,10 +117,10 @@ def test_source_without_a_call_and_source_that_does_not_parse(language):
 def test_an_argument_without_a_name():
     (call,) = read("[b.f(a, x=5)]", language="java")
     assert call.args == {None: "a", "x": "5"}
-    assert [make() for make in call.positional] == ["a"]
-    (call,) = read("[f(1, x=5)]", language="javascript")
+    assert {place: make() for place, make in call.positional.items()} == {0: "a"}
+    (call,) = read("[f(x=5, /* 2 */ 1)]", language="javascript")
     assert call.args == {"x": "5"}
-    assert [make() for make in call.positional] == ["1"]
+    assert {place: make() for place, make in call.positional.items()} == {1: "1"}
     with pytest.raises(NotCalls):
         decode("[b.f(a, c)]", language="java")
 
@@ -196,14 +200,59 @@ def test_what_is_executed_of_native_calls():
     assert executable(Answer("", (*calls, ToolCall("g", "x")))) is None
 
 
-def test_without_tree_sitter_the_user_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+@pytest.fixture
+def no_grammar_yet():
     source_trees._grammar.cache_clear()
-    try:
-        with pytest.raises(UserError, match="pip install tree-sitter tree-sitter-java"):
-            decode("[f(a=1)]", language="java")
-    finally:
-        source_trees._grammar.cache_clear()
+    yield
+    source_trees._grammar.cache_clear()
+
+
+def test_without_tree_sitter_the_user_is_told(monkeypatch, no_grammar_yet):
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    with pytest.raises(
+        UserError, match=r"pip install --no-deps tree-sitter==0.24.0 tree-sitter-java==0"
+    ):
+        decode("[f(a=1)]", language="java")
+
+
+@pytest.mark.parametrize("other", ["tree-sitter", "tree-sitter-LANGUAGE"])
+@pytest.mark.parametrize("language", ["java", "javascript"])
+def test_another_grammar_than_upstreams_is_refused(monkeypatch, no_grammar_yet, language, other):
+    other = other.replace("LANGUAGE", language)
+    versions = {"tree-sitter": "0.24.0", f"tree-sitter-{language}": source_trees.GRAMMARS[language]}
+    versions[other] = "0.99.0"
+    monkeypatch.setattr(source_trees.importlib.metadata, "version", versions.__getitem__)
+    with pytest.raises(UserError, match=f"^.*{other} 0.99.0 is installed") as refused:
+        decode("[f(a=1)]", language=language)
+    assert f"tree-sitter-{language}=={source_trees.GRAMMARS[language]}" in refused.value.fix
+    # A run finds it before anything is generated.
+    benchmark = BFCL.from_options({"categories": [f"simple_{language}"]})
+    with pytest.raises(UserError, match="is installed"):
+        benchmark.entries()
+    assert BFCL.from_options({"categories": ["simple_python"]}).entries()
+
+
+def test_the_grammars_are_those_that_the_published_package_pins(bfcl_folder):
+    (metadata,) = bfcl_folder.parent.glob("bfcl_eval-*.dist-info/METADATA")
+    for language, version in source_trees.GRAMMARS.items():
+        assert f"Requires-Dist: tree-sitter-{language}=={version}\n" in metadata.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "official"),
+    [
+        ("F;case", "ast_decoder:decoder_wrong_output_format"),
+        ("F;await", "ast_decoder:decoder_failed"),
+        ("[f(a=extends)]", "value_error:string"),
+        ("[f(a=in)]", "value_error:string"),
+        ("[f(catch=1)]", "simple_function_checker:missing_required"),
+    ],
+)
+def test_javascript_that_other_grammars_read_otherwise(text, official):
+    functions = [{"name": "f", "parameters": {"properties": {"a": {"type": "String"}},
+                                              "required": ["a"]}}]  # fmt: skip
+    found = check_single("simple_javascript", functions, [{"f": {"a": ["x"]}}], Answer(text))
+    assert found["official"].error_type == official
 
 
 def test_bounds():

@@ -4,19 +4,22 @@ The calls of the model and of the answer key are replayed side by side on fresh 
 turn whose key has calls, all public attributes of all instances must be equal, and every result of
 the key's calls must be among the model's results so far, order ignored.
 
+A turn whose key has no calls (functions are held out, or a parameter is missing) is not judged by
+itself: an available call may well help there (``cd`` before the ``mv`` that is still to come). A
+call whose effect contradicts what the key does later fails in the next turn that is judged, since
+all state is compared there.
+
 ``official`` is upstream's verdict, with what its instances share in one process (see
 `tools.toolbox.Shared`); of several entries that one process of upstream's evaluates nothing is
-handed on. ``strict`` differs in three things: a call in a turn in which none can help (see
-`hopeless`) makes the entry invalid (upstream has the check and never calls it); a conversation that
-the step limit cut in its last turn counts as cut, as it does in any other; the two sides share
-nothing.
+handed on. ``strict`` differs in two things: a conversation that the step limit cut in its last turn
+counts as cut, as it does in any other; the two sides share nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
@@ -31,7 +34,6 @@ TERMINATED = "multi_turn:force_terminated"
 NO_CALLS = "multi_turn:empty_turn_model_response"
 STATE = "multi_turn:instance_state_mismatch"
 RESPONSE = "multi_turn:execution_response_mismatch"
-IRRELEVANCE = "multi_turn:irrelevance_error:decoder_success"
 
 Steps = Sequence[Sequence[str]]
 """The call texts of each step of a turn that has calls."""
@@ -48,17 +50,10 @@ class Turn:
     """The attribute that differs, "" if none does."""
     missing: int = 0
     """Results of the key that the model has not got."""
-    hopeless: bool = False
 
     @property
     def passed(self) -> bool:
-        if not self.asked:
-            return not self.needless
-        return self.called and not self.state and not self.missing
-
-    @property
-    def needless(self) -> bool:
-        return self.called and self.hopeless
+        return not self.asked or (self.called and not self.state and not self.missing)
 
 
 def check_multi_turn(
@@ -94,30 +89,12 @@ def check_multi_turn(
     shared: dict[int, Any] = {}
     official = replay(sources, opening, steps, gold, shared)
     strict = replay(sources, opening, steps, gold) if shared_changed(shared) else official
-    strict = [replace(turn, hopeless=n in hopeless(entry)) for n, turn in enumerate(strict)]
     cut = _cut(ended, len(steps), len(gold))
     cut_last = (TERMINATED, "the step limit cut the last turn") if ended == "steps" else ("", "")
     return {
         "official": _verdict(official, cut, len(gold)),
         "strict": _verdict(strict, cut if cut[0] else cut_last, len(gold)),
     }
-
-
-def hopeless(entry: Entry) -> frozenset[int]:
-    """The turns, from 0, in which no call can help, by what the data say of them.
-
-    In ``multi_turn_miss_func`` those right before a turn that brings held-out functions; in
-    ``multi_turn_miss_param`` the only turn whose key is empty. Other empty keys say nothing:
-    entries 167 and 180 of every category have them in turns that ask for what a tool does (an
-    invoice, a message to the support), and the key of 180 in ``miss_param`` lags its questions by a
-    turn, so that the turn without a parameter cannot be told there.
-    """
-    empty = frozenset(turn for turn, calls in enumerate(entry.gold) if not calls)
-    if entry.category == "multi_turn_miss_func":
-        return empty & {int(turn) - 1 for turn in entry.data.get("missed_function", {})}
-    if entry.category == "multi_turn_miss_param" and len(empty) == 1:
-        return empty
-    return frozenset()
 
 
 def replay(
@@ -174,8 +151,6 @@ def _verdict(turns: Sequence[Turn], cut: tuple[str, str], wanted: int) -> Verdic
 
 
 def _failure(turn: Turn, number: int) -> tuple[str, str]:
-    if turn.needless:
-        return IRRELEVANCE, f"turn {number} has calls where none can help"
     if not turn.called:
         return NO_CALLS, f"turn {number} has no calls"
     if turn.state:

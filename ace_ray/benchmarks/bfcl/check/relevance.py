@@ -6,10 +6,10 @@ Of ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.decode import read_any
+from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
 from ace_ray.benchmarks.bfcl.forms import DEFAULT
 from ace_ray.calls import NotCalls, Refused
 from ace_ray.records import Verdict
@@ -22,26 +22,47 @@ def check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     """The verdicts of both rule sets.
 
     For upstream everything that is no call is a correct refusal, an empty answer and the text of a
-    failed inference among them. Under ``strict`` these two are ``irrelevance_error:no_answer``.
+    failed inference among them. Under ``strict`` these two are ``irrelevance_error:no_answer``, and
+    a call is one also if an argument is named by a word of Python's own.
     """
+    undecoded = False
     try:
-        calls = read_any(answer, DEFAULT, "python")
-        called = bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
+        called = _holds_calls(read_any(answer, DEFAULT, "python"))
     except NotCalls:
-        called = False
+        called, undecoded = False, True
     except Refused as refused:
-        unsafe = Verdict(False, "official_unsafe", f"{str(refused)[:200]}, which is not evaluated")
-        return {"official": unsafe, "strict": unsafe}
+        return {"official": _unsafe(refused), "strict": _unsafe(refused)}
+    official = _verdict(category, called)
+    if undecoded:
+        try:
+            called = _holds_calls(read_with_keywords(answer, DEFAULT, "python"))
+        except NotCalls:
+            pass
+        except Refused as refused:
+            return {"official": official, "strict": _unsafe(refused)}
+    strict = _verdict(category, called)
+    text = answer.text.strip()
+    if strict.valid and not (called or answer.calls or _is_answer(text)):
+        none = "irrelevance_error:no_answer"
+        strict = Verdict(False, none, "there is neither answer nor refusal")
+    return {"official": official, "strict": strict}
+
+
+def _holds_calls(calls: Sequence[Read] | None) -> bool:
+    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
+
+
+def _is_answer(text: str) -> bool:
+    return bool(text) and not text.startswith(_INFERENCE_ERROR)
+
+
+def _verdict(category: str, called: bool) -> Verdict:
     if category == "live_relevance":
         fault = Verdict(False, "relevance_error:decoder_failed", "there is no call")
-        verdict = Verdict(True) if called else fault
-        return {"official": verdict, "strict": verdict}
-    if called:
-        fault = Verdict(False, "irrelevance_error:decoder_success", "there is a call")
-        return {"official": fault, "strict": fault}
-    verdict = Verdict(True)
-    text = answer.text.strip()
-    if not answer.calls and (not text or text.startswith(_INFERENCE_ERROR)):
-        none = Verdict(False, "irrelevance_error:no_answer", "there is neither answer nor refusal")
-        return {"official": verdict, "strict": none}
-    return {"official": verdict, "strict": verdict}
+        return Verdict(True) if called else fault
+    fault = Verdict(False, "irrelevance_error:decoder_success", "there is a call")
+    return fault if called else Verdict(True)
+
+
+def _unsafe(refused: Refused) -> Verdict:
+    return Verdict(False, "official_unsafe", f"{str(refused)[:200]}, which is not evaluated")

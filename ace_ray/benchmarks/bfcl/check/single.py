@@ -17,7 +17,7 @@ from ace_ray.benchmarks.bfcl.check.official import Rules
 from ace_ray.benchmarks.bfcl.check.relevance import check_relevance
 from ace_ray.benchmarks.bfcl.check.strict import RAISES, bound, parallel_fault
 from ace_ray.benchmarks.bfcl.check.values import Fault
-from ace_ray.benchmarks.bfcl.decode import Read, read_any
+from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.calls import NotCalls, Refused
 from ace_ray.records import Verdict
@@ -49,7 +49,8 @@ def check_single(
     try:
         calls = read_any(answer, form, language)
     except NotCalls as error:
-        return _both(Verdict(False, _FAILED, f"no calls: {str(error)[:200]}"))
+        failed = Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
+        return {"official": failed, "strict": _with_keywords(rules, answer, form) or failed}
     except Refused as error:
         return _both(_unsafe(error))
     if calls is None or not all(isinstance(call.args, dict) for call in calls):
@@ -70,22 +71,31 @@ def _official(rules: Rules, calls: Sequence[Read]) -> Verdict:
         return _crash(error)
 
 
-def _strict(rules: Rules, calls: Sequence[Read]) -> Verdict:
-    named = []
+def _with_keywords(rules: Rules, answer: Answer, form: Form) -> Verdict | None:
     try:
+        calls = read_with_keywords(answer, form, rules.language)
+    except NotCalls:
+        return None
+    except Refused as error:
+        return _unsafe(error)
+    return _strict(rules, calls)
+
+
+def _strict(rules: Rules, calls: Sequence[Read]) -> Verdict:
+    try:
+        if fault := rules.count_fault(calls):
+            return _verdict(fault)
+        named = []
         for call in calls:
             found = bound(rules, call)
             if not isinstance(found, Read):
                 return _verdict(found)
             named.append(found)
+        return _verdict(parallel_fault(rules, named) if rules.parallel else rules.fault(named))
     except NotCalls as error:
         return Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
     except Refused as error:
         return _unsafe(error)
-    except RAISES as error:
-        return _crash(error)
-    try:
-        return _verdict(parallel_fault(rules, named) if rules.parallel else rules.fault(named))
     except RAISES as error:
         return _crash(error)
 

@@ -1,12 +1,12 @@
 """What ``strict`` does about two defects of upstream's checker.
 
-- Positional arguments are given to the parameters in the order of the function's document, where
-  upstream drops them. One too many, or one whose parameter is also named, is an unexpected
-  parameter.
+- A positional argument is given to the parameter that stands in its place in the function's
+  document, where upstream drops it. One too many, or one whose parameter is also named, is an
+  unexpected parameter.
 - Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
   where upstream gives each expected call the first that fits, which another may have needed.
 
-The third is in `relevance`.
+What else it mends is in `relevance` and `decode.keyword_names`.
 """
 
 from __future__ import annotations
@@ -23,34 +23,33 @@ RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, R
 
 
 def bound(rules: Rules, call: Read) -> Read | Fault:
-    """A call with its positional arguments named.
+    """A call with its positional arguments named; of a function that was not offered as it is.
 
     Raises `NotCalls` or `Refused` where one of them has no value."""
-    values = [make() for make in call.positional]
     function = next((f for f in rules.functions if rules.named(f) == call.name), None)
-    if function is None or not values:
+    if function is None or not call.positional:
         return call
     names = list(function["parameters"]["properties"])
     args: dict[Any, Any] = dict(call.args)
     if call.bare:
         args.pop(None, None)
     unexpected = "simple_function_checker:unexpected_param"
-    if len(values) > len(names):
-        return unexpected, f"{len(values)} positional arguments for {len(names)} parameters"
-    for name, value in zip(names, values, strict=False):
-        if name in args:
-            return unexpected, f"the parameter {short(name)} is given twice"
-        args[name] = value
+    for place, make in call.positional.items():
+        value = make()
+        if place >= len(names):
+            return unexpected, f"argument {place + 1} of a function with {len(names)} parameters"
+        if names[place] in args:
+            return unexpected, f"the parameter {short(names[place])} is given twice"
+        args[names[place]] = value
     return Read(call.name, args)
 
 
 def parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
-    """What is wrong with the calls of a parallel category under the best assignment.
+    """What is wrong with the calls of a parallel category, as many as expected, under the best
+    assignment.
 
     A pair on which the checker raises does not fit; raises what it raised when no assignment fits.
     """
-    if fault := rules.count_fault(calls):
-        return fault
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for place in range(len(rules.gold)):

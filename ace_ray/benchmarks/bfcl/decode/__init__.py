@@ -16,14 +16,23 @@ from ace_ray.benchmarks.bfcl.decode.execution import execution_texts, native_tex
 from ace_ray.benchmarks.bfcl.decode.java_calls import read_java
 from ace_ray.benchmarks.bfcl.decode.javascript_calls import read_javascript
 from ace_ray.benchmarks.bfcl.decode.json_calls import json_value, read_json
-from ace_ray.benchmarks.bfcl.decode.python_calls import read_python
+from ace_ray.benchmarks.bfcl.decode.python_calls import read_python, read_python_with_keywords
 from ace_ray.benchmarks.bfcl.decode.reading import Read
 from ace_ray.benchmarks.bfcl.decode.xml_calls import read_xml
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.calls import MAX_CHARS, NotCalls, Refused
 from ace_ray.records import ToolCall
 
-__all__ = ["Read", "decode", "decode_native", "executable", "execution_texts", "read", "read_any"]
+__all__ = [
+    "Read",
+    "decode",
+    "decode_native",
+    "executable",
+    "execution_texts",
+    "read",
+    "read_any",
+    "read_with_keywords",
+]
 
 MAX_NATIVE_CALLS = 10_000
 _TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
@@ -76,12 +85,7 @@ def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list
     without a list.
 
     Raises `NotCalls` where upstream's raises, and `Refused` where it would run code."""
-    if len(text) > MAX_CHARS:
-        raise NotCalls(f"longer than {MAX_CHARS} characters")
-    text = text.strip("`\n ")
-    text = f"{'' if text.startswith('[') else '['}{text}{'' if text.endswith(']') else ']'}"
-    if form.tagged:
-        text = _tagged(text)
+    text = _source(text, form)
     if form.returned == "json":
         return read_json(text)
     if form.returned != "python":
@@ -91,6 +95,25 @@ def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list
     if language == "javascript":
         return read_javascript(text[1:-1])
     return read_python(text.strip().strip("'"))
+
+
+def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[Read]:
+    """The calls of an answer that `read_any` takes for none, because an argument is named by a word
+    of Python's own: a defect of upstream's decoder.
+
+    Raises `NotCalls` for any other answer, too, and `Refused` as `read` does."""
+    if answer.calls is not None or form.returned != "python" or language != "python":
+        raise NotCalls("no calls in Python")
+    return read_python_with_keywords(_source(answer.text, form).strip().strip("'"))
+
+
+def _source(text: str, form: Form) -> str:
+    """What upstream's decoder looks at."""
+    if len(text) > MAX_CHARS:
+        raise NotCalls(f"longer than {MAX_CHARS} characters")
+    text = text.strip("`\n ")
+    text = f"{'' if text.startswith('[') else '['}{text}{'' if text.endswith(']') else ']'}"
+    return _tagged(text) if form.tagged else text
 
 
 def _tagged(text: str) -> str:

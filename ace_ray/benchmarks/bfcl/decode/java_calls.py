@@ -53,21 +53,23 @@ def _read(call: Any, source: str) -> Read:
     if owner is not None:
         name = f"{_text(owner, source)}.{name}"
     args: dict[str | None, Any] = {}
-    positional = []
-    bare = 0
+    positional = {}
+    place = bare = 0
     for child in call.child_by_field_name("arguments").children:
         if child.type == "assignment_expression":
             left, _, right = child.children[:3]
             key = _text(left, source)
             if key in args:
                 raise NotCalls("a repeated argument")
+            place += 1
             args[key] = _value(right, source)
         elif child.is_named and child.type not in _UNNAMED_SKIPPED:
-            positional.append(partial(_value, child, source))
+            positional[place] = partial(_value, child, source)
+            place += 1
             if child.type in _BARE:
                 bare += 1
                 args.setdefault(None, _text(child, source))
-    return Read(name, args, tuple(positional), bare)
+    return Read(name, args, positional, bare)
 
 
 def _value(node: Any, source: str, *, inside: bool = False) -> str:

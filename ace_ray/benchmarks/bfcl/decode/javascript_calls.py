@@ -32,21 +32,23 @@ def read_javascript(text: str) -> list[Read] | None:
 def _read(call: Any) -> Read:
     called, arguments = call.children[:2]
     args: dict[str | None, Any] = {}
-    positional = []
-    bare = 0
+    positional = {}
+    place = bare = 0
     for child in arguments.children:
         if child.type == "assignment_expression":
             left, _, right = child.children[:3]
             key = _text(left)
             if key in args:
                 raise NotCalls("a repeated argument")
+            place += 1
             args[key] = _value(right)
         elif child.is_named and child.type != "comment":
-            positional.append(partial(_value, child))
+            positional[place] = partial(_value, child)
+            place += 1
             if child.type in _BARE:
                 bare += 1
                 args.setdefault(None, _text(child))
-    return Read(_text(called), args, tuple(positional), bare)
+    return Read(_text(called), args, positional, bare)
 
 
 def _text(node: Any) -> str:

@@ -11,6 +11,7 @@ import ast
 from functools import partial
 from typing import Any
 
+from ace_ray.benchmarks.bfcl.decode.keyword_names import marked_expression, marked_names
 from ace_ray.benchmarks.bfcl.decode.operations import operation
 from ace_ray.benchmarks.bfcl.decode.reading import Read
 from ace_ray.calls import Budget, NotCalls, expression, plain_calls
@@ -25,7 +26,20 @@ def read_python(text: str) -> list[Read]:
     plain = plain_calls(text)
     if plain is not None:
         return [Read(call.name, call.args) for call in plain]
-    tree = expression(text)
+    return _calls(expression(text))
+
+
+def read_python_with_keywords(text: str) -> list[Read]:
+    """The same of a text in which some argument is named by a word of Python's own.
+
+    Raises `NotCalls` for any other text, too."""
+    marked = marked_names(text)
+    if marked is None:
+        raise NotCalls("no argument is named by a keyword")
+    return _calls(marked_expression(marked))
+
+
+def _calls(tree: ast.expr) -> list[Read]:
     budget = Budget()
     try:
         if isinstance(tree, ast.Call):
@@ -43,7 +57,7 @@ def _call(node: ast.expr, budget: Budget, depth: int) -> Read:
     args = {}
     for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
         args[keyword.arg] = _value(keyword.value, budget, depth + 1)
-    positional = tuple([partial(_value, item, budget, depth + 1) for item in node.args])
+    positional = {n: partial(_value, item, budget, depth + 1) for n, item in enumerate(node.args)}
     return Read(_name(node.func), args, positional)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -11,12 +12,12 @@ class Read(NamedTuple):
 
     ``name`` and ``args`` are what upstream's decoder gives, of JSON any values at all. A keyword
     None stands for ``**`` in Python, in Java and JavaScript for a value without a name.
-    ``positional`` makes the values that have no name, in their order; each raises `NotCalls` or
-    `Refused` where there is none. ``bare`` counts those that upstream does not drop: it fails on
-    more than one.
+    ``positional`` makes the values that have no name, by their places among all arguments; each
+    raises `NotCalls` or `Refused` where there is none. ``bare`` counts those that upstream does not
+    drop: it fails on more than one.
     """
 
     name: Any
     args: Any
-    positional: tuple[Callable[[], Any], ...] = ()
+    positional: Mapping[int, Callable[[], Any]] = MappingProxyType({})
     bare: int = 0
