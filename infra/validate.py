@@ -5,11 +5,13 @@
 FOLDER holds the CRDs as YAML files: KubeRay's from its repository's
 ``helm-chart/kuberay-operator/crds``, Kueue's from ``config/components/crd/bases``. As strict as an
 API server with strict field validation: unknown fields are errors. Two things are left to the
-server: rules in CEL (``x-kubernetes-validations``), and kinds that have no CRD.
+server: rules in CEL (``x-kubernetes-validations``), and kinds that have no CRD. An image by tag
+is a problem, too: what a tag points to may change.
 """
 
 import copy
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +56,7 @@ def _transformed(folder: Path, objects: list[dict[str, Any]]) -> list[dict[str, 
                     _patch(item, operation)
     for image in tree.get("images", []):
         for item in objects:
-            _rename(item, image["name"], f"{image['newName']}:{image['newTag']}")
+            _rename(item, image["name"], f"{image['newName']}@{image['digest']}")
     for component in tree.get("components", []):
         objects = _transformed(folder / component, objects)
     return objects
@@ -147,8 +149,26 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in schema.items() if not k.startswith("x-") and k not in _NO_JSON}
 
 
+_BY_DIGEST = re.compile(r"[^@]+@sha256:([0-9a-f]{64}|DIGEST)")
+"""An image by content, or a place to fill in, which no node takes for an image."""
+
+
+def images(node: Any) -> Iterator[str]:
+    """The images of all containers below ``node``."""
+    if isinstance(node, dict):
+        for key in ("containers", "initContainers"):
+            yield from (str(container.get("image")) for container in node.get(key) or [])
+        node = list(node.values())
+    if isinstance(node, list):
+        for child in node:
+            yield from images(child)
+
+
 def problems(item: dict[str, Any], known: dict[tuple[str, str], dict[str, Any]]) -> Iterator[str]:
-    """What an API server would refuse in ``item``, a line each."""
+    """What an API server would refuse in ``item``, and images by tag, a line each."""
+    for image in sorted(set(images(item))):
+        if not _BY_DIGEST.fullmatch(image):
+            yield f"image {image}: not named by digest, as NAME@sha256:... (infra/README.md)"
     schema = known.get((item["apiVersion"], item["kind"]))
     if schema is None:
         return

@@ -9,11 +9,32 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from ace_ray.errors import UserError
+from ace_ray.models.urls import HttpUrl, canonical_host, http_url, is_numeric
 
-_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            # All of IANA's special-purpose registries: not those alone that are unreachable from
+            # afar, since none of these is a place where an API lives.
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+            *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24"),
+            *("192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24"),
+            *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            # Multicast; reserved, and broadcast.
+            *("224.0.0.0/4", "240.0.0.0/4"),
+            # Azure's host agent, which hands out a machine's secrets. Other clouds have theirs in
+            # ranges above.
+            "168.63.129.16/32",
+            # What of IPv6's registry lies in global unicast: Teredo and other protocols,
+            # documentation, 6to4, AS112.
+            *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
+        ),
+    )
+)
 
 
 class Refused(Exception):
@@ -34,37 +55,40 @@ class AllowList:
     def of(cls, hosts: Sequence[str], where: str, *, allow_http: bool = False) -> AllowList:
         found = []
         for host in hosts:
-            name = _ascii(host.removeprefix(".").removesuffix("."))
-            if not _is_host(name) or (host.startswith(".") and "." not in name):
+            below = host.startswith(".")
+            try:
+                name = canonical_host(host.removeprefix("."))
+                if below and ("." not in name or is_numeric(name)):
+                    raise ValueError("it is no domain")
+            except ValueError as error:
                 raise UserError(
-                    f"{host!r:.80} is no host",
+                    f"{host!r:.80} is no host: {error}",
                     where=where,
                     fix="write a name alone, as api.example.org, or .example.org for all below it",
-                )
-            found.append(f".{name}" if host.startswith(".") else name)
+                ) from None
+            found.append(f".{name}" if below else name)
         if not found:
             raise UserError("names no host", where=where, fix="list the hosts that may be asked")
         return cls(tuple(found), allow_http)
 
-    def check(self, url: str) -> str:
-        """The host of ``url``. Raises `Refused`: not one of these, or not over HTTPS and the port
-        that belongs to the scheme (any port over HTTP, where that is allowed at all)."""
+    def check(self, url: str) -> HttpUrl:
+        """``url`` in its one spelling. Raises `Refused`: it has none, its host is not one of these,
+        or it is not over HTTPS and the port that belongs to the scheme (any port over HTTP, where
+        that is allowed at all)."""
         try:
-            parts = urlsplit(url)
-            port, host = parts.port, _ascii((parts.hostname or "").rstrip("."))
-        except ValueError:
-            raise Refused("it has no URL that can be asked") from None
-        if parts.scheme != "https" and not (self.allow_http and parts.scheme == "http"):
+            found = http_url(url)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        if found.scheme != "https" and not self.allow_http:
             raise Refused("only https is asked")
-        if "@" in parts.netloc or "\\" in url or not url.isprintable():
-            raise Refused("it has no URL that can be asked")
-        if port not in (None, 443) and not self.allow_http:
+        if found.port != 443 and not self.allow_http:
             raise Refused("only the port of https is asked")
         if not any(
-            host.endswith(known) if known.startswith(".") else host == known for known in self.hosts
+            found.host.endswith(known) if known.startswith(".") else found.host == known
+            for known in self.hosts
         ):
             raise Refused("its host is not on the list of hosts that may be asked")
-        return host
+        return found
 
 
 def check_addresses(addresses: Sequence[str]) -> list[str]:
@@ -86,30 +110,6 @@ def is_public(address: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address):
         if found.ipv4_mapped is not None:
             found = found.ipv4_mapped
-        elif found not in _GLOBAL_UNICAST or found.scope_id or found.sixtofour or found.teredo:
+        elif found not in _GLOBAL_UNICAST or found.scope_id:
             return False
-    return found.is_global and not found.is_multicast and not found.is_reserved
-
-
-def is_numeric(host: str) -> bool:
-    """Whether a host is an address, in any spelling, that no name server is asked about."""
-    last = host.rstrip(".").rpartition(".")[2]
-    return ":" in host or last.isdigit() or last.startswith("0x")
-
-
-def _is_host(name: str) -> bool:
-    """Whether it is a name or an address and nothing more, such as a port."""
-    try:
-        return all(name.split(".")) and (":" not in name or bool(ipaddress.IPv6Address(name)))
-    except ValueError:
-        return False
-
-
-def _ascii(host: str) -> str:
-    """The host as it is looked up; "" for one that no name server knows."""
-    try:
-        name = host.lower() if host.isascii() else host.encode("idna").decode()
-    except UnicodeError:
-        return ""
-    allowed = set("abcdefghijklmnopqrstuvwxyz0123456789-._:")
-    return name if name and set(name) <= allowed else ""
+    return not any(found in network for network in _NOT_PUBLIC)

@@ -11,13 +11,12 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ace_ray.errors import PromptTooLong, RowError
+from ace_ray.models.http import proxy_of
 from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
 from ace_ray.models.reasoning import split_think
-from ace_ray.models.roles import EndpointConfig, host_of, read_key
+from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
 from ace_ray.records import Completion, Sampling
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class EndpointModel:
         split_reasoning: whether ``<think>`` blocks in an answer are reasoning.
 
     Raises:
-        UserError: the key is not in the environment.
+        UserError: the URL is malformed, or the key is not in the environment.
     """
 
     def __init__(
@@ -79,9 +78,10 @@ class EndpointModel:
     ) -> None:
         self._config = config
         self._key = key or read_key(config, "endpoint.api_key_env")
-        self._url = config.url.rstrip("/") + "/chat/completions"
+        url = check_url(config.url, "endpoint.url")
+        self._url = str(url).rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)
-        self._proxy = None if in_cluster else _proxy(config.url)
+        self._proxy = None if in_cluster else proxy_of(url)
         self._split_reasoning = split_reasoning
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
@@ -258,13 +258,6 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
         if len(raw) > MAX_ANSWER_BYTES:
             raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
     return bytes(raw)
-
-
-def _proxy(url: str) -> str | None:
-    parts = urlsplit(url)
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    return getproxies().get(parts.scheme)
 
 
 def _count(usage: Any, name: str) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
+
+from ace_ray.models.urls import HttpUrl, http_url
 
 if TYPE_CHECKING:
     import aiohttp
@@ -46,6 +47,10 @@ class Http:
         `TimeoutError` is, where there is none."""
         import aiohttp
 
+        try:
+            target = http_url(url)
+        except ValueError as error:
+            raise OSError(f"not asked: {error}") from None
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
@@ -56,12 +61,12 @@ class Http:
         try:
             async with self._session.request(
                 method,
-                url,
+                str(target),
                 params=params or None,
                 data=body,
                 headers=dict(headers),
                 timeout=timeout,
-                proxy=proxy_of(url),
+                proxy=proxy_of(target),
                 allow_redirects=False,
             ) as response:
                 content = await _read(response, max_bytes)
@@ -78,12 +83,9 @@ class Http:
             self._session = None
 
 
-def proxy_of(url: str) -> str | None:
+def proxy_of(url: HttpUrl) -> str | None:
     """The proxy that the environment names for ``url``."""
-    parts = urlsplit(url)
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    return getproxies().get(parts.scheme)
+    return None if proxy_bypass(url.host) else getproxies().get(url.scheme)
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:

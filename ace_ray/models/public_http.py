@@ -11,9 +11,9 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from ace_ray.models.addresses import check_addresses, is_numeric
+from ace_ray.models.addresses import Refused, check_addresses
+from ace_ray.models.urls import HttpUrl, http_url, is_numeric
 
 if TYPE_CHECKING:
     import aiohttp
@@ -77,19 +77,27 @@ class PublicHttp:
 
     async def fetch(self, request: HttpRequest) -> HttpReply:
         """The reply to ``request``. Raises `TransportFailed`, and `Refused` by the judge."""
-        host = urlsplit(request.url).hostname or ""
-        if is_numeric(host):  # the client would connect without asking the resolver
-            self._judge([host])
+        try:
+            url = http_url(request.url)
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        if is_numeric(url.host):  # the client would connect without asking the resolver
+            self._judge([url.host])
         async with self._slots:
-            return await self._fetched(request)
+            return await self._fetched(request, url)
 
-    async def _fetched(self, request: HttpRequest) -> HttpReply:
+    async def _fetched(self, request: HttpRequest, url: HttpUrl) -> HttpReply:
         import aiohttp
+        from yarl import URL
 
         try:
+            target = URL(str(url))
+            # The client's reading decides where the connection goes.
+            if (target.scheme, target.raw_host, target.port) != url.origin:
+                raise Refused("its URL is read in two ways")
             async with self._connected().request(
                 request.method,
-                request.url,
+                target,
                 headers=dict(request.headers),
                 data=request.body,
                 allow_redirects=False,

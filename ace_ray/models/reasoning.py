@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 OPEN, CLOSE = "<think>", "</think>"
+_SPACE = re.compile(r"\s*+")
 
 
 class Split(NamedTuple):
@@ -31,16 +33,23 @@ def split_think(text: str, *, opened: bool = False) -> Split:
     rest = text
     if not rest.lstrip().startswith(OPEN) and (opened or _closes_unopened(rest)):
         rest = OPEN + rest
-    while rest.lstrip().startswith(OPEN):
-        body = rest.lstrip()[len(OPEN) :]
-        inside, closed, after = body.partition(CLOSE)
-        reasoning.append(inside.strip())
-        if not closed:
+    at = _behind_space(rest, 0)
+    while rest.startswith(OPEN, at):  # by places: copies of what is left would be quadratic
+        begin = at + len(OPEN)
+        end = rest.find(CLOSE, begin)
+        if end < 0:
+            reasoning.append(rest[begin:].strip())
             return Split("\n".join(reasoning), "", truncated=True)
-        rest = after.lstrip()
-    return (
-        Split("\n".join(reasoning), rest, truncated=False) if reasoning else Split("", text, False)
-    )
+        reasoning.append(rest[begin:end].strip())
+        at = _behind_space(rest, end + len(CLOSE))
+    if not reasoning:
+        return Split("", text, False)
+    return Split("\n".join(reasoning), rest[at:], truncated=False)
+
+
+def _behind_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
 
 
 def _closes_unopened(text: str) -> bool:

@@ -20,6 +20,7 @@ from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, Section, vali
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.sources import ModelRef
+from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.records import Sampling
 
 
@@ -92,7 +93,7 @@ def check_role(role: Role, where: str) -> None:
             environment, or vLLM does not know an engine argument or a reasoning parser.
     """
     if isinstance(role, EndpointRole):
-        _check_url(role.endpoint.url, f"{where}.endpoint.url")
+        check_url(role.endpoint.url, f"{where}.endpoint.url")
         read_key(role.endpoint, f"{where}.endpoint.api_key_env")
     elif isinstance(role, ServedRole):
         with _within(where):
@@ -179,26 +180,26 @@ def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
     }
 
 
-def _check_url(url: str, where: str) -> None:
+def check_url(url: str, where: str) -> HttpUrl:
+    """The base URL of an endpoint in its one spelling. Raises `UserError`, which does not show it:
+    it is malformed, or holds what may be a secret."""
     # Not a field's pattern: its message would show the URL, and with it a key inside.
     fix = "write the base URL, e.g. https://api.openai.com/v1"
-    try:
-        parts = urlsplit(url)
-        port_is_valid = parts.port is None or parts.port > 0
-    except ValueError:
-        parts, port_is_valid = urlsplit(""), False
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
         raise UserError(
             "the URL holds a user name, a password, a query or a fragment",
             where=where,
             fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_valid:
-        raise UserError("is no http(s) URL", where=where, fix=fix)
-    if not url.isascii() or not url.isprintable() or " " in url:
+    try:
+        found = http_url(url)
+    except ValueError as error:
+        raise UserError(f"cannot be asked: {error}", where=where, fix=fix) from None
+    if not url.isascii() or " " in url:
         raise UserError("holds characters that no URL has", where=where, fix=fix)
-    if parts.path.rstrip("/").endswith("/completions"):
+    if found.target.rstrip("/").endswith("/completions"):
         raise UserError("ends in the method's own path", where=where, fix=fix)
+    return found
 
 
 def _check_size(name: str, value: Any) -> None:

@@ -19,6 +19,7 @@ from ace_ray.models.roles import EndpointConfig, ServedRole
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.run.cluster import gpus_per_worker
 from ace_ray.run.server import GRACE_S, Server, ServerFailed, free_port
+from ace_ray.run.server_auth import KEY_ENV, RequireKey
 
 LOAD_S = 1800.0
 """Deadline of one start: fetching and loading the weights of a large model takes minutes."""
@@ -185,6 +186,7 @@ def command(
     if role.model.chat_template_kwargs:
         kwargs = json.dumps(role.model.chat_template_kwargs)
         ours.append(f"--default-chat-template-kwargs={kwargs}")
+    ours += [f"--middleware={RequireKey.__module__}.{RequireKey.__name__}"]
     return [*start, *flags({**defaults, **engine}), *ours, "--disable-uvicorn-access-log"]
 
 
@@ -216,7 +218,7 @@ def environment(key: str) -> dict[str, str]:
         "VLLM_CPU_OMP_THREADS_BIND": cores,
         "VLLM_NO_USAGE_STATS": "1",
         **os.environ,
-        "VLLM_API_KEY": key,
+        KEY_ENV: key,
     }
 
 

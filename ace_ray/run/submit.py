@@ -26,6 +26,14 @@ RECONNECTS = 20
 
 RECONNECT_S = 3.0
 
+AGENT_S = 180.0
+"""How long the cluster's job agent, which starts after its dashboard, is waited for."""
+
+MAX_PAUSE_S = 10.0
+
+NO_AGENT = "No available agent to submit job"
+"""What Ray's job server says while the agent is not there; it has waited 10 s itself."""
+
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 """Ray's name for a job whose node went away: its run can be continued."""
 
@@ -54,7 +62,7 @@ def submit(
     """
     client = _client(address)
     try:
-        name, sent = _send(client, submission)
+        name, sent = _send(client, submission, say)
     except UserError:
         raise
     except Exception as error:
@@ -124,26 +132,43 @@ def _refused(error: Exception, address: str) -> UserError:
     )
 
 
-def _send(client: Any, submission: Submission) -> tuple[str, bool]:
+def _send(client: Any, submission: Submission, say: Callable[..., Any]) -> tuple[str, bool]:
     """(id of the job that runs, whether it was sent now)."""
     attempt, running = _latest(client, submission)
     if running:
         return submission.id(attempt), False
     attempt += 1
     name = submission.id(attempt)
-    try:
-        client.submit_job(
-            entrypoint=submission.entrypoint,
-            submission_id=name,
-            runtime_env=submission.runtime_env,
-            metadata=submission.metadata(attempt),
-        )
-    except RuntimeError:
-        # Another submitter may have been first: ids are unique in a cluster.
-        if _latest(client, submission)[0] < attempt:
-            raise
-        return name, False
-    return name, True
+    deadline, pause_s = time.monotonic() + AGENT_S, RECONNECT_S / 3
+    waiting = False
+    while True:
+        try:
+            client.submit_job(
+                entrypoint=submission.entrypoint,
+                submission_id=name,
+                runtime_env=submission.runtime_env,
+                metadata=submission.metadata(attempt),
+            )
+        except RuntimeError as error:
+            # Another submitter may have been first: ids are unique in a cluster.
+            if _latest(client, submission)[0] >= attempt:
+                return name, False
+            if NO_AGENT not in str(error):
+                raise
+            if time.monotonic() >= deadline:
+                raise UserError(
+                    f"cannot submit: the cluster's job agent has not started in {AGENT_S:g} s",
+                    where=f"Ray at {client.get_address()}",
+                    fix="read dashboard_agent.log in the head's Ray session folder (by default "
+                    "/tmp/ray/session_latest/logs), then run the same command again",
+                ) from error
+            if not waiting:
+                say(f"the cluster's job agent is starting; waiting up to {AGENT_S:g} s for it")
+            waiting = True
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+        else:
+            return name, True
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:

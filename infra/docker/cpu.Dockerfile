@@ -2,10 +2,10 @@
 #
 #   docker build -f infra/docker/cpu.Dockerfile -t ace-ray:cpu .
 #
-# What a tag points to may change. To pin it, ask a machine that has pulled it
-# (docker inspect --format '{{index .RepoDigests 0}}' IMAGE) and pass the answer:
-#   --build-arg PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:...
-ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+# The base is named by digest: what a tag points to may change. This prints a tag's digest, for
+# --build-arg PYTHON_IMAGE=python:TAG@DIGEST:
+#   docker buildx imagetools inspect python:TAG --format '{{.Manifest.Digest}}'
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON_IMAGE} AS packages
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -16,9 +16,11 @@ WORKDIR /build
 ARG TORCH_OPTIONS=""
 COPY requirements/torch.txt requirements/
 # hadolint ignore=SC2086
-RUN pip install ${TORCH_OPTIONS} -r requirements/torch.txt
-COPY requirements/cpu.txt requirements/
-RUN pip install --no-deps -r requirements/cpu.txt
+RUN pip install --no-deps --only-binary=:all: ${TORCH_OPTIONS} -r requirements/torch.txt
+COPY requirements/cpu.txt requirements/torch-cuda.txt requirements/
+RUN pip install --no-deps --only-binary=:all: --require-hashes -r requirements/cpu.txt \
+    && if pip show torch | grep -q nvidia-; then \
+       pip install --no-deps --only-binary=:all: --require-hashes -r requirements/torch-cuda.txt; fi
 # Last: it changes most often.
 COPY pyproject.toml README.md LICENSE ./
 COPY ace_ray ace_ray

@@ -6,10 +6,10 @@
 # driver, 580 or newer, and the NVIDIA container runtime. Engine arguments that compile kernels with a
 # full toolkit need another base with Python 3.11, e.g. on an nvidia/cuda:13.0.1-devel-ubuntu22.04.
 #
-# What a tag points to may change. To pin it, ask a machine that has pulled it
-# (docker inspect --format '{{index .RepoDigests 0}}' IMAGE) and pass the answer:
-#   --build-arg PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:...
-ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
+# The base is named by digest: what a tag points to may change. This prints a tag's digest, for
+# --build-arg PYTHON_IMAGE=python:TAG@DIGEST:
+#   docker buildx imagetools inspect python:TAG --format '{{.Manifest.Digest}}'
+ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM ${PYTHON_IMAGE} AS packages
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -17,7 +17,7 @@ RUN python -m venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 WORKDIR /build
 COPY requirements/gpu.txt requirements/
-RUN pip install --no-deps -r requirements/gpu.txt
+RUN pip install --no-deps --only-binary=:all: --require-hashes -r requirements/gpu.txt
 # Last: it changes most often.
 COPY pyproject.toml README.md LICENSE ./
 COPY ace_ray ace_ray

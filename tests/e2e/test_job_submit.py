@@ -29,18 +29,29 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+AGENT_S = 180.0
+NO_AGENT = "No available agent to submit job"
+"""Ray's answer while the agent of a head that was just started is not there."""
+
+
 def submitted(cluster: Cluster, *entrypoint: str) -> str:
     """What ``ray job submit`` printed of a job that succeeded."""
     command = [RAY, "job", "submit", "--address", cluster.dashboard, "--working-dir", str(ROOT)]
-    done = subprocess.run(
-        [*command, "--", *entrypoint],
-        env=cluster.env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    limit = time.monotonic() + AGENT_S
+    while True:
+        done = subprocess.run(
+            [*command, "--", *entrypoint],
+            env=cluster.env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        if done.returncode == 0 or NO_AGENT not in said or time.monotonic() > limit:
+            break
+        time.sleep(1)
+    assert done.returncode == 0, said
     return done.stdout
 
 

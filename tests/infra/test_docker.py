@@ -32,9 +32,40 @@ def instructions(flavour: str) -> list[Instruction]:
 
 def pins(lock: str) -> dict[str, str]:
     """Normalised name -> version."""
-    lines = (ROOT / "requirements" / f"{lock}.txt").read_text().splitlines()
-    found = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    found = dict(requirement.split("==") for requirement in locked(lock))
     return {str(canonicalize_name(name)): version for name, version in found.items()}
+
+
+def locked(lock: str) -> dict[str, list[str]]:
+    """name==version -> what follows it in the lock, its hashes."""
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text().replace("\\\n", " ")
+    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {requirement: options for requirement, *options in lines}
+
+
+@pytest.mark.parametrize("lock", [*FLAVOURS, "torch-cuda"])
+def test_every_package_of_a_lock_has_hashes_and_no_index(lock: str) -> None:
+    for requirement, options in locked(lock).items():
+        assert options, requirement
+        for option in options:
+            assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", option), (requirement, option)
+
+
+def test_only_torch_is_installed_without_a_hash() -> None:
+    assert list(locked("torch")) == [f"torch=={pins('gpu')['torch']}"]
+    assert "torch" not in pins("cpu").keys() | pins("torch-cuda").keys()
+    # Where both hold a package the last one installed wins: triton, for torch's build for CUDA.
+    different = pins("torch-cuda").items() - pins("cpu").items()
+    assert not {"setuptools", "numpy", "jinja2"} & {name for name, _ in different}
+    recipes = [line for line in (ROOT / "Makefile").read_text().splitlines() if "-r req" in line]
+    for flavour in FLAVOURS:
+        steps = [step.rest for step in instructions(flavour) if step.word == "RUN"]
+        recipes += [part for step in steps for part in step.split("&&") if "-r req" in part]
+    assert len(recipes) == 3 + 3 + 1
+    for recipe in recipes:
+        assert ("--require-hashes" in recipe) != ("requirements/torch.txt" in recipe), recipe
+        assert "--no-deps" in recipe
+        assert "--only-binary=:all:" in recipe or "$(PIP)" in recipe
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -53,10 +84,10 @@ def test_what_is_copied_exists_and_is_in_the_context(flavour: str) -> None:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_base_has_a_tag_and_no_host(flavour: str) -> None:
+def test_the_base_has_a_tag_and_a_digest_and_no_host(flavour: str) -> None:
     steps = instructions(flavour)
     (base,) = [s.rest.partition("=")[2] for s in steps if s.word == "ARG" and "IMAGE=" in s.rest]
-    assert re.fullmatch(r"python:3\.11\.\d+-slim-\w+", base)
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
     stages = [s.rest for s in steps if s.word == "FROM"]
     assert stages == ["${PYTHON_IMAGE} AS packages", "${PYTHON_IMAGE}"]
 

@@ -113,6 +113,28 @@ def test_the_schemas_do_refuse(path: list[Any], value: Any, crds: Any) -> None:
     assert list(validate.problems(item, crds))
 
 
+@pytest.mark.parametrize("name", JOBS)
+def test_an_image_by_tag_is_a_problem(name: str) -> None:
+    item = copy.deepcopy(objects(name)["RayJob"])
+    assert list(validate.problems(item, {})) == []
+    digest = "0123456789abcdef" * 4
+    for image, refused in (
+        (f"r/ace-ray@sha256:{digest}", False),
+        (f"r/ace-ray:gpu@sha256:{digest}", False),
+        ("r/ace-ray:gpu", True),
+        ("r/ace-ray", True),
+        (f"r/ace-ray@sha256:{digest[1:]}", True),
+    ):
+        head = item["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+        head["initContainers"][0]["image"] = image
+        found = list(validate.problems(item, {}))
+        assert (
+            found
+            == [f"image {image}: not named by digest, as NAME@sha256:... (infra/README.md)"]
+            * refused
+        )
+
+
 def test_a_structural_schema_becomes_strict() -> None:
     """The translation itself, which the published schemas exercise only where they are at hand."""
     schema = validate.strict(
@@ -165,7 +187,7 @@ def test_a_bad_checkpoint_costs_one_more_cluster_at_most(name: str) -> None:
 def test_ray_is_the_one_that_the_images_pin(name: str) -> None:
     version = rayjob(name)["rayClusterSpec"]["rayVersion"]
     for lock in ("cpu.txt", "gpu.txt"):
-        assert f"\nray=={version}\n" in (ROOT / "requirements" / lock).read_text()
+        assert f"\nray=={version} " in (ROOT / "requirements" / lock).read_text()
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -286,7 +308,7 @@ def test_every_pod_is_scraped_and_has_what_it_mounts(name: str) -> None:
         volumes = {volume["name"] for volume in pod["volumes"]}
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
-            assert container["image"] == "REGISTRY/ace-ray:gpu"
+            assert container["image"] == "REGISTRY/ace-ray@sha256:DIGEST"
 
 
 @pytest.mark.parametrize("name", ["evaluate", "sweep"])

@@ -56,7 +56,7 @@ def test_nothing_is_installed_beside_the_image(prepared: dict[str, Any]) -> None
         assert prepared[key] == []
     # Ray merges the setup commands of all nodes and of workers into one list.
     assert prepared["worker_setup_commands"] == []
-    assert prepared["docker"]["image"] == "REGISTRY/ace-ray:gpu"
+    assert prepared["docker"]["image"] == "REGISTRY/ace-ray@sha256:DIGEST"
 
 
 def test_all_nodes_know_the_token(prepared: dict[str, Any]) -> None:

@@ -44,6 +44,10 @@ class Client:
     """The job after its last log."""
     sent: list[dict[str, Any]] = field(default_factory=list)
     rival: bool = False
+    without_agent: float = 0
+    """Requests that are refused because the agent has not started."""
+    accepts_first: bool = False
+    """Whether one of them was heard all the same."""
 
     def get_address(self) -> str:
         return "http://head:8265"
@@ -53,6 +57,14 @@ class Client:
 
     def submit_job(self, **request: Any) -> str:
         name = request["submission_id"]
+        if self.without_agent > 0:
+            self.without_agent -= 1
+            if self.accepts_first:
+                self.jobs[name] = job(name, "PENDING")
+            raise RuntimeError(
+                "Request failed with status code 500: No available agent to submit job, please "
+                "try again later.."
+            )
         if self.rival:
             self.jobs[name] = job(name, "RUNNING")
         if name in self.jobs:
@@ -139,6 +151,37 @@ def test_a_refusal_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(client, "submit_job", refuse)
     with pytest.raises(UserError, match="cannot submit: Request failed with status code 413"):
         sent(client)
+
+
+def test_an_agent_that_starts_is_waited_for(sent: Any) -> None:
+    client = Client(logs=[["log\n"]], ends=job("x", "SUCCEEDED", 0), without_agent=5)
+    code, said = sent(client)
+    wait = "the cluster's job agent is starting; waiting up to 180 s for it"
+    assert (code, said) == (0, f"{wait}\nsubmitted {NAME}-1\nlog\n")
+    assert [request["submission_id"] for request in client.sent] == [f"{NAME}-1"]
+
+
+def test_what_the_agent_heard_all_the_same_is_not_sent_again(sent: Any) -> None:
+    client = Client(logs=[["log\n"]], ends=job("x", "SUCCEEDED", 0))
+    client.without_agent, client.accepts_first = 9, True
+    assert sent(client) == (0, f"already running, not submitted again: {NAME}-1\nlog\n")
+    assert client.without_agent == 8
+
+
+def test_an_agent_that_never_starts_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGENT_S", 0.05)
+    with pytest.raises(UserError, match="the cluster's job agent has not started") as refused:
+        sent(Client(without_agent=float("inf")))
+    assert str(refused.value).startswith("Ray at http://head:8265: cannot submit: ")
+    assert "dashboard_agent.log" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_ray_says_it_as_we_read_it() -> None:
+    import ray
+
+    server = Path(ray.__file__).parent / "dashboard" / "modules" / "job" / "job_head.py"
+    assert module.NO_AGENT in server.read_text()
 
 
 @pytest.mark.parametrize(

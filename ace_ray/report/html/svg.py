@@ -10,7 +10,7 @@ from ace_ray.report.figures import INK, draw
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
-_REFERENCE = re.compile(r"url\(#([^)]*)\)")
+_REFERENCE = re.compile(r"url\(#([^()]*)\)")
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 """Matplotlib's facts about itself, and a style that would apply to the whole page."""
 

@@ -264,6 +264,10 @@ class TestRedirects:
             "http://169.254.169.254/latest/meta-data",
             "file:///etc/passwd",
             "https://sports.api.test:8443/",
+            "https://ſports.api.test/x",
+            "https://sports.api.test@evil.test/x",
+            "https://sports.api.test../x",
+            "https:\\\\evil.test/x",
         ],
     )
     @pytest.mark.parametrize("allow_http", [False, True])
@@ -271,6 +275,23 @@ class TestRedirects:
         transport = Recorded(HttpReply(302, b"", location), OK)
         answered = call(transport, allow_http=allow_http)
         assert (answered.failure, len(transport.asked)) == ("real", 1)
+
+    def test_from_plain_http_to_the_same_host_over_https(self) -> None:
+        """A server's other port may be another's, and never is plain HTTP the way of a key."""
+        api = an_api(url="http://sports.api.test:8080/players")
+        for location, asked in [
+            ("https://SPORTS.api.test.:443/x", "https://sports.api.test/x"),
+            ("http://sports.api.test:8081/x", None),
+            ("https://sports.api.test:8443/x", None),
+            ("https://other.api.test/x", None),
+        ]:
+            transport = Recorded(HttpReply(302, b"", location), OK)
+            call(transport, api, allow_http=True)
+            assert [request.url for request in transport.asked[1:]] == [asked] * bool(asked)
+        secure = an_api(url="https://sports.api.test:8443/players")
+        transport = Recorded(HttpReply(302, b"", "https://sports.api.test/x"), OK)
+        call(transport, secure, allow_http=True)
+        assert len(transport.asked) == 1
 
     def test_for_ever_it_is_not(self) -> None:
         transport = Recorded(HttpReply(302, b"", "/again"))
@@ -299,6 +320,47 @@ PRIVATE = [
     *("64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::1", "2002:a00:1::1", "2001:0:1::1"),
     *("100::1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost", "1.1.1.1.1"),
 ]
+
+
+LOOKALIKES = [
+    # With two versions of IDNA, with compatibility letters, with another dot.
+    *("api.busineß.com", "api.busineſſ.com", "ａｐｉ.business.com", "api。business.com"),
+    *(
+        "api.business.com\u200d",
+        "api.business.com\u00ad",
+        "api%2ebusiness.com",
+    ),
+    *(
+        "api.business.com..",
+        ".api.business.com",
+        "api..business.com",
+        "api.business.com%00.evil.test",
+    ),
+    *("me@api.business.com", "api.business.com@evil.test", "api.business.com:80@evil.test"),
+    *("api.business.com\\.evil.test", "evil.test\\@api.business.com", "api.business.com:0"),
+    *(
+        "api.business.com:+443",
+        "api.business.com:４４３",
+        "api.business.com ",
+    ),
+    # 1.1.1.1 in other notations, and one that some readers take for octal.
+    *(
+        "16843009",
+        "0x1010101",
+        "0x1.1.1.1",
+        "1.1.257",
+        "01.1.1.1",
+        "１.1.1.1",
+        "1.1.1.1.1",
+        "①.1.1.1",
+    ),
+    *("[2606:4700::1111%25eth0]", "[2606:4700::1111%eth0]", "[1.1.1.1]"),
+    *("[v1.api.business.com]", "[api.business.com]", "2606:4700::1111", "[2606:4700::1111]x", ""),
+]
+
+
+async def nobody(name: str, port: int) -> list[str]:
+    raise AssertionError(f"{name} was looked up")
 
 
 class TestAddresses:
@@ -343,10 +405,39 @@ class TestAddresses:
             AllowList.of(hosts, "real.hosts")
 
     def test_names_are_compared_as_they_are_looked_up(self) -> None:
-        allowed = AllowList.of(["Bücher.test.", ".API.test", "2606:4700:4700::1111"], "hosts")
-        assert allowed.check("https://[2606:4700:4700::1111]/") == "2606:4700:4700::1111"
-        assert allowed.check("https://BÜCHER.test/x") == "xn--bcher-kva.test"
-        assert allowed.check("https://A.api.TEST./x") == "a.api.test"
+        hosts = ["xn--Bcher-kva.test.", ".API.test", "2606:4700:4700:0::1111"]
+        allowed = AllowList.of(hosts, "hosts")
+        for asked, found in [
+            ("https://[2606:4700:4700::1111]/", "https://[2606:4700:4700::1111]/"),
+            ("https://XN--bcher-kva.test:443/x?a=1#f", "https://xn--bcher-kva.test/x?a=1"),
+            ("HTTPS://A.api.TEST./x", "https://a.api.test/x"),
+        ]:
+            assert str(allowed.check(asked)) == found
+
+    @pytest.mark.parametrize("host", LOOKALIKES)
+    def test_a_host_that_is_read_in_two_ways_is_not_asked(self, host: str) -> None:
+        allowed = AllowList.of(["api.business.com", "1.1.1.1", "2606:4700::1111"], "hosts")
+        with pytest.raises(Refused):
+            allowed.check(f"https://{host}/x")
+        request = HttpRequest("GET", f"https://{host}/x", {"key": KEY}, None, 1.0, 1)
+        with pytest.raises(Refused):  # the client, too, whoever asks it
+            asyncio.run(PublicHttp(nobody).fetch(request))
+        transport = Recorded(OK)
+        asked = call(transport, an_api(url=f"https://{host}/x"), hosts=["api.business.com"])
+        assert (asked.failure, transport.asked) == ("real", [])
+
+    @pytest.mark.parametrize(
+        "host",
+        ["xn--api.business.com", "api.business.com:444", "[::ffff:1.1.1.1]", "x.api.business.com"],
+    )
+    def test_another_host_is_not_asked(self, host: str) -> None:
+        allowed = AllowList.of(["api.business.com", "1.1.1.1"], "hosts")
+        with pytest.raises(Refused):
+            allowed.check(f"https://{host}/x")
+
+    def test_a_list_names_hosts_in_ascii(self) -> None:
+        with pytest.raises(UserError, match=r"^real\.hosts: 'bücher.test' .* write its xn-- form"):
+            AllowList.of(["bücher.test"], "real.hosts")
 
 
 class TestConfig:
@@ -411,7 +502,7 @@ def served(
         transport = PublicHttp(look_up) if judged else PublicHttp(look_up, lambda found: found)
         try:
             api = an_api(url=f"http://{host}:{port}/players")
-            hosts = [".api.test", "127.0.0.1", "2130706433", "127.1", "::1"]
+            hosts = [".api.test", "127.0.0.1", "::1"]
             settings = config(allow_http=True, hosts=hosts, **changes)
             return await RealApis(settings, transport, "fixed").answer(api, {"player_id": "7"})
         finally:

@@ -19,7 +19,10 @@ __all__ = ["AgentCall", "agent_calls"]
 
 # Where a list of calls may begin, and what matters for finding its end.
 _OPENING = re.compile(r"\[\s*+[^\W\d][\w.]*+\s*+\(")
-_TOKEN = re.compile(r"""'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|[\[\]'"]""")
+# A string has what closes it in a group, "" where nothing does.
+_TOKEN = re.compile(
+    r"""'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+('?)|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)|[\[\]]"""
+)
 _MAX_LISTS = 20
 """Openings that are tried in one message, if all their lists together keep within `MAX_CODE`."""
 
@@ -64,7 +67,7 @@ def _lists(text: str) -> Iterator[str]:
             return
         depth = 0
         for token in _TOKEN.finditer(text, opening.start()):
-            if token.group() in ("'", '"'):  # a string that does not end: not a list of calls
+            if "" in token.groups():  # a string that does not end: not a list of calls
                 break
             depth += {"[": 1, "]": -1}.get(token.group(), 0)
             if depth == 0:

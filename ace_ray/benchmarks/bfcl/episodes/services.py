@@ -19,12 +19,12 @@ from ace_ray.config import Section
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.http import Reply
 from ace_ray.models.pacing import backoff_s, retry_after_s
+from ace_ray.models.urls import http_url
 
 MAX_RETRY_AFTER_S = 120.0
 MAX_BATCH = 64
 """Texts in one request for embeddings."""
 _RETRIED = frozenset({408, 409, 425, 429})
-_PROTOCOLS = ("http", "https")
 
 
 class ServiceConfig(Section):
@@ -75,16 +75,15 @@ def check_service(config: ServiceConfig, where: str) -> None:
         UserError: the URL is malformed or holds a secret, or the key is not in the environment.
     """
     try:
-        parts = urlsplit(config.url)
-        host = parts.hostname
-    except ValueError:
-        parts, host = urlsplit(""), None
-    if parts.scheme not in _PROTOCOLS or not host or parts.username or parts.query:
+        http_url(config.url)
+        if "?" in config.url or "#" in config.url:
+            raise ValueError("it holds a query or a fragment")
+    except ValueError as error:
         raise UserError(
-            "is no URL of a service",
+            f"is no URL of a service: {error}",
             where=f"{where}.url",
             fix="write http(s)://host/path, without query; keys go into the environment",
-        )
+        ) from None
     name = config.api_key_env
     if name is not None and not os.environ.get(name, "").strip():
         raise UserError(

@@ -18,7 +18,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.values import (
 )
 
 MAX_CHARS = 65_536
-_FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\n?(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```(?:json|JSON)?+(.*?)```", re.DOTALL)
 _ERROR = re.compile(r'"error"\s*+:\s*+"([^"]*+)"\s*+,\s*+"response"\s*+:\s*+"')
 
 

@@ -3,7 +3,8 @@
 Two ways: each API at its own URL, which a tool directory gives, or all of them behind one service
 (ToolBench's own, or one that speaks its protocol). A request goes to an allowed host with public
 addresses, with a deadline and a bound on the answer; a redirect is followed on the same host only.
-The key comes from the environment, goes to the allowed hosts, and is struck out of what they say.
+The key comes from the environment, goes to the allowed hosts, and is struck out of what they say. A
+host has one spelling (`urls`): the one that is checked is connected to.
 """
 
 from __future__ import annotations
@@ -120,8 +121,8 @@ class RealApis:
             if method not in ("GET", "POST"):
                 raise Refused("only GET and POST are asked")
             url, tree = self._placed(api, arguments)
-            host = self._allowed.check(url)
             if self._key:
+                host = self._allowed.check(url).host
                 headers |= {config.key_header: self._key, "X-RapidAPI-Host": host}
         body = None
         if method == "POST":
@@ -131,7 +132,7 @@ class RealApis:
             url += ("&" if urlsplit(url).query else "?") + urlencode(tree, errors="replace")
         if len(url) > _MAX_URL:
             raise Refused("its URL is too long")
-        self._allowed.check(url)
+        url = str(self._allowed.check(url))
         return HttpRequest(method, url, headers, body, config.timeout_s, config.max_bytes)
 
     def _placed(self, api: ApiLike, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -166,17 +167,16 @@ class RealApis:
         raise Refused("it redirects again and again")
 
     def _redirected(self, url: str, location: str) -> str:
-        """Where a redirect leads, which is the same server or the same host over https."""
+        """Where a redirect leads: the same server, or from plain HTTP the same host over https."""
         try:
             target = urljoin(url, location)
         except ValueError:
             raise Refused("it redirects to no URL") from None
-        same_host = self._allowed.check(target) == self._allowed.check(url)
-        here, there = urlsplit(url), urlsplit(target)
-        secured = there.scheme == "https" and there.port in (None, 443)
-        if not same_host or not (here[:2] == there[:2] or secured):
+        here, there = self._allowed.check(url), self._allowed.check(target)
+        secured = here.scheme == "http" and there.origin == ("https", here.host, 443)
+        if here.origin != there.origin and not secured:
             raise Refused("it redirects to another host")
-        return target
+        return str(there)
 
     def _read(self, reply: HttpReply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""

@@ -19,6 +19,9 @@ TEMPLATE = "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/templat
 FAC_SOURCE = "toolbench/tooleval/fac_eval.py"
 MAX_FINAL_ANSWER = 1_000
 """Upstream compares only so much of final answers (``registered_cls/base.py``)."""
+_FUNCTION = re.compile(
+    r"<name>(\w++)</name>\s*+<description>((?:(?!</?description>).)*+)</description>", re.DOTALL
+)
 _SLOT = re.compile(r"\{(query|answer|answer_0|answer_1|data)\}")
 _FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
 
@@ -78,11 +81,7 @@ def official(upstream: Path, where: str = "upstream") -> Prompts:
         UserError: naming ``where``, the config's key: a file or a text in it is missing.
     """
     template = _text(upstream, TEMPLATE, where)
-    found = dict(
-        re.findall(
-            r"<name>(\w+)</name>\s*<description>(.*?)</description>", template, flags=re.DOTALL
-        )
-    )
+    found = dict(_FUNCTION.findall(template))
     names = ("check_answer_status", "parse_answer_status", "select_better_answer")
     for name in names:
         if name not in found:

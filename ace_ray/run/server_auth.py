@@ -1,0 +1,68 @@
+"""The key of a role's server, as middleware of vLLM's OpenAI server.
+
+vLLM's own asks for a key below ``/v1`` and a few other prefixes, not for ``/invocations``,
+``/tokenize``, ``/metrics``, ``/scale_elastic_ep`` and what later versions add. Here all is refused
+but `HEALTH`, which says nothing but that the server lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+KEY_ENV = "VLLM_API_KEY"
+HEALTH = "/health"
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class RequireKey:
+    """ASGI middleware: requests carry ``Authorization: Bearer KEY``, or go no further.
+
+    Raises `RuntimeError` where the environment holds no key: such a server must not start.
+    """
+
+    def __init__(self, app: Asgi) -> None:
+        key = os.environ.get(KEY_ENV, "")
+        if not key:
+            raise RuntimeError(f"{KEY_ENV} is not set: a role's server needs a key")
+        self._app, self._key = app, _digest(key.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._may_pass(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            # Before the handshake: the server answers 403.
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            body = b'{"error":"Unauthorized"}'
+            headers = [
+                (b"content-type", b"application/json"),
+                (b"content-length", b"%d" % len(body)),
+                (b"www-authenticate", b"Bearer"),
+            ]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    def _may_pass(self, scope: Scope) -> bool:
+        if scope["type"] == "http" and (scope["method"], scope["path"]) == ("GET", HEALTH):
+            return True
+        return self._has_key(scope["headers"])
+
+    def _has_key(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        given = [value for name, value in headers if name.lower() == b"authorization"]
+        if len(given) != 1:
+            return False
+        scheme, _, key = given[0].partition(b" ")
+        # Of digests: neither the place of the first difference nor the length shows in the time.
+        return hmac.compare_digest(_digest(key), self._key) and scheme.lower() == b"bearer"
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

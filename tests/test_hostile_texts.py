@@ -1,0 +1,180 @@
+"""Readers of what models, simulators and judges write, given long texts that are hard to read.
+
+A text of any length that is taken is read in a fraction of a second; a reader that takes more than
+linear time takes minutes for one of these, and is interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from test_regexes import cpu_limit
+
+from ace_ray.benchmarks.acebench import readers
+from ace_ray.benchmarks.acebench.agent.calls import agent_calls
+from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.native import answer_text
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.check.java import java_value
+from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
+from ace_ray.benchmarks.bfcl.decode import executable, read_any, source_trees
+from ace_ray.benchmarks.bfcl.decode.source_trees import source_tree
+from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
+from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
+from ace_ray.benchmarks.stabletoolbench.agent import react
+from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
+from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
+from ace_ray.benchmarks.stabletoolbench.apis.reading import read_answer
+from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
+from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, one_line
+from ace_ray.calls import NotCalls, parse_calls
+from ace_ray.models.reasoning import split_think
+from ace_ray.records import Entry, ToolCall
+from ace_ray.report.clean import cleaned
+
+SHORT, LONG = 16_000, (64_000, 1_000_000)
+"""As long as readers of Java take a text, as those of simulators do, and beyond most bounds."""
+
+PIECES = [
+    *("[", "]", "(", "{", "}", '"', "'", "\\", "`", "<", ">", "#", ",", "=", ":", ".", "-", "+"),
+    *("*", "~", "0", "9", "_", "a", " ", "\n", " \n", "\t", "\r", "é", "\x1b[", "1+", "--", "not "),
+    *("f(", "a.", "a[", "f'{", 'f"{x}"', "lambda:", "a=", "x if ", "f(x=1),", "[f(x=1)]", "'a' "),
+    *('{"a":', '{"a', '"{', '{"', '"a",', '"\\', "\\'", "'\\'", '"""', "'''", "[]", "{}", "()"),
+    *(
+        "``` ",
+        "```json\n",
+        "```\n{}",
+        "<think>",
+        "</think>",
+        "<think></think>",
+        " <think> </think>",
+    ),
+    *("<tool_call>", "<tool_call>{}</tool_call>", "</tool_call>", "<TOOLCALL>", "</TOOLCALL>"),
+    *("<function", "<parameters>", "<param ", "<!--", "&amp;", "new Array(", "new HashMap<", "[["),
+    *(
+        "new ArrayList<>() {{ add(",
+        "add(",
+        ");",
+        "new int[]{",
+        "Action: ",
+        "\nAction: a",
+        "Thought:",
+    ),
+    *("Action: a\nAction Input: ", "\nAction Input: ", "answer_status: ", "Status Solved or "),
+    *("Solved ", '{"answer_status": "', "{'answer status", "index is ", "better answer 1 or "),
+    *('"error":"', '{"error": "", "response": "', "missing necessary parameter ", "for the api "),
+    *("There is incorrect value ", "name (a) ", '{"name": "f", "arguments": {}}', '{"name":"'),
+]
+BEGINNINGS = ["", "```", "[f(a='", '{"a": "', "<tool_call>"]
+LONG_BEGINNINGS = ["", "```"]
+
+
+def entry(category: str) -> Entry:
+    function = {"name": "f", "parameters": {"properties": {"x": {"type": "string"}}}}
+    data = {"function": [function], "question": "q", "initial_config": {}}
+    gold = {"f": ["x"]} if category.startswith("special") else {"f": {"x": "1"}}
+    return Entry("acebench", category, "en", "x", data, gold)
+
+
+def quietly(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """``read`` without its refusals: what is refused is another test's matter."""
+
+    def reader(text: str) -> None:
+        with suppress(Exception):
+            read(text)
+
+    return reader
+
+
+def bfcl(form: Form, language: Any = "python") -> Callable[[str], Any]:
+    return lambda text: read_any(Answer(text, None), form, language)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "calls": parse_calls,
+    "reasoning": split_think,
+    "ACEBench": lambda text: check(entry("normal_single_turn_single_function"), text),
+    "ACEBench, incomplete": lambda text: check(entry("special_incomplete"), text),
+    "ACEBench, error": lambda text: check(entry("special_error_param"), text),
+    "ACEBench, irrelevant": lambda text: check(entry("special_irrelevant"), text),
+    "ACEBench, hermes": readers.hermes,
+    "ACEBench, openai": readers.openai,
+    "ACEBench, fenced": readers.fenced,
+    "ACEBench, an agent's message": lambda text: agent_calls(
+        text, loop="multi_turn", protocol="official"
+    ),
+    "ACEBench, an agent's step": lambda text: agent_calls(
+        text, loop="multi_step", protocol="official"
+    ),
+    "ACEBench, an agent's list": lambda text: agent_calls(
+        text, loop="multi_turn", protocol="fixed"
+    ),
+    "ACEBench, native": lambda text: answer_text(text, [ToolCall("f", text)], [{"name": "f"}]),
+    "BFCL": bfcl(DEFAULT),
+    "BFCL, Java": bfcl(DEFAULT, "java"),
+    "BFCL, JavaScript": bfcl(DEFAULT, "javascript"),
+    "BFCL, JSON": bfcl(Form("json")),
+    "BFCL, XML": bfcl(Form("verbose_xml")),
+    "BFCL, short XML": bfcl(Form("concise_xml")),
+    "BFCL, tags": bfcl(Form("python", True)),
+    "BFCL, native": lambda text: executable(Answer("", (ToolCall("f", text),))),
+    "BFCL, Java's values": lambda text: [java_value(text, kind) for kind in JAVA],
+    "BFCL, JavaScript's values": lambda text: [javascript_value(text, k) for k in JAVASCRIPT],
+    "BFCL, a tool's call": lambda text: evaluate(f"f({text})", {}, lambda value: value),
+    "StableToolBench, ReAct": lambda text: react.read(text, "fixed"),
+    "StableToolBench, Finish": lambda text: read_finish(text, OWN),
+    "StableToolBench, a simulator's": lambda text: read_answer(text, loose=True),
+    "StableToolBench, a judge's": lambda text: (
+        judge.read_status(text),
+        judge.read_index(text),
+        judge.read_fac(text),
+    ),
+    "StableToolBench, shown to a judge": lambda text: (one_line({"a": text}), broken_up(text)),
+    "shown to people": lambda text: cleaned(text, len(text)),
+}
+JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
+JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_long_text_is_read_or_refused_at_once(name: str) -> None:
+    read = quietly(READERS[name])
+    for beginning in BEGINNINGS:
+        for piece in PIECES:
+            for length in (SHORT, *LONG) if beginning in LONG_BEGINNINGS else (SHORT,):
+                text = beginning + piece * (length // len(piece)) + "x" * (length in LONG)
+                with cpu_limit(f"{name}: {beginning!r} + {piece!r} * {length // len(piece)}"):
+                    read(text)
+
+
+@pytest.mark.parametrize(("piece", "language"), [("<!--", "java"), ("->", "javascript")])
+def test_a_parser_that_loses_its_way_is_stopped(
+    piece: str, language: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_trees, "_SLICE_US", 1_000)
+    with pytest.raises(NotCalls, match="in time"):
+        source_tree(piece * (source_trees.MAX_SOURCE // len(piece)), language)
+
+
+@pytest.mark.parametrize("language", ["java", "javascript"])
+def test_long_texts_without_errors_are_parsed_a_slice_at_a_time(
+    language: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_trees, "_SLICES", 10_000)
+    whole = {}
+    for slice_us in (source_trees._SLICE_US, 200):
+        monkeypatch.setattr(source_trees, "_SLICE_US", slice_us)
+        for piece in ('f(x=1, y="a b");\n', "f(g(h(1 + 2 * 3)));", "x.y.z(a[1], b);"):
+            root = source_tree(piece * (8_000 // len(piece)), language)
+            assert not root.has_error
+            assert whole.setdefault(piece, str(root)) == str(root)
+
+
+def test_many_empty_blocks_of_reasoning() -> None:
+    """Each was once cut off from the front of the text, which made this quadratic: minutes."""
+    text = "<think></think> " * 250_000
+    with cpu_limit("250,000 blocks"):
+        assert split_think(text + "a").answer == "a"
