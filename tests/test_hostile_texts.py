@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from ace_ray.report.clean import cleaned
 from test_regexes import cpu_limit
 
 from ace_ray.benchmarks.acebench import readers
@@ -33,7 +34,6 @@ from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, one_lin
 from ace_ray.calls import NotCalls, parse_calls
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Entry, ToolCall
-from ace_ray.report.clean import cleaned
 
 SHORT, LONG = 16_000, (64_000, 1_000_000)
 """As long as readers of Java take a text, as those of simulators do, and beyond most bounds."""
