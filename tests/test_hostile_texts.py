@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from ace_ray.report.clean import cleaned
 from test_regexes import cpu_limit
 
 from ace_ray.benchmarks.acebench import readers
@@ -32,6 +31,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.reading import read_answer
 from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
 from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, one_line
 from ace_ray.calls import NotCalls, parse_calls
+from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Entry, ToolCall
 
@@ -134,6 +134,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     ),
     "StableToolBench, shown to a judge": lambda text: (one_line({"a": text}), broken_up(text)),
     "shown to people": lambda text: cleaned(text, len(text)),
+    "in a message": lambda text: printed(text, len(text)),
 }
 JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
 JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")

@@ -293,14 +293,21 @@ def text_of(parts: tuple[str, str, str], length: int) -> str:
 
 def check(found: Found) -> None:
     """Raise `AssertionError` if there is a text that takes more than linear time."""
+
+    def given(length: int) -> Any:
+        text = text_of(parts, length)
+        return (
+            text.encode("latin-1", "replace") if isinstance(found.pattern.pattern, bytes) else text
+        )
+
     for parts in Texts(found.pattern):
-        short = text_of(parts, SHORT)
+        short = given(SHORT)
         for call in methods_of(found):
             before = time.thread_time()
             with cpu_limit(f"{found.pattern.pattern!r} on {parts}"):
                 call(short)
                 if time.thread_time() - before > LOOK_AGAIN_S:
-                    call(text_of(parts, LONG))
+                    call(given(LONG))
 
 
 @pytest.mark.parametrize("found", all_patterns(), ids=lambda found: found.where)
