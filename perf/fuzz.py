@@ -4,7 +4,7 @@
 
 The texts are gold answers that were mutated, pieces of syntax at random, and pieces repeated up to
 20,000 times. Each goes through all readers, and through the check of one entry after the other. A
-worker is a process with 3 GiB of address space and 60 s for a text; its end is a finding. Prints
+worker is a process with 3 GiB of address space and 60 CPU seconds for a text; its end is a finding. Prints
 per reader: calls, exceptions that are not its documented way to say no, the slowest call in CPU
 seconds; and each worker's peak memory. Exit code 1 when anything raised.
 """
@@ -230,14 +230,14 @@ class Found:
 
 def work(seed: int, texts: int, bfcl: str) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-    faulthandler.register(signal.SIGALRM, chain=True)
+    faulthandler.register(signal.SIGPROF, chain=True)
     through, golds = readers(bfcl)
     found = {name: Found() for name in through}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number, text in zip(range(texts), Texts(seed, golds), strict=False):
         for name, call in through.items():
             one = found[name]
-            signal.alarm(LIMIT_S)
+            signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
             began = time.process_time()
             try:
                 call(text, number)
@@ -249,7 +249,7 @@ def work(seed: int, texts: int, bfcl: str) -> dict[str, Any]:
             one.calls += 1
             if spent > one.slowest:
                 one.slowest, one.length = spent, len(text)
-    signal.alarm(0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "found": {name: vars(one) for name, one in found.items()},
