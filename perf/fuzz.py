@@ -4,9 +4,9 @@
 
 The texts are gold answers that were mutated, pieces of syntax at random, and pieces repeated up to
 20,000 times. Each goes through all readers, and through the check of one entry after the other. A
-worker is a process with 3 GiB of address space and 60 CPU seconds for a text; its end is a finding. Prints
-per reader: calls, exceptions that are not its documented way to say no, the slowest call in CPU
-seconds; and each worker's peak memory. Exit code 1 when anything raised.
+worker is a process with 3 GiB of address space and 60 CPU seconds for a text; its end is a finding.
+Prints per reader: calls, exceptions that are not its documented way to say no, the slowest call in
+CPU seconds; and each worker's peak memory. Exit code 1 when anything raised.
 """
 
 from __future__ import annotations
