@@ -6,27 +6,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import ray
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.run.metrics import Metrics
-from ace_ray.run.suspects import Suspect, Suspects
+from ace_ray.run.suspects import KINDS, Kind, Suspect, Suspects
 
 MAX_STARTS = 3
 """Starts of one actor in a row that may fail before the run does."""
 
 FRUITLESS = 10
-"""Starts of one engine worker in a row, however they end, after which no row of the run has got
-further: then it is not the rows."""
+"""Starts of one engine worker or checker in a row, however they end, after which no row of the run
+has got further: then it is not the rows."""
 
 DOUBTFUL = 4
 """Such starts after which rows that nothing is known of go before those under suspicion."""
 
-Kind = Literal["engine", "checker", "writer"]
-KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
 NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
 
 
@@ -56,8 +54,6 @@ class Start:
     started before."""
     run: int
     """Whose weights to load."""
-    awaited: bool = False
-    """Whether rows of this run wait for this very process."""
     replaces: bool = False
     """Whether it takes the place of another one, whose rows come again."""
     doubtful: bool = False
@@ -179,7 +175,9 @@ class Board:
         self._barren = 0
         """Deaths of the writer since rows were last stored."""
         self._fruitless: Counter[str] = Counter()
-        """Engine worker -> its starts since a row last got further."""
+        """Engine worker or checker -> its starts since a row last got further."""
+        self._last: dict[Kind, str] = {}
+        """Why the last process of each kind ended."""
         self._underway: dict[str, str] = {}
         """Row that has ended and reached no checker -> the engine worker it is from."""
         self._killed: dict[Who, tuple[str, bool]] = {}
@@ -187,8 +185,6 @@ class Board:
         self._run: int | None = None
         self._runs: dict[str, int] = {}
         """Engine worker -> the run whose weights it has or wants."""
-        self._wants: set[str] = set()
-        """Those that ended themselves for the weights they want."""
         self._unswappable: dict[int | None, str] = {}
         """By run; None: of all."""
 
@@ -202,7 +198,8 @@ class Board:
 
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         """What a checker has judged."""
-        self._fruitless.clear()
+        if rows:
+            self._fruitless.clear()
         self._tally.add(rows)
         if self._metrics:
             self._metrics.rows(rows)
@@ -216,12 +213,9 @@ class Board:
         if self._metrics:
             self._metrics.stored(run, rows)
 
-    def loading(self, who: Who, run: int, *, ends: bool = False) -> None:
-        """An engine is about to take the weights of ``run``, or ``ends`` since only a new one
-        can."""
+    def loading(self, who: Who, run: int) -> None:
+        """An engine is about to take the weights of ``run``, or to end since only a new one can."""
         self._run = self._runs[who.actor] = run
-        if ends:
-            self._wants.add(who.actor)
 
     def loaded(self, run: int, facts: dict[str, Any]) -> None:
         """An engine holds them."""
@@ -282,22 +276,18 @@ class Board:
             self.fail(f"the {NAMES[who.kind]} on {who.host} died {MAX_STARTS} times as it started")
             return None
         fruitless = self._fruitless[who.actor]
-        if who.kind == "engine":
+        if who.kind != "writer":
             if fruitless >= FRUITLESS:
-                why = self._tally.deaths[-1] if self._tally.deaths else "none says why"
                 self._tally.hopeless = True
                 self.fail(
-                    f"{fruitless} engines started one after another and no row got further; the "
-                    f"last one ended: {why}"
+                    f"{fruitless} {who.kind}s started one after another and no row got further; "
+                    f"the last one ended: {self._last.get(who.kind, 'none says why')}"
                 )
                 return None
             self._fruitless[who.actor] += 1
-        wanted = who.actor in self._wants
-        self._wants.discard(who.actor)
         return Start(
             hopeful=(self._proven or bool(self._tally.workers)) and process.starts < MAX_STARTS,
             run=self._runs.get(who.actor, first if self._run is None else self._run),
-            awaited=wanted,
             replaces=last is not None,
             doubtful=fruitless >= DOUBTFUL,
         )
@@ -342,7 +332,9 @@ class Board:
         self._killed[who] = why, outside
 
     def _died(self, who: Who, why: str, outside: bool, held: list[str] | None) -> None:
-        self._books[who.kind].died(who.actor, held, outside=outside)
+        if self._books[who.kind].died(who.actor, held, outside=outside):
+            self._fruitless.clear()
+        self._last[who.kind] = f"{who.name}: {why}"
         if self._metrics:
             self._metrics.died(who.kind)
         if who.kind == "engine":

@@ -175,7 +175,7 @@ class Candidate:
         if for_all:
             await self._board.unswappable.remote(clean(why))
         if run is not None:
-            await self._board.loading.remote(self._who, run, ends=True)
+            await self._board.loading.remote(self._who, run)
         end = time.monotonic() + PASS_ON_S
         while await self._board.underway.remote(self._who) and time.monotonic() < end:
             await asyncio.sleep(PASS_ON_POLL_S)

@@ -22,7 +22,7 @@ import psutil
 if TYPE_CHECKING:
     from ace_ray.run.board import Who
 
-EXIT_S = 10.0
+EXIT_S = 60.0
 """Longest wait for an engine core that answers no more to be gone."""
 
 KEEP_S = 7 * 24 * 3600.0
@@ -41,27 +41,35 @@ class CrashFile:
     def __init__(self, who: Who) -> None:
         _remove_old()
         self._path = _path(who)
+        self.oom_kills = oom_kills()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file: TextIO = os.fdopen(os.open(self._path, flags, 0o600), "w")
-        self.oom_kills = 0
+        self._file: TextIO | None = None
+        try:
+            self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
+        except OSError as error:  # a full disk: then a crash counts as a kill from outside
+            print(f"no trace of a crash can be left: {error}", flush=True)
+            return
         self.note_memory()
         faulthandler.enable(self._file, all_threads=False)
 
     def note_memory(self) -> None:
         """Kills for want of memory before now are none of this process's."""
         self.oom_kills = oom_kills()
-        self._file.seek(0)
-        self._file.write(f"{self.oom_kills:20d}\n")
-        self._file.flush()
+        if self._file is not None:
+            self._file.seek(0)
+            self._file.write(f"{self.oom_kills:20d}\n")
+            self._file.flush()
 
 
-def why_gone(who: Who, node: str) -> tuple[str, bool]:
-    """Why ``who``, which said nothing, is gone, seen from its successor on ``node``; and whether
-    the cause lies outside of it. Removes its `CrashFile`.
+NODE_GONE = "its node is gone", True
+KILLED = "its process was killed", True
+
+
+def why_gone(who: Who) -> tuple[str, bool]:
+    """Why ``who``, a process of this node that said nothing, is gone; and whether the cause lies
+    outside of it. Removes its `CrashFile`.
 
     A check takes milliseconds: nobody kills a checker while it is on one row, again and again."""
-    if who.node != node:
-        return "its node is gone", True
     if who.kind != "engine":
         return "its process was killed", False
     path = _path(who)
@@ -69,13 +77,13 @@ def why_gone(who: Who, node: str) -> tuple[str, bool]:
         before, _, trace = path.read_text(errors="replace").partition("\n")
         path.unlink()
     except OSError:
-        return "its process was killed", True
+        return KILLED
     if trace.strip():
         print(trace, flush=True)
         return f"its process crashed: {trace.strip().splitlines()[0]}", False
     if before.strip().isdigit() and oom_kills() > int(before):
         return "its process was killed as memory ran out", False
-    return "its process was killed", True
+    return KILLED
 
 
 def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
@@ -112,12 +120,13 @@ def _stopped(pid: int | None) -> str:
 
 
 def oom_kills() -> int:
-    """How often the kernel of this machine has killed a process for want of memory; 0 where it
-    does not say."""
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
+    """How often the kernel has killed a process of this container, or of this machine, for want of
+    memory; 0 where it does not say."""
+    for counters in ("/sys/fs/cgroup/memory.events", "/proc/vmstat"):
+        with suppress(OSError, ValueError):
+            for line in Path(counters).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
     return 0
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import ray
 
 from ace_ray.benchmarks.protocol import Benchmark, Player, Preparation, Stage
+from ace_ray.clean import one_line
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
@@ -26,7 +27,7 @@ from ace_ray.run.facts import engine_facts
 from ace_ray.run.gate import Gate, Party
 from ace_ray.run.job import Job, report, start
 from ace_ray.run.judging import log_traceback
-from ace_ray.run.lifeline import Lifeline, die, end_children, whoami
+from ace_ray.run.lifeline import LONGEST_WHY, Lifeline, die, end_children, whoami
 from ace_ray.run.roles import Players
 from ace_ray.run.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.run.service import RunningService
@@ -85,7 +86,7 @@ class EngineWorker:
                 log_traceback()
                 print(
                     f"the engine worker {self._who.name} ends itself: it could not start, and is "
-                    f"started again in {START_AGAIN_S:g} s",
+                    f"started again in {START_AGAIN_S:g} s: {one_line(str(error), LONGEST_WHY)}",
                     flush=True,
                 )
                 time.sleep(START_AGAIN_S)
@@ -98,7 +99,6 @@ class EngineWorker:
         self._gate = Gate(
             most,
             run=self._candidate.run,
-            awaited=begun.awaited,
             doubtful=begun.doubtful,
             arriving=begun.replaces,
         )
@@ -158,7 +158,7 @@ class EngineWorker:
         shared: Shared,
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
-        tried = any(s.deaths_alone for row in rows if (s := suspects.get(row["row_id"])))
+        tried = max(s.deaths_alone if (s := suspects.get(row["row_id"])) else 0 for row in rows)
         async with self._gate.entered(group, len(rows), tried=tried) as party:
             if self._stopping:
                 return []
@@ -170,6 +170,8 @@ class EngineWorker:
             ids = [row["row_id"] for row in rows]
             if group[1] != OPEN:
                 await self._show_that_it_works()
+            if self._stopping:  # it may have taken a while
+                return []
             await self._board.enter.remote(self._who, ids)
             for row in rows:
                 suspect = suspects.get(row["row_id"])

@@ -28,9 +28,9 @@ class Gate:
 
     Args:
         run: whose weights the engine holds.
-        awaited: whether rows of this run are among those that are to arrive: all others wait.
         doubtful: whether engines have died here again and again and passed nothing.
-        arriving: whether the rows of a process before this one are on their way, in any order.
+        arriving: whether the rows of a process before this one are on their way, in any order:
+            those of other runs wait for them.
     """
 
     def __init__(
@@ -38,29 +38,27 @@ class Gate:
         most: int,
         *,
         run: int | None = None,
-        awaited: bool = False,
         doubtful: bool = False,
         arriving: bool = False,
     ) -> None:
         self._most = most
-        self._run, self._awaited, self._doubtful = run, awaited, doubtful
+        self._run, self._doubtful = run, doubtful
         self._arriving = arriving
         self.passed = False
         """Whether a row has ended in this engine."""
         self._inside = 0
         self._group: Group | None = None
-        self._tried: set[Group] = set()
+        self._tried: dict[Group, int] = {}
+        """Suspects that engines have died on alone -> how often."""
         self._waiting: OrderedDict[Group, deque[Party]] = OrderedDict()
 
     @asynccontextmanager
-    async def entered(
-        self, group: Group, rows: int, *, tried: bool = False
-    ) -> AsyncIterator[Party]:
-        """Wait until there is room for ``rows`` of ``group``, and be inside. ``tried``: an engine
-        has died on it alone."""
+    async def entered(self, group: Group, rows: int, *, tried: int = 0) -> AsyncIterator[Party]:
+        """Wait until there is room for ``rows`` of ``group``, and be inside. ``tried``: how often
+        an engine has died on it alone."""
         party = Party(asyncio.get_running_loop().create_future(), rows)
         if tried:
-            self._tried.add(group)
+            self._tried[group] = tried
         self._waiting.setdefault(group, deque()).append(party)
         self._admit()
         try:
@@ -126,16 +124,18 @@ class Gate:
 
     def _is_early(self, group: Group) -> bool:
         """Whether others that are to arrive go before ``group``."""
-        return (self._awaited and group[0] != self._run) or self._waits(group)
+        return group[0] != self._run or self._waits(group)
 
     def _waits(self, group: Group) -> bool:
         doubted = self._doubtful or group in self._tried
         return group[1] != OPEN and doubted and not self.passed
 
-    def _rank(self, group: Group) -> tuple[bool, int, int]:
+    def _rank(self, group: Group) -> tuple[bool, int, int, int]:
         run, suspects = group
         rank = 2 if self._waits(group) else 1 if suspects == OPEN else 0
-        return run != self._run, run, rank
+        # Where many rows kill, one after the other comes to its end.
+        most = -self._tried.get(group, 0) if self._doubtful else 0
+        return run != self._run, run, rank, most
 
 
 @dataclass(slots=True, eq=False)

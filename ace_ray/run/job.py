@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.config import RunConfig
@@ -21,11 +22,14 @@ from ace_ray.run.board import (
     fetch_entries,
     named_board,
 )
-from ace_ray.run.causes import why_gone
+from ace_ray.run.causes import KILLED, NODE_GONE, why_gone
 from ace_ray.run.roles import Parts, Served
 from ace_ray.run.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
+
+ASK_S = 30.0
+"""For another node to say why a process of its own is gone."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,23 @@ def start(board: Any, who: Who, first: int = 0) -> Start:
     ``first``: the run whose weights an engine loads if no other one has or wants any. Raises
     `RuntimeError` when there were too many starts."""
     before: Who | None = ray.get(board.predecessor.remote(who))
-    gone = why_gone(before, who.node) if before is not None else ("", False)
+    gone = _why_gone(before, who) if before is not None else ("", False)
     begun: Start | None = ray.get(board.starting.remote(who, first, gone))
     if begun is None:
         raise RuntimeError(f"the {NAMES[who.kind]} is not started again")
     return begun
+
+
+def _why_gone(before: Who, who: Who) -> tuple[str, bool]:
+    """`why_gone`, asked where ``before`` was, if its node is there."""
+    if before.node == who.node:
+        return why_gone(before)
+    if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
+        return NODE_GONE
+    there = NodeAffinitySchedulingStrategy(before.node, soft=False)
+    asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
+    try:
+        found: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
+    except Exception:  # noqa: BLE001 - a node that does not answer may be going, too
+        return KILLED
+    return found

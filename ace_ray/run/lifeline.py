@@ -18,9 +18,13 @@ from typing import Any
 import psutil
 import ray
 
-from ace_ray.run.board import NAMES, Kind, Who
+from ace_ray.clean import one_line
+from ace_ray.run.board import NAMES, Who
+from ace_ray.run.suspects import Kind
 
 BEAT_S = 2.0
+
+LONGEST_WHY = 1000
 
 
 def whoami(kind: Kind) -> Who:
@@ -95,7 +99,7 @@ def die(board: Any, who: Who, why: str, held: Sequence[str] | None, outside: str
     ``outside``: the cause, where it lies outside of this process and its rows. os._exit, since
     exit_actor counts as intended and is not retried.
     """
-    why = f"{why} ({outside})" if outside else why
+    why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     print(f"the {NAMES[who.kind]} {who.name} ends itself: {why}", flush=True)
     try:
         dying = board.dying.remote(who, why, held and list(held), bool(outside))

@@ -26,6 +26,7 @@ from ace_ray.run.summary import (
     summarize,
     write_files,
 )
+from ace_ray.run.suspects import KINDS, Kind, Suspect, set_aside
 from ace_ray.store import Store
 
 
@@ -57,6 +58,11 @@ class OpenRun:
         """Look at what is stored."""
         self.ledger = read_ledger(self.store, say) if self.declared else Ledger(self.store)
 
+    @property
+    def open(self) -> bool:
+        """Whether its rows may still be evaluated in this session."""
+        return not self.broken and self.ended is None
+
     def owed(self, *, again: bool) -> PlannedRows:
         """The rows without a verdict; ``again``: those that another attempt may help."""
         rows = self.plan.rows
@@ -65,6 +71,20 @@ class OpenRun:
         at = self.ledger.find(rows.ids)
         settled = self.ledger.settled[at] | (again & ~self.ledger.retryable[at])
         return rows.where(~((at >= 0) & settled))
+
+    def set_aside(self) -> tuple[PlannedRows, dict[Kind, dict[str, Suspect]]]:
+        """The owed rows that engines or checkers have died on alone, which are tried once more when
+        all others are done; and what is known of them, by what they killed."""
+        rows, ledger = self.plan.rows, self.ledger
+        known: dict[Kind, dict[str, Suspect]] = {}
+        if not len(ledger.ids):
+            return rows.where(np.zeros(len(rows), bool)), known
+        at = ledger.find(rows.ids)
+        waits = (at >= 0) & (ledger.set_aside[at] != "")
+        for row_id, place in zip(rows.ids[waits].tolist(), at[waits].tolist(), strict=True):
+            kind = KINDS[KINDS.index(ledger.set_aside[place])]
+            known.setdefault(kind, {})[row_id.decode()] = set_aside(int(ledger.attempts[place]))
+        return rows.where(waits), known
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Of each of ``rows``, the one to come included."""

@@ -20,7 +20,7 @@ from ace_ray.errors import UserError
 from ace_ray.run.judging import CHECK_FAILED
 from ace_ray.run.parquet import Limits, read_flat
 from ace_ray.run.rows import RESULT_COLUMNS, ROWS, ResultRow, check_values, result_rows
-from ace_ray.run.suspects import KILLED_FROM_OUTSIDE
+from ace_ray.run.suspects import KILLED_FROM_OUTSIDE, SET_ASIDE
 from ace_ray.store import Store
 
 FOLDER = "rows/"
@@ -122,6 +122,8 @@ class Ledger:
     retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
     """False where another attempt of the same command cannot help: evaluating was fine and a
     checker failed, or engines were killed on it again and again."""
+    set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="U8"))
+    """What the row has killed, if it waits until all others are done (`suspects.SET_ASIDE`)."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Part -> positions of its rows that count."""
     parts: tuple[str, ...] = ()
@@ -176,18 +178,18 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
             say(f"{store.root}/{name} is ignored, its rows are owed: {table}")
             continue
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
-        retryable = np.array(
-            [name not in NOT_RETRYABLE for name in table.column("error_class").to_pylist()], bool
-        )
+        classes = table.column("error_class").to_pylist()
+        retryable = np.array([one not in NOT_RETRYABLE for one in classes], bool)
+        waits = np.array([SET_ASIDE.get(one, "") for one in classes], "U8")
+        waits[settled] = ""
         attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
         part = np.full(len(ids), len(names), dtype=np.int32)
-        columns.append(
-            (ids, settled, attempts, retryable, part, np.arange(len(ids), dtype=np.int32))
-        )
+        place = np.arange(len(ids), dtype=np.int32)
+        columns.append((ids, settled, attempts, retryable, waits, part, place))
         names.append(name)
     if not columns:
         return Ledger(store, ignored=ignored)
-    ids, settled, attempts, retryable, part, position = map(
+    ids, settled, attempts, retryable, waits, part, position = map(
         np.concatenate, zip(*columns, strict=True)
     )
     # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
@@ -205,6 +207,7 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
         settled[wins],
         attempts[wins],
         retryable[wins],
+        waits[wins],
         {name: positions for name, positions in kept.items() if len(positions)},
         tuple(names),
         len(ids) - len(wins),

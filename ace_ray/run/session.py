@@ -27,6 +27,7 @@ from ace_ray.run.timing import timing
 if TYPE_CHECKING:
     from ace_ray.run.board import Tally
     from ace_ray.run.cluster import Resources
+    from ace_ray.run.suspects import Kind, Suspect
 
 Owed = dict[int, PlannedRows]
 """Index of a run -> its rows."""
@@ -101,20 +102,25 @@ class Session:
         self._concluded(run)
 
     def _owed(self, *, again: bool) -> Owed:
-        found = {
-            index: run.owed(again=again)
-            for index, run in enumerate(self._runs)
-            if not run.broken and run.ended is None
-        }
+        """Without those that are set aside."""
+        found = {}
+        for index, run in enumerate(self._runs):
+            if run.open:
+                rows = run.owed(again=again)
+                found[index] = rows.where(~np.isin(rows.ids, run.set_aside()[0].ids))
         return {index: rows for index, rows in found.items() if len(rows)}
 
     def _passes(self) -> None:
         """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
         if it has settled nothing: then there is no sign that another one will. Rows that engines
-        died on alone get one pass more, after all others."""
+        or checkers died on alone get a pass of their own, after all others."""
         owed, attempts = self._owed(again=False), 0
+        aside = not owed
+        owed = owed or self._set_aside()
         while owed and not self._interrupts.asked:
-            if attempts:
+            if aside:
+                self.say(f"{_count(owed)} rows that processes died on are tried once more")
+            elif attempts:
                 self.say(f"{_count(owed)} rows failed, attempt {attempts + 1}")
             failure: RunFailed | None = None
             before = self._settled()
@@ -127,24 +133,33 @@ class Session:
                     run.read(self.say)
             further = self._settled() > before
             attempts += failure is None or not further
-            owed = self._owed(again=True)
+            owed, waiting = self._owed(again=True), self._set_aside()
             last = attempts >= self._config.max_attempts
-            if not owed:
+            if not owed and not waiting:
                 break  # whatever it was, nothing waits for it
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
-                self.say(f"{failure}; going on with {_count(owed)} rows")
-            if last:
-                owed = self._set_aside(owed)
+                self.say(f"{failure}; going on with {_count(owed or waiting)} rows")
+            if aside and last:
+                break
+            aside = last or not owed
+            owed = waiting if aside else owed
 
-    def _set_aside(self, owed: Owed) -> Owed:
-        """Those of ``owed`` that engines, or checkers, have died on alone."""
-        books = self._tallies[-1].suspects.values()
-        ids = [row for book in books for row, suspect in book.items() if suspect.end == "set_aside"]
-        known = np.array(ids, dtype="S32")
-        found = {index: rows.where(np.isin(rows.ids, known)) for index, rows in owed.items()}
+    def _set_aside(self) -> Owed:
+        """The rows that engines or checkers have died on alone."""
+        found = {index: run.set_aside()[0] for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in found.items() if len(rows)}
+
+    def _suspects(self) -> dict[Kind, dict[str, Suspect]]:
+        """What is known of rows from earlier passes, and from earlier commands."""
+        known: dict[Kind, dict[str, Suspect]] = {}
+        for run in self._runs:
+            for kind, book in run.set_aside()[1].items():
+                known.setdefault(kind, {}).update(book)
+        for kind, later in (self._tallies[-1].suspects if self._tallies else {}).items():
+            known.setdefault(kind, {}).update(later)
+        return known
 
     def _settled(self) -> int:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
@@ -193,7 +208,7 @@ class Session:
             board = start_board(
                 entry_table(plan.entries),
                 plan.benchmarks,
-                self._tallies[-1].suspects if self._tallies else None,
+                self._suspects(),
                 proven=proven,
                 metrics=partial(Metrics, self._measured(owed)),
                 name=name,

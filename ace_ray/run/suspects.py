@@ -32,6 +32,10 @@ from outside each time cannot be told from a row that does so without a trace.""
 OPEN = 0
 """The group of all rows that are no suspects."""
 
+Kind = Literal["engine", "checker", "writer"]
+"""Of a process of a run."""
+KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
+
 End = Literal["", "set_aside", "quarantined", "given_up"]
 
 
@@ -107,6 +111,16 @@ def ended_columns(suspect: Suspect, process: str) -> dict[str, str]:
 KILLED_FROM_OUTSIDE = "KilledFromOutside"
 """Of a row that is given up in this command, and owed to the next one."""
 
+SET_ASIDE: dict[str | None, Kind] = {"EngineKilled": "engine", "CheckerKilled": "checker"}
+"""Class of a row that waits for all others -> what it has killed."""
+
+
+def set_aside(attempts: int) -> Suspect:
+    """A row that an earlier command has set aside, after so many attempts."""
+    return Suspect(
+        attempts, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside", stored=attempts
+    )
+
 
 class Suspects:
     """The book of one kind of process (engine workers, or checkers). Plain Python."""
@@ -150,17 +164,18 @@ class Suspects:
 
     def died(
         self, process: str, held: Iterable[str] | None = None, *, outside: bool = False
-    ) -> None:
+    ) -> bool:
         """``process`` is gone; ``held`` is what it was working on, where it could still say so.
 
-        ``outside``: the cause lies outside of the process and its rows.
+        ``outside``: the cause lies outside of the process and its rows. Returns whether a row has
+        come to its end by this.
         """
         noted = self._held.pop(process, {})
         rows = list(noted if held is None else held)
         before = self.among(rows)
         if len(rows) == 1 and before and before[rows[0]].alone:
-            self.known[rows[0]] = self._after_one_alone(before[rows[0]], outside)
-            return
+            after = self.known[rows[0]] = self._after_one_alone(before[rows[0]], outside)
+            return bool(after.end)
         # Two deaths lead to rows that are alone, however many there were.
         known = any(not suspect.cleared for suspect in before.values())
         size = 1 if known or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
@@ -171,6 +186,7 @@ class Suspects:
                 self.known[row_id] = replace(
                     suspect, deaths=suspect.deaths + 1, group=group, alone=len(members) == 1
                 )
+        return False
 
     def _after_one_alone(self, suspect: Suspect, outside: bool) -> Suspect:
         trials, alone = suspect.trials + (not outside), suspect.deaths_alone + 1

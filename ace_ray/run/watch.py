@@ -196,7 +196,9 @@ def _kill(board: Any, who: Who) -> bool:
                 # One that a signal has stopped is not to blame, one that blocks itself is.
                 stopped = process.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not react"
-                ray.get(board.killing.remote(who, f"{why} and was killed", stopped), timeout=30)
+                with suppress(Exception):  # a board that does not answer keeps nobody alive
+                    told = board.killing.remote(who, f"{why} and was killed", stopped)
+                    ray.get(told, timeout=30)
                 process.kill()
                 return True
         return False

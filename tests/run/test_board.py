@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ace_ray.run import board as board_module
-from ace_ray.run.board import DOUBTFUL, FRUITLESS, KINDS, MAX_STARTS, Board, Kind, Start, Who
-from ace_ray.run.suspects import Suspect
+from ace_ray.run.board import DOUBTFUL, FRUITLESS, MAX_STARTS, Board, Start, Who
+from ace_ray.run.suspects import KINDS, TRIALS, Kind, Suspect
 
 
 class Clock:
@@ -302,14 +302,11 @@ def test_an_engine_starts_on_what_it_wants_else_on_what_the_others_hold() -> Non
     board.loading(who(1, "a"), 5)
     begun = up(board, who(2, "b"), first=3)
     assert begun == Start(hopeful=True, run=5)
-    board.loading(who(2, "b"), 6, ends=True)
+    board.loading(who(2, "b"), 6)
     board.dying(who(2, "b"), "these weights need an engine of their own", [])
     board.loading(who(1, "a"), 4)
     begun = up(board, who(3, "b"), first=3)
-    assert begun == Start(hopeful=True, run=6, awaited=True, replaces=True)
-    board.dying(who(3, "b"), "it died", [])
-    begun = up(board, who(4, "b"), first=3)
-    assert begun == Start(hopeful=True, run=6, replaces=True), "nobody waits for this one"
+    assert begun == Start(hopeful=True, run=6, replaces=True)
 
 
 def test_a_swap_that_failed_is_the_last() -> None:
@@ -344,25 +341,35 @@ def test_a_writer_that_stores_between_its_deaths_goes_on(clock: Clock) -> None:
 class TestFruitlessStarts:
     """Engines that start, work or not, and end, while no row gets further."""
 
-    @pytest.mark.parametrize("ends", ["killed", "itself", "for other weights"])
-    def test_end_the_run(self, ends: str) -> None:
+    @pytest.mark.parametrize("kind", ["engine", "checker"])
+    @pytest.mark.parametrize("ends", ["killed", "itself"])
+    def test_end_the_run(self, ends: str, kind: Kind) -> None:
         board = Board([])
         for pid in range(FRUITLESS):
-            begun = up(board, who(pid))
+            begun = up(board, who(pid, kind=kind))
             assert begun is not None
             assert begun.doubtful == (pid >= DOUBTFUL)
-            board.enter(who(pid), ["a"])
+            board.rows([])  # a block of rows that were given up
             if ends != "killed":
-                board.leave(who(pid), ["a"])
-                board.loading(who(pid), pid % 2, ends=ends != "itself")
-                board.dying(who(pid), "the reason", [])
+                board.leave(who(pid, kind=kind), ["a"])
+                board.dying(who(pid, kind=kind), "the reason", [])
         assert not board.read().hopeless
-        assert board.starting(who(99)) is None
+        assert board.starting(who(99, kind=kind)) is None
         assert board.read().hopeless
         assert board.read().failure.startswith(
-            f"{FRUITLESS} engines started one after another and no row got further"
+            f"{FRUITLESS} {kind}s started one after another and no row got further"
         )
         assert ("the reason" in board.read().failure) == (ends != "killed")
+
+    def test_are_none_when_a_row_comes_to_its_end(self) -> None:
+        """Its block may wait for many others that kill."""
+        board = Board([])
+        for pid in range(5 * FRUITLESS):
+            up(board, who(pid))
+            row_id = f"row{pid // (TRIALS + 1)}"
+            board.enter(who(pid), [row_id])
+            board.dying(who(pid), "it died", [row_id])
+        assert not board.read().hopeless
 
     @pytest.mark.parametrize("how", ["judged", "stored"])
     def test_are_none_when_a_row_gets_further(self, how: str) -> None:

@@ -30,9 +30,7 @@ class Visitors:
         self._tasks[name] = asyncio.create_task(self._visit(name, group, rows, **how))
         await settle()
 
-    async def _visit(
-        self, name: str, group: int, rows: int, run: int = 0, tried: bool = False
-    ) -> None:
+    async def _visit(self, name: str, group: int, rows: int, run: int = 0, tried: int = 0) -> None:
         async with self.gate.entered((run, group), rows, tried=tried) as party:
             self.parties[name] = party
             self.inside.append(name)
@@ -411,7 +409,7 @@ def test_the_earlier_run_comes_first_and_alone() -> None:
 class TestAfterAnother:
     """A process takes the place of one that died, whose blocks come again in any order."""
 
-    def test_rows_of_the_run_that_is_awaited_go_before_all_others(self) -> None:
+    def test_rows_of_the_run_whose_weights_are_there_go_before_all_others(self) -> None:
         async def scene(v: Visitors) -> None:
             await v.come("earlier run", run=1)
             await v.come("later run", run=3)
@@ -426,7 +424,7 @@ class TestAfterAnother:
             await v.go("earlier run")
             assert v.inside == ["later run"]
 
-        played(scene, run=2, awaited=True, arriving=True)
+        played(scene, run=2, arriving=True)
 
     def test_they_may_not_come(self) -> None:
         async def scene(v: Visitors) -> None:
@@ -435,14 +433,14 @@ class TestAfterAnother:
             await settle()
             assert v.inside == ["other"]
 
-        played(scene, run=2, awaited=True, arriving=True)
+        played(scene, run=2, arriving=True)
 
-    def test_others_wait_only_where_rows_are_awaited(self) -> None:
+    def test_the_first_process_waits_for_nobody(self) -> None:
         async def scene(v: Visitors) -> None:
             await v.come("other", run=1)
             assert v.inside == ["other"]
 
-        played(scene, run=2, arriving=True)
+        played(scene, run=2)
 
     def test_the_run_whose_weights_are_there_goes_on(self) -> None:
         """Each change of weights takes seconds, or an engine."""
@@ -460,7 +458,7 @@ class TestAfterAnother:
 
     def test_one_that_killed_alone_goes_after_another_has_passed(self) -> None:
         async def scene(v: Visitors) -> None:
-            await v.come("tried", 5, tried=True)
+            await v.come("tried", 5, tried=1)
             assert v.inside == [], "others may be on their way"
             await v.come("open")
             assert v.inside == ["open"]
@@ -476,7 +474,7 @@ class TestAfterAnother:
     def test_suspects_that_were_not_tried_go_before_it(self) -> None:
         async def scene(v: Visitors) -> None:
             await v.come("inside", 4)
-            await v.come("tried", 5, tried=True)
+            await v.come("tried", 5, tried=1)
             await v.come("open")
             await v.come("suspect", 6)
             await v.go("inside")
@@ -486,7 +484,7 @@ class TestAfterAnother:
 
     def test_it_goes_where_there_is_no_other(self) -> None:
         async def scene(v: Visitors) -> None:
-            await v.come("tried", 5, tried=True)
+            await v.come("tried", 5, tried=1)
             assert v.inside == []
             v.gate.arrived()
             await settle()
@@ -503,5 +501,16 @@ class TestAfterAnother:
             await v.row_ends("open")
             await v.go("open")
             assert v.inside == ["suspect"]
+
+        played(scene, run=0, arriving=True, doubtful=True)
+
+    def test_and_of_many_killers_one_comes_to_its_end_after_the_other(self) -> None:
+        async def scene(v: Visitors) -> None:
+            await v.come("once", 5, tried=1)
+            await v.come("twice", 6, tried=2)
+            await v.come("new", 7)
+            v.gate.arrived()
+            await settle()
+            assert v.inside == ["twice"]
 
         played(scene, run=0, arriving=True, doubtful=True)

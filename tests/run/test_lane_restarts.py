@@ -56,7 +56,6 @@ class Lane:
         self.gate = Gate(
             8,
             run=begun.run,
-            awaited=begun.awaited,
             doubtful=begun.doubtful,
             arriving=begun.replaces,
         )
