@@ -22,9 +22,6 @@ FRUITLESS = 10
 """Starts of one engine worker or checker in a row, however they end, after which no row of the run
 has got further: then it is not the rows."""
 
-DOUBTFUL = 4
-"""Such starts after which rows that nothing is known of go before those under suspicion."""
-
 NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
 
 
@@ -56,8 +53,8 @@ class Start:
     """Whose weights to load."""
     replaces: bool = False
     """Whether it takes the place of another one, whose rows come again."""
-    doubtful: bool = False
-    """Whether engines have died here again and again and passed nothing."""
+    fruitless: int = 0
+    """Processes that have ended in this place one after another, while no row got further."""
 
 
 @dataclass
@@ -289,7 +286,7 @@ class Board:
             hopeful=(self._proven or bool(self._tally.workers)) and process.starts < MAX_STARTS,
             run=self._runs.get(who.actor, first if self._run is None else self._run),
             replaces=last is not None,
-            doubtful=fruitless >= DOUBTFUL,
+            fruitless=fruitless,
         )
 
     def ready(self, who: Who, facts: dict[str, Any]) -> None:

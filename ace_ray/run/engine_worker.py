@@ -99,7 +99,7 @@ class EngineWorker:
         self._gate = Gate(
             most,
             run=self._candidate.run,
-            doubtful=begun.doubtful,
+            fruitless=begun.fruitless,
             arriving=begun.replaces,
         )
         self._party = max(1, most // 8)

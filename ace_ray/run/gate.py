@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 from ace_ray.run.suspects import OPEN
 
+DOUBTFUL, STUBBORN = 4, 7
+"""Fruitless engines after which rows that nothing is known of go before suspects; and after which
+the suspect does that has failed most trials, until it has come to its end."""
+
 Group = tuple[int, int]
 """(run, group of suspects)"""
 
@@ -23,12 +27,13 @@ class Gate:
     each change of runs changes the weights. Within a run suspects come first, in the order in which
     their groups asked: there are few of them, and always more rows that nothing is known of, behind
     which they would wait until the run's end. One that an engine has died on alone waits until
-    another row has passed in this engine, if any other is there; so do all suspects where
-    ``doubtful``.
+    another row has passed in this engine, if any other is there. So do all suspects when some
+    engines have died here one after another; after some more of them, one suspect after the other
+    comes to its end.
 
     Args:
         run: whose weights the engine holds.
-        doubtful: whether engines have died here again and again and passed nothing.
+        fruitless: engines that have died here one after another, while no row got further.
         arriving: whether the rows of a process before this one are on their way, in any order:
             those of other runs wait for them.
     """
@@ -38,11 +43,13 @@ class Gate:
         most: int,
         *,
         run: int | None = None,
-        doubtful: bool = False,
+        fruitless: int = 0,
         arriving: bool = False,
     ) -> None:
         self._most = most
-        self._run, self._doubtful = run, doubtful
+        self._run = run
+        self._doubtful = DOUBTFUL <= fruitless < STUBBORN
+        self._stubborn = fruitless >= STUBBORN
         self._arriving = arriving
         self.passed = False
         """Whether a row has ended in this engine."""
@@ -124,17 +131,16 @@ class Gate:
 
     def _is_early(self, group: Group) -> bool:
         """Whether others that are to arrive go before ``group``."""
-        return group[0] != self._run or self._waits(group)
+        return self._stubborn or group[0] != self._run or self._waits(group)
 
     def _waits(self, group: Group) -> bool:
-        doubted = self._doubtful or group in self._tried
+        doubted = self._doubtful or (group in self._tried and not self._stubborn)
         return group[1] != OPEN and doubted and not self.passed
 
     def _rank(self, group: Group) -> tuple[bool, int, int, int]:
         run, suspects = group
         rank = 2 if self._waits(group) else 1 if suspects == OPEN else 0
-        # Where many rows kill, one after the other comes to its end.
-        most = -self._tried.get(group, 0) if self._doubtful else 0
+        most = -self._tried.get(group, 0) if self._stubborn else 0
         return run != self._run, run, rank, most
 
 

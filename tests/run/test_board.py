@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.run import board as board_module
-from ace_ray.run.board import DOUBTFUL, FRUITLESS, MAX_STARTS, Board, Start, Who
+from ace_ray.run.board import FRUITLESS, MAX_STARTS, Board, Start, Who
 from ace_ray.run.suspects import KINDS, TRIALS, Kind, Suspect
 
 
@@ -306,7 +306,7 @@ def test_an_engine_starts_on_what_it_wants_else_on_what_the_others_hold() -> Non
     board.dying(who(2, "b"), "these weights need an engine of their own", [])
     board.loading(who(1, "a"), 4)
     begun = up(board, who(3, "b"), first=3)
-    assert begun == Start(hopeful=True, run=6, replaces=True)
+    assert begun == Start(hopeful=True, run=6, replaces=True, fruitless=1)
 
 
 def test_a_swap_that_failed_is_the_last() -> None:
@@ -348,7 +348,7 @@ class TestFruitlessStarts:
         for pid in range(FRUITLESS):
             begun = up(board, who(pid, kind=kind))
             assert begun is not None
-            assert begun.doubtful == (pid >= DOUBTFUL)
+            assert begun.fruitless == pid
             board.rows([])  # a block of rows that were given up
             if ends != "killed":
                 board.leave(who(pid, kind=kind), ["a"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.gate import Gate, Party
+from ace_ray.run.gate import DOUBTFUL, STUBBORN, Gate, Party
 from ace_ray.run.suspects import OPEN
 
 
@@ -502,15 +502,17 @@ class TestAfterAnother:
             await v.go("open")
             assert v.inside == ["suspect"]
 
-        played(scene, run=0, arriving=True, doubtful=True)
+        played(scene, run=0, arriving=True, fruitless=DOUBTFUL)
 
     def test_and_of_many_killers_one_comes_to_its_end_after_the_other(self) -> None:
         async def scene(v: Visitors) -> None:
             await v.come("once", 5, tried=1)
             await v.come("twice", 6, tried=2)
             await v.come("new", 7)
+            await v.come("open")
+            assert v.inside == [], "more may be on their way"
             v.gate.arrived()
             await settle()
             assert v.inside == ["twice"]
 
-        played(scene, run=0, arriving=True, doubtful=True)
+        played(scene, run=0, arriving=True, fruitless=STUBBORN)

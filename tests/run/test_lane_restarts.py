@@ -56,7 +56,7 @@ class Lane:
         self.gate = Gate(
             8,
             run=begun.run,
-            doubtful=begun.doubtful,
+            fruitless=begun.fruitless,
             arriving=begun.replaces,
         )
 
