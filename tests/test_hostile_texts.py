@@ -35,7 +35,7 @@ from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Entry, ToolCall
 
-SHORT, LONG = 16_000, (64_000, 1_000_000)
+SHORT, LONG = 16_000, (64_000, 250_000)
 """As long as readers of Java take a text, as those of simulators do, and beyond most bounds."""
 
 PIECES = [
