@@ -15,7 +15,7 @@ from hostile_folders import MUTATIONS, make_run
 from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, json_tree, yaml_tree
 from ace_ray.config import load_config
 from ace_ray.errors import UserError
-from ace_ray.run.parquet import Limits, read_flat
+from ace_ray.run.parquet import Limits, _Thrift, read_flat
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 LIMITS = Limits(file_bytes=16 << 20, rows=100_000)
@@ -81,13 +81,6 @@ def test_sizes_in_the_footer_are_not_believed(tmp_path: Path) -> None:
     about = pq.read_metadata(path).row_group(0).column(0)
     size = about.total_uncompressed_size
 
-    def varint(number: int) -> bytes:
-        number, found = number << 1, b""
-        while number > 127:
-            found += bytes([number & 127 | 128])
-            number >>= 7
-        return found + bytes([number])
-
     # As many bytes, so that the footer keeps its length.
     small = bytes([0x80 | 2] + [0x80] * (len(varint(size)) - 2) + [0])
     assert content.count(varint(size)) == 1
@@ -95,6 +88,75 @@ def test_sizes_in_the_footer_are_not_believed(tmp_path: Path) -> None:
     assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size < 100
     with pytest.raises(ValueError, match="more than"):
         read(path)
+
+
+def varint(number: int) -> bytes:
+    """A Thrift number."""
+    number, found = number << 1, b""
+    while number > 127:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+def with_page_field(path: Path, field: bytes) -> None:
+    """``field`` put at the end of the page header of the file's last column."""
+    content = path.read_bytes()
+    about = pq.read_metadata(path).row_group(0)
+    last = about.column(about.num_columns - 1)
+    _, end = _Thrift(bytearray(content), len(content)).struct(last.data_page_offset)
+    at = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    # The pages are as long as the footer says.
+    old, new = varint(last.total_compressed_size), varint(last.total_compressed_size + len(field))
+    before, found, behind = content[at:].rpartition(old)
+    assert found
+    assert len(new) == len(old)
+    path.write_bytes(content[: end - 1] + field + content[end - 1 : at] + before + new + behind)
+
+
+@pytest.mark.parametrize(
+    "field",
+    # Field 2, how large the page is unpacked, again: as a text, then as a small number.
+    [b"\x08\x04\x01x", b"\x05\x04\xc8\x01", b"\x06\x04\xc8\x01", b"\x15\xc8\x01"],
+)
+def test_two_readings_of_one_page_header_are_refused(tmp_path: Path, field: bytes) -> None:
+    large = (
+        pa.table({"n": [1], "a": ["x" * (20 << 20)]})
+        .select(["n", "a"])
+        .cast(pa.schema([("n", pa.int32()), ("a", pa.large_string())]))
+    )
+    path = written(
+        tmp_path / "p", large, use_dictionary=False, compression="zstd", write_statistics=False
+    )
+    with pytest.raises(ValueError, match="more than"):
+        read(path)
+    with_page_field(path, field)
+    with pytest.raises(ValueError, match=r"damaged|more than"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (b"\x15\x02\x05\x02\x02\x00", None),  # field 1, then field 1 again
+        (b"\x05\x00\x02\x00", None),  # field 0
+        (b"\x05\x01\x02\x00", None),  # field -1
+        (b"\x05\x84\x80\x08\x02\x00", None),  # field 65538, which is 2 in 16 bits
+        (b"\x16\x02\x00", 5),  # an i64 where an i32 is due
+        (b"\x11\x00", 5),  # a flag
+        (b"\x1a\x00\x00", 9),  # a set where a list is due
+    ],
+)
+def test_a_footer_has_one_reading(raw: bytes, kind: int | None) -> None:
+    reader = _Thrift(bytearray(raw), len(raw))
+    if kind is None:
+        with pytest.raises(ValueError, match="damaged"):
+            reader.struct(0)
+        return
+    fields, _ = reader.struct(0)
+    assert fields.of(2, kind) is None
+    with pytest.raises(ValueError, match="damaged"):
+        fields.of(1, kind)
 
 
 def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
