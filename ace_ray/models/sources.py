@@ -22,6 +22,7 @@ from typing import Literal
 from ace_ray.children import module_command, module_environment
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
+from ace_ray.local_files import path_of
 from ace_ray.models import cached
 from ace_ray.store import Object, S3Store
 
@@ -68,7 +69,7 @@ def resolve(
             raise _unpinnable(source)
         return _resolve_s3(source, endpoint_url, region)
     else:
-        path = Path(source).expanduser()
+        path = path_of(source, "model.source")
         looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
         if not path.exists() and not looks_local and _HUB_ID.fullmatch(source):
             return _resolve_hub(source, revision)
