@@ -221,6 +221,25 @@ def test_aliases_that_a_person_writes_are_read() -> None:
     assert yaml_tree(text)["two"] == {"seed": 1, "top_k": 2}
 
 
+@pytest.mark.parametrize("number", ["1" + ":1" * 300 + ".0", "1" + ":1" * 100_000, "1:30"])
+def test_numbers_in_base_60_are_texts(number: str) -> None:
+    assert yaml_tree(f"a: {number}") == {"a": number}
+    assert yaml_tree(f"{number}: 1") == {number: 1} if len(number) < 1000 else True
+    assert yaml_tree(f"a: !!int {number}") == {"a": number}
+    assert yaml_tree("a: 12\nb: 0x10\nc: 1.5\nd: -3.0e+2") == {
+        "a": 12,
+        "b": 16,
+        "c": 1.5,
+        "d": -300,
+    }
+
+
+@pytest.mark.parametrize("text", ["!!int ''", "!!float ''", "!!bool x", "!!timestamp x", "!!int _"])
+def test_a_tag_that_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(Unbounded):
+        yaml_tree(f"a: {text}")
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
