@@ -22,7 +22,7 @@ MOST_YAML_VALUES = 100_000
 """With every alias written out."""
 MOST_DEPTH = 64
 MOST_ROW_BYTES = 256 << 20
-MOST_ROW_VALUES = 8_000_000
+MOST_ROW_VALUES = 2_000_000
 MOST_ROW_DEPTH = 200
 """What is laid out for people is walked by functions that call themselves."""
 _MOST_INTEGER = 1 << 64
@@ -108,8 +108,8 @@ def yaml_tree(text: str) -> Any:
         raise
     except RecursionError as error:
         raise Unbounded(_DEEP) from error
-    # ValueError and OverflowError: a text that looks like a date or a number and is none. TypeError
-    # and AttributeError: keys that no mapping takes, tags on the wrong kind of value. LookupError: a
+    # ValueError, OverflowError: a text that looks like a date or a number and is none. TypeError,
+    # AttributeError: keys that no mapping takes, tags on the wrong kind of value. LookupError: a
     # tag on a text that is none of its values.
     except (
         *(yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError),

@@ -16,6 +16,7 @@ from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, jso
 from ace_ray.config import load_config
 from ace_ray.errors import UserError
 from ace_ray.run.parquet import Limits, _Thrift, read_flat
+from ace_ray.run.rows import AT_ONCE, rows_of
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 LIMITS = Limits(file_bytes=16 << 20, rows=100_000)
@@ -185,6 +186,42 @@ def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
         *said, grown = done.stdout.splitlines()
         assert any("more than" in line for line in said), said
         assert int(grown) < 300, done.stdout
+
+
+MORE = (
+    "import resource, sys; from ace_ray.cli import main; from ace_ray.run import lease\n"
+    "lease.TTL_S = 0.2\n"
+    "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+    "try: main(sys.argv[1:])\n"
+    "finally: print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)\n"
+)
+
+
+@pytest.mark.parametrize("command", ["report", "score", "compact", "compare"])
+def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: str) -> None:
+    folder = make_run(tmp_path / "run")
+    first = pq.read_table(sorted((folder / "rows").iterdir())[0])
+    count = 200_000
+    rows = first.take(pa.array([0] * count, pa.int32()))
+    ids = pa.array([f"{number:032x}" for number in range(count)], first.schema.field("row_id").type)
+    rows = rows.set_column(first.schema.get_field_index("row_id"), "row_id", ids)
+    written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", rows)
+    runs = [str(folder), str(make_run(tmp_path / "other"))][: 2 if command == "compare" else 1]
+    before = sorted(path.name for path in (folder / "rows").iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", MORE, command, *runs], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"declares 8 rows in run.json and holds {count + 8}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert int(done.stdout.splitlines()[-1]) < 400
+    assert sorted(path.name for path in (folder / "rows").iterdir()) == before
+
+
+def test_rows_become_values_a_few_at_a_time() -> None:
+    given = pa.table({"n": list(range(2 * AT_ONCE + 1))})
+    assert [row["n"] for row in rows_of(given)] == given.column("n").to_pylist()
+    assert list(rows_of(given.slice(0, 0))) == []
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
