@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ace_ray.bounded import MOST_BYTES, Unbounded, yaml_tree
 from ace_ray.credentials import is_secret_name, secrets_in
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 from ace_ray.records import Sampling
 
 M = TypeVar("M", bound=BaseModel)
@@ -27,7 +28,7 @@ def cache_root() -> Path:
     """Where downloads, imports and converted models live: ``ACE_RAY_CACHE``, else
     ``~/.cache/ace_ray``."""
     set_root = os.environ.get("ACE_RAY_CACHE")
-    return Path(set_root).expanduser() if set_root else Path.home() / ".cache" / "ace_ray"
+    return folder_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
 
 
 class Section(BaseModel):

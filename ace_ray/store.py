@@ -33,6 +33,7 @@ from ace_ray.local_files import (
     content,
     locked,
     opened,
+    path_of,
 )
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Store(Protocol):
 
 def is_relative(uri: str) -> bool:
     """Whether ``uri`` means another place in every working directory."""
-    return "://" not in uri and not Path(uri).expanduser().is_absolute()
+    return "://" not in uri and not uri.startswith(("/", "~"))
 
 
 def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
@@ -113,7 +114,7 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
             where=uri,
             fix="use a local folder or s3://bucket/prefix",
         )
-    return LocalStore(str(Path(uri).expanduser().absolute()))
+    return LocalStore(str(path_of(uri, "the folder").absolute()))
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,15 @@ class S3Store:
     within 20 s."""
 
     def __post_init__(self) -> None:
-        if not self._bucket:
+        try:
+            named = self._bucket
+        except ValueError as error:  # brackets that hold no address
+            raise UserError(
+                f"{self.root!r} is no address: {error}",
+                where="s3://",
+                fix="write s3://bucket/prefix",
+            ) from error
+        if not named:
             raise UserError("names no bucket", where="s3://", fix="write s3://bucket/prefix")
 
     @property

@@ -22,15 +22,15 @@ MOST_TEXTS = 4_000_000
 MOST_TOKENS = 1 << 20
 MOST_TEXT_BYTES = 1 << 24
 MOST_VOCABULARY_BYTES = 1 << 26
-MOST_ITEMS = 1024
-"""Of an array that is kept; of longer ones nobody asks but for the vocabulary."""
+MOST_HELD_BYTES = 1 << 27
+"""Of all texts that are kept, the keys included."""
 MOST_TOKEN_CHARS = 1024
 MOST_LENGTHS = 512
 """Of tokens that end alike; more would make `FewestTokens.count` slow."""
 
 
 def read_header(path: Path, keep: Sequence[str] = (VOCABULARY,)) -> dict[str, Any]:
-    """The metadata of a GGUF file by key; of long arrays only those named in ``keep``.
+    """The metadata of a GGUF file by key; of arrays only those named in ``keep``.
 
     Takes no more memory than a large vocabulary does, whatever the file says of itself. Raises
     `UserError` when it cannot be read.
@@ -48,7 +48,7 @@ class _Header:
     def __init__(self, file: BinaryIO, keep: Sequence[str]) -> None:
         self._file, self._keep = file, keep
         self._size = os.fstat(file.fileno()).st_size
-        self._texts = 0
+        self._texts = self._held = 0
 
     def read(self) -> dict[str, Any]:
         magic, version, _, count = struct.unpack("<4sIQQ", self._bytes(24))
@@ -69,8 +69,8 @@ class _Header:
 
     def _array(self, key: str) -> list[Any] | None:
         kind, length = self._number("I"), self._number("Q")
-        kept = length <= (MOST_TOKENS if key in self._keep else MOST_ITEMS)
-        if key in self._keep and not kept:
+        kept = key in self._keep
+        if kept and length > MOST_TOKENS:
             raise ValueError(f"{key} has more than {MOST_TOKENS} items")
         if kind == _TEXT:
             return self._texts_of(key, length, kept)
@@ -111,6 +111,9 @@ class _Header:
         size = self._number("Q")
         if size > MOST_TEXT_BYTES:
             raise ValueError(f"it has a text of more than {MOST_TEXT_BYTES >> 20} MiB")
+        self._held += size
+        if self._held > MOST_HELD_BYTES:
+            raise ValueError(f"its texts have more than {MOST_HELD_BYTES >> 20} MiB")
         return self._bytes(size).decode("utf-8", "replace")
 
     def _bytes(self, size: int) -> bytes:

@@ -2,7 +2,9 @@
 
 Jinja's sandbox keeps a template from reaching Python, and bounds neither time nor memory. The child
 that renders has a limit of the kernel for each: CPU time per text, and memory beside what it takes
-by itself. Pipes carry one request at a time, as JSON behind its length.
+by itself. A template that finds a way out of the sandbox finds a process without keys that opens no
+file, no socket and no process any more. Pipes carry one request at a time, as JSON behind its
+length.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, BinaryIO
 
+from ace_ray.children import confine, module_command, module_environment
 from ace_ray.credentials import is_secret_name
 
 CPU_S = 10.0
@@ -32,6 +35,7 @@ STRIKES = 3
 """Broken limits after which a template is not tried again."""
 
 _HEAD = struct.Struct("<Q")
+_WARM_UP = "{{ strftime_now('%Y') }}{{ tools | tojson }}{{ raise_exception('x') }}"
 
 
 class RenderFailed(Exception):
@@ -97,17 +101,18 @@ class Renderer:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    # A template that finds a way out of its sandbox finds no keys.
+    # Until it is confined, which is before it reads the first template, this is what it has.
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("AWS_") and not is_secret_name(name)
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "ace_ray.models.renderer"],
+        module_command("ace_ray.models.renderer"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**environment, "TRANSFORMERS_VERBOSITY": "error"},
+        env={**module_environment(environment), "TRANSFORMERS_VERBOSITY": "error"},
+        cwd="/",
         # Ctrl-C is the driver's to hear.
         start_new_session=True,
     )
@@ -156,8 +161,13 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Whatever the libraries import when they are first asked, they import now.
+    _rendered(
+        render_jinja_template, {"template": _WARM_UP, "variables": {"messages": [], "tools": []}}
+    )
     held = _own_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (held, held))
+    confine()
     while head := source.read(_HEAD.size):
         request = json.loads(source.read(*_HEAD.unpack(head)))
         # Its default action ends the process, whatever that is at.

@@ -13,15 +13,16 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ace_ray.children import module_command, module_environment
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
+from ace_ray.local_files import path_of
 from ace_ray.models import cached
 from ace_ray.store import Object, S3Store
 
@@ -68,7 +69,7 @@ def resolve(
             raise _unpinnable(source)
         return _resolve_s3(source, endpoint_url, region)
     else:
-        path = Path(source).expanduser()
+        path = path_of(source, "model.source")
         looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
         if not path.exists() and not looks_local and _HUB_ID.fullmatch(source):
             return _resolve_hub(source, revision)
@@ -204,8 +205,10 @@ def _cached(ref: ModelRef) -> Path:
 
 def _convert(gguf: Path, folder: Path) -> None:
     # A process of its own: torch's memory goes back, and the driver never imports it.
-    command = [sys.executable, "-m", "ace_ray.models.gguf", str(gguf), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = module_command("ace_ray.models.gguf", str(gguf), str(folder))
+    done = subprocess.run(
+        command, env=module_environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["the converter died without a word"]
         raise UserError(

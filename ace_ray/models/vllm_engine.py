@@ -11,12 +11,12 @@ import itertools
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ace_ray.children import module_command, module_environment
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
 from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
@@ -160,7 +160,8 @@ class VLLMEngine:
                 f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
             )
         done = subprocess.run(
-            [sys.executable, "-m", "ace_ray.models.reference", *map(str, folders)],
+            module_command("ace_ray.models.reference", *map(str, folders)),
+            env=module_environment(),
             input=json.dumps(self._probe_ids()),
             capture_output=True,
             text=True,

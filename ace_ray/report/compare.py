@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -126,5 +126,5 @@ def _label(contenders: Sequence[Contender], named: str | None) -> str | None:
     if named is None:
         return None
     plain = named.rstrip("/")
-    folder = plain if "://" in plain else str(Path(plain).expanduser().absolute())
+    folder = plain if "://" in plain else os.path.abspath(os.path.expanduser(plain))
     return next((c.label for c in contenders if c.run.uri == folder), named)

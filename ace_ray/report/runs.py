@@ -13,9 +13,10 @@ from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.benchmarks.reporting import ReportedRun
 from ace_ray.errors import UserError
 from ace_ray.records import digest
-from ace_ray.run.parts import Ledger, read_ledger
+from ace_ray.run.parts import Ledger
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
+from ace_ray.run.stored_rows import stored_rows
 from ace_ray.run.summary import SUCCESS, summarize
 from ace_ray.store import Store, open_store
 
@@ -183,7 +184,7 @@ def read_run(store: Store) -> Run:
     """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
     manifest = read_manifest(store)
     summary = read_summary(store) or Summary()
-    ledger = read_ledger(store)
+    ledger = stored_rows(store, manifest)
     rows = list(ledger.rows())
     if not rows:
         raise UserError(

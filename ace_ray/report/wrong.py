@@ -14,7 +14,7 @@ import numpy as np
 
 from ace_ray.records import RULE_SETS, digest
 from ace_ray.report.runs import Run
-from ace_ray.run.rows import ResultRow, messages_of
+from ace_ray.run.rows import ResultRow, messages_of, rows_of
 
 MOST = 400
 """Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
@@ -125,7 +125,7 @@ def _read(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
     known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
     stored: dict[str, dict[str, Any]] = {}
     for table in run.ledger.tables(_COLUMNS, known) if len(known) else ():
-        stored |= {row["row_id"]: row for row in table.to_pylist()}
+        stored |= {row["row_id"]: row for row in rows_of(table)}
     for row in rows:
         found = stored.get(row.row_id)
         if found is None:

@@ -23,7 +23,26 @@ _GAP_BYTES = 1 << 20
 _ENCODINGS = frozenset({0, 2, 3, 4, 8})
 """PLAIN, PLAIN_DICTIONARY, RLE, BIT_PACKED, RLE_DICTIONARY: none shares bytes between values."""
 
-Fields = dict[int, Any]
+_I32, _I64, _TEXT, _LIST, _STRUCT = 5, 6, 8, 9, 12
+"""Kinds of values in Thrift's compact protocol."""
+
+
+class Fields(dict[int, Any]):
+    """A Thrift structure: field id -> value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: dict[int, int] = {}
+
+    def of(self, key: int, kind: int) -> Any:
+        """The value of a field, None where there is none. Raises `ValueError`: it is of another
+        ``kind``, so that pyarrow would pass it over."""
+        if self.kinds.get(key, kind) != kind:
+            raise ValueError(_DAMAGED)
+        return self.get(key)
+
+
+_DAMAGED = "its footer is damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +81,9 @@ def read_flat(
             raise ValueError(
                 f"it has no column {name}" if name not in names else f"it has two columns {name}"
             )
-    if not 0 <= _number(footer, 3) <= limits.rows:
-        raise ValueError(f"it has {_number(footer, 3)} rows, more than {limits.rows}")
+    rows = _number(footer, 3, _I64)
+    if not 0 <= rows <= limits.rows:
+        raise ValueError(f"it has {rows} rows, more than {limits.rows}")
     chunks = list(_chunks(footer, set(schema.names), size))
     if sum(chunk.rows for chunk in chunks) > limits.rows * len(schema.names):
         raise ValueError(f"it has more than {limits.rows} rows")
@@ -107,24 +127,26 @@ def _fetch(file: pa.NativeFile, held: bytearray, start: int, end: int) -> None:
 
 def _names(footer: Fields) -> list[str]:
     root, *columns = _listed(footer, 2)
-    if any(5 in column and column[5] for column in columns) or root.get(5) != len(columns):
+    if any(column.of(5, _I32) for column in columns) or root.of(5, _I32) != len(columns):
         raise ValueError("its columns are nested")
-    if any(column.get(3) == 2 for column in columns):
+    if any(column.of(3, _I32) == 2 for column in columns):
         raise ValueError("its columns hold lists")
-    return [column[4].decode("utf-8", "replace") for column in columns]
+    return [_text(column.of(4, _TEXT)) for column in columns]
 
 
 def _chunks(footer: Fields, wanted: set[str], size: int) -> Iterator[_Chunk]:
     for group in _listed(footer, 4):
         for column in _listed(group, 1):
-            about = column.get(3)
-            if 1 in column or not isinstance(about, dict):
+            about = column.of(3, _STRUCT)
+            if 1 in column or about is None:
                 raise ValueError("its columns are in another file")
-            path = [part.decode("utf-8", "replace") for part in about.get(3, [])]
+            path = [_text(part) for part in about.of(3, _LIST) or []]
             if len(path) != 1 or path[0] not in wanted:
                 continue
-            start = min(at for at in (about.get(9), about.get(11)) if at is not None and at > 0)
-            end, rows = start + _number(about, 7), _number(about, 5)
+            start = min(
+                at for at in (about.of(9, _I64), about.of(11, _I64)) if at is not None and at > 0
+            )
+            end, rows = start + _number(about, 7, _I64), _number(about, 5, _I64)
             if not 4 <= start <= end <= size or rows < 0:
                 raise ValueError("its columns are not where it says")
             yield _Chunk(start, end, rows)
@@ -136,12 +158,13 @@ def _unpacked(held: bytearray, chunk: _Chunk) -> int:
     reader = _Thrift(held, chunk.end)
     while at < chunk.end:
         page, at = reader.struct(at)
-        large, packed = _number(page, 2), _number(page, 3)
+        large, packed = _number(page, 2, _I32), _number(page, 3, _I32)
         if large < 0 or packed < 0:
             raise ValueError("its pages are damaged")
         # Of a page of values, old form and new, and of a dictionary.
         for header, encoding in ((5, 2), (8, 4), (7, 2)):
-            if header in page and _number(page[header], encoding) not in _ENCODINGS:
+            about = page.of(header, _STRUCT)
+            if about is not None and _number(about, encoding, _I32) not in _ENCODINGS:
                 raise ValueError("its encoding is none that ace_ray writes")
         found += large
         at += packed
@@ -175,22 +198,24 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _number(fields: Fields, key: int) -> int:
-    value = fields.get(key)
-    if not isinstance(value, int):
-        raise ValueError("its footer is damaged")
-    return value
+def _number(fields: Fields, key: int, kind: int) -> int:
+    value = fields.of(key, kind)
+    if value is None:
+        raise ValueError(_DAMAGED)
+    return int(value)
 
 
-def _listed(fields: Fields, key: int) -> list[Any]:
-    value = fields.get(key)
-    if not isinstance(value, list) or not value:
-        # A table without rows has no groups.
-        if key == 4:
-            return []
-        raise ValueError("its footer is damaged")
-    if any(not isinstance(item, dict) for item in value):
-        raise ValueError("its footer is damaged")
+def _text(value: Any) -> str:
+    if not isinstance(value, bytes):
+        raise ValueError(_DAMAGED)
+    return value.decode("utf-8", "replace")
+
+
+def _listed(fields: Fields, key: int) -> list[Fields]:
+    value: list[Any] = fields.of(key, _LIST) or []
+    # A table without rows has no groups.
+    if (not value and key != 4) or any(not isinstance(item, Fields) for item in value):
+        raise ValueError(_DAMAGED)
     return value
 
 
@@ -206,8 +231,8 @@ class _Thrift:
     def struct(self, at: int, depth: int = 0) -> tuple[Fields, int]:
         """(field id -> value, position behind it)"""
         if depth > self.DEPTH:
-            raise ValueError("its footer is damaged")
-        fields: Fields = {}
+            raise ValueError(_DAMAGED)
+        fields = Fields()
         key = 0
         while True:
             byte, at = self._byte(at)
@@ -217,6 +242,11 @@ class _Thrift:
                 key += byte >> 4
             else:
                 key, at = self._zigzag(at)
+            # Readers differ in which of two fields of one number they take, and in how they cut
+            # down a number that is too large.
+            if key in fields or not 0 < key < 1 << 15:
+                raise ValueError(_DAMAGED)
+            fields.kinds[key] = byte & 15
             fields[key], at = self._value(byte & 15, at, depth, alone=True)
 
     def _value(self, kind: int, at: int, depth: int, *, alone: bool) -> tuple[Any, int]:
@@ -239,7 +269,7 @@ class _Thrift:
             return self._list(at, depth)
         if kind == 12:
             return self.struct(at, depth + 1)
-        raise ValueError("its footer is damaged")
+        raise ValueError(_DAMAGED)
 
     def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
         byte, at = self._byte(at)
@@ -247,7 +277,7 @@ class _Thrift:
         if count == 15:
             count, at = self._varint(at)
         if count > self._end - at or depth > self.DEPTH:
-            raise ValueError("its footer is damaged")
+            raise ValueError(_DAMAGED)
         items = []
         for _ in range(count):
             item, at = self._value(byte & 15, at, depth + 1, alone=False)
@@ -267,7 +297,7 @@ class _Thrift:
                 return value, at
             shift += 7
             if shift > 63:
-                raise ValueError("its footer is damaged")
+                raise ValueError(_DAMAGED)
 
     def _byte(self, at: int) -> tuple[int, int]:
         if at >= self._end:

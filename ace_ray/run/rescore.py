@@ -23,13 +23,13 @@ from ace_ray.run.parts import (
     compact,
     new_session,
     part_names,
-    read_ledger,
     write_parts,
 )
 from ace_ray.run.plan import entries_digest
 from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.rows import ROWS, episode_of
+from ace_ray.run.rows import AT_ONCE, ROWS, episode_of, rows_of
 from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
+from ace_ray.run.stored_rows import stored_rows
 from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
 
@@ -69,12 +69,15 @@ def rescore(
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
             made.ready(named=name == named)
-        ledger = read_ledger(store, say)
+        ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
         for table in ledger.tables(ROWS.names):
-            rows = []
-            for row in table.to_pylist():
+            done, rows = list[pa.Table](), list[dict[str, Any]]()
+            for row in rows_of(table):
+                if len(rows) == AT_ONCE:
+                    done.append(pa.Table.from_pylist(rows, schema=ROWS))
+                    rows = []
                 key = (row["benchmark"], row["category"], row["language"], row["id"])
                 if row["error_class"] == CHECK_FAILED:
                     row |= {"status": "scored", "error_class": None, "error": None}
@@ -91,11 +94,12 @@ def rescore(
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new))
                 rows.append(new)
-            write_parts(store, session, pa.Table.from_pylist(rows, schema=ROWS))
+            done.append(pa.Table.from_pylist(rows, schema=ROWS))
+            write_parts(store, session, pa.concat_tables(done))
         lease.check()
         for name in ledger.parts:
             store.delete(name)
-        code, summary = _summarized(store, manifest, benchmarks, read_ledger(store, say))
+        code, summary = _summarized(store, manifest, benchmarks, stored_rows(store, manifest, say))
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
     if not changed:
@@ -105,8 +109,8 @@ def rescore(
 
 def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
     """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
-    with _held(uri, say, opens) as (store, _, lease):
-        ledger = read_ledger(store, say)
+    with _held(uri, say, opens) as (store, manifest, lease):
+        ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
         say(

@@ -125,6 +125,12 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
     }
 
 
+def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of a table, of which a few at a time are Python's values."""
+    for start in range(0, table.num_rows, AT_ONCE):
+        yield from table.slice(start, AT_ONCE).to_pylist()
+
+
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The messages stored in a row. Raises `UserError`."""
     messages = _read(row, "messages", json_of_row)
@@ -180,6 +186,8 @@ def verdict_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     return columns
 
 
+AT_ONCE = 1024
+"""Rows that are Python's values at a time: there they take many times their size."""
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
 _AMOUNTS = ("generation_s", "duration_s")
@@ -280,7 +288,7 @@ RESULT_COLUMNS = _RESULT_FIELDS + [
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
     """Rows read back from parts that hold at least `RESULT_COLUMNS`. Raises `UserError`."""
     for table in tables:
-        for row in table.select(RESULT_COLUMNS).to_pylist():
+        for row in rows_of(table.select(RESULT_COLUMNS)):
             verdicts = {
                 rules: Verdict(
                     row[f"{rules}_valid"],

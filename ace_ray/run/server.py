@@ -26,6 +26,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from ace_ray.children import module_command, module_environment
+
 GRACE_S = 15.0
 """From the request to end until the kill."""
 _POLL_S = 0.25
@@ -100,8 +102,8 @@ class Server:
                 raise ServerFailed("the server was stopped")
             with self.log.open("ab") as log:
                 self._guard = subprocess.Popen(
-                    [sys.executable, "-m", "ace_ray.run.server", *self._command],
-                    env=self._env,
+                    module_command("ace_ray.run.server", *self._command),
+                    env=module_environment(self._env),
                     stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=subprocess.STDOUT,

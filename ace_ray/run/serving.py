@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ace_ray.children import module_command
 from ace_ray.errors import UserError
 from ace_ray.models.roles import EndpointConfig, ServedRole
 from ace_ray.models.sources import ModelRef, materialize
@@ -178,7 +178,7 @@ def command(
     is for all to see.
     """
     # `vllm serve` needs package metadata named "vllm", which the CPU build lacks.
-    start = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    start = module_command("vllm.entrypoints.openai.api_server")
     defaults = {"disable_log_stats": True, "generation_config": "vllm"}
     ours = [f"--model={folder}", "--served-model-name", name, f"--host={host}", f"--port={port}"]
     if role.model.reasoning_parser not in ("auto", "none"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES
-from ace_ray.run.rows import ResultRow
+from ace_ray.run.rows import ResultRow, rows_of
 from ace_ray.run.stored import SUMMARY
 from ace_ray.store import Store
 
@@ -123,7 +123,7 @@ def write_files(
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
         for table in tables():
-            for row in table.to_pylist():
+            for row in rows_of(table):
                 if row["benchmark"] == name and not row["repeat"]:
                     yield row
 

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
+from ace_ray.children import confine
 from ace_ray.errors import UserError
 
 CALL_CPU_S = 1
@@ -41,15 +42,6 @@ ANSWERED, MISTAKE, DEFECT = "answered", "mistake", "defect"
 Handler = Callable[[Any], Any]
 
 _HEADER = struct.Struct("!Q")
-_EVENTS = frozenset(
-    (
-        *("builtins.id", "code.__new__", "compile", "exec", "marshal.loads"),
-        *("object.__delattr__", "object.__getattr__", "object.__setattr__"),
-        *("resource.setrlimit", "sys._getframe", "sys.excepthook", "sys.unraisablehook"),
-    )
-)
-"""What Python may do in a confined process, of what it tells audit hooks about. Whatever opens,
-connects, starts, imports or reaches into the interpreter is not among it."""
 
 
 _statm: int | None = None
@@ -103,20 +95,6 @@ def limited() -> Iterator[None]:
         os._exit(OUT_OF_MEMORY)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-
-
-def confine() -> None:
-    """From here on no file, socket or process is opened, and no core is dumped. For good.
-
-    The kernel holds that; the audit hook, which cannot be taken back either, says it first."""
-    for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
-        resource.setrlimit(kind, (0, 0))
-
-    def refuse(event: str, _: Any) -> None:
-        if event not in _EVENTS:
-            raise PermissionError(f"{event} is not allowed here")
-
-    sys.addaudithook(refuse)
 
 
 def main(fd: int, handler: str) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ace_ray.children import module_command, module_environment
 from ace_ray.sweep.machine import device_names
 from ace_ray.sweep.packing import Lane
 
@@ -41,11 +41,11 @@ class LaneProcess:
         spec = Path(self._folder.name, "spec.json")
         parts = {"runs": runs, "events": str(self._events), "parent": os.getpid(), **room}
         spec.write_text(json.dumps(parts), encoding="utf-8")
-        env = dict(os.environ)
+        env = module_environment()
         if devices is not None:
             env["CUDA_VISIBLE_DEVICES"] = device_names(devices)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ace_ray.sweep.lane", str(spec)],
+            module_command("ace_ray.sweep.lane", str(spec)),
             env=env,
             stdout=subprocess.PIPE if say else None,
             stderr=subprocess.STDOUT if say else None,

@@ -29,7 +29,7 @@ HEADER = struct.pack("<4sIQQ", b"GGUF", 3, 0, 5) + b"".join(
 def test_all_kinds_of_values(tmp_path: Path) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(HEADER + b"weights")
-    assert read_header(file) == {
+    assert read_header(file, keep=("tokens", "types")) == {
         "general.architecture": "llama",
         "llama.context_length": 8192,
         "flag": True,
@@ -116,6 +116,7 @@ LARGE = {
     "doubles": array(12, 12 << 20, bytes(96 << 20)),
     "flags": array(7, 100 << 20, bytes(100 << 20)),
     "texts": array(8, 1 << 16, bytes(8 << 16)),
+    "a short array": array(2, 1024, bytes(2048)),
 }
 
 
@@ -131,12 +132,34 @@ def test_a_header_takes_little_memory(tmp_path: Path, kind: str) -> None:
         tracemalloc.stop()
 
 
+def test_many_short_arrays_take_little_memory(tmp_path: Path) -> None:
+    """Kept as Python's numbers they take twenty times the file's size."""
+    file = tmp_path / "m.gguf"
+    numbers = struct.pack("<1024H", *range(1000, 2024))
+    file.write_bytes(header(*((f"k{i}", array(2, 1024, numbers)) for i in range(2000))))
+    tracemalloc.start()
+    try:
+        assert read_header(file) == {}
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
         (header(("k", array(8, 5_000_000, bytes(40_000_000)))), "texts"),
         (header((VOCABULARY, array(8, (1 << 20) + 1, bytes(8 << 20)))), "items"),
         (header(("k", struct.pack("<IQ", 8, 17 << 20) + bytes(17 << 20))), "MiB"),
+        (
+            header(
+                *(
+                    (f"k{i}", struct.pack("<IQ", 8, 15 << 20) + bytes(15 << 20))
+                    for i in range(9)
+                )
+            ),
+            "its texts",
+        ),
         (struct.pack("<4sIQQ", b"GGUF", 3, 0, 1 << 40) + bytes(1 << 20), "keys"),
         (
             header((VOCABULARY, array(8, 5, (struct.pack("<Q", 15 << 20) + bytes(15 << 20)) * 5))),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,7 +102,7 @@ def test_a_gguf_file_is_converted_once(
 def test_a_damaged_gguf_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(b"GGUF")
-    monkeypatch.setattr(sources.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UserError, match=r"m\.gguf: cannot be converted"):
         materialize(resolve(str(file), None))
 

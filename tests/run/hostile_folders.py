@@ -63,6 +63,7 @@ VALUES: dict[str, Any] = {
     "deep": nested(300),
 }
 GONE = object()
+NO_PATHS = {"no such user": "~nosuchuser/x", "5,000 characters": "a" * 5000, "a NUL": "a\0b"}
 
 _OF_MANIFEST = (
     "schema_version", "run_id", "ace_ray_version", "declared", "entries", "entries.acebench",
@@ -304,6 +305,22 @@ def _all() -> Iterator[tuple[str, Mutation]]:
             yield f"run.json {path}: {kind}", _changed("run.json", path, value)
         if path not in _NOT_THERE:
             yield f"run.json {path}: gone", _changed("run.json", path, GONE)
+    for kind, text in NO_PATHS.items():
+        yield (
+            f"run.json config.benchmarks.0.data: {kind}",
+            _changed("run.json", "config.benchmarks.0.data", text),
+        )
+        for key in ("data", "upstream", "reference", "recorded", "cache_folder", "tool_folder"):
+            section = {"name": "stabletoolbench", "data": "mini", "apis": ["stub"], key: text}
+            yield (
+                f"run.json stabletoolbench.{key}: {kind}",
+                _changed("run.json", "config.benchmarks.0", section),
+            )
+        section = {"name": "stabletoolbench_judge", "labels": text}
+        yield (
+            f"run.json stabletoolbench_judge.labels: {kind}",
+            _changed("run.json", "config.benchmarks.0", section),
+        )
     for number, path in enumerate(_OF_SUMMARY):
         for step in range(5):
             kind, value = values[(number * 5 + step) % len(values)]

@@ -15,7 +15,8 @@ from hostile_folders import MUTATIONS, make_run
 from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, json_tree, yaml_tree
 from ace_ray.config import load_config
 from ace_ray.errors import UserError
-from ace_ray.run.parquet import Limits, read_flat
+from ace_ray.run.parquet import Limits, _Thrift, read_flat
+from ace_ray.run.rows import AT_ONCE, rows_of
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 LIMITS = Limits(file_bytes=16 << 20, rows=100_000)
@@ -81,13 +82,6 @@ def test_sizes_in_the_footer_are_not_believed(tmp_path: Path) -> None:
     about = pq.read_metadata(path).row_group(0).column(0)
     size = about.total_uncompressed_size
 
-    def varint(number: int) -> bytes:
-        number, found = number << 1, b""
-        while number > 127:
-            found += bytes([number & 127 | 128])
-            number >>= 7
-        return found + bytes([number])
-
     # As many bytes, so that the footer keeps its length.
     small = bytes([0x80 | 2] + [0x80] * (len(varint(size)) - 2) + [0])
     assert content.count(varint(size)) == 1
@@ -95,6 +89,75 @@ def test_sizes_in_the_footer_are_not_believed(tmp_path: Path) -> None:
     assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size < 100
     with pytest.raises(ValueError, match="more than"):
         read(path)
+
+
+def varint(number: int) -> bytes:
+    """A Thrift number."""
+    number, found = number << 1, b""
+    while number > 127:
+        found += bytes([number & 127 | 128])
+        number >>= 7
+    return found + bytes([number])
+
+
+def with_page_field(path: Path, field: bytes) -> None:
+    """``field`` put at the end of the page header of the file's last column."""
+    content = path.read_bytes()
+    about = pq.read_metadata(path).row_group(0)
+    last = about.column(about.num_columns - 1)
+    _, end = _Thrift(bytearray(content), len(content)).struct(last.data_page_offset)
+    at = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    # The pages are as long as the footer says.
+    old, new = varint(last.total_compressed_size), varint(last.total_compressed_size + len(field))
+    before, found, behind = content[at:].rpartition(old)
+    assert found
+    assert len(new) == len(old)
+    path.write_bytes(content[: end - 1] + field + content[end - 1 : at] + before + new + behind)
+
+
+@pytest.mark.parametrize(
+    "field",
+    # Field 2, how large the page is unpacked, again: as a text, then as a small number.
+    [b"\x08\x04\x01x", b"\x05\x04\xc8\x01", b"\x06\x04\xc8\x01", b"\x15\xc8\x01"],
+)
+def test_two_readings_of_one_page_header_are_refused(tmp_path: Path, field: bytes) -> None:
+    large = (
+        pa.table({"n": [1], "a": ["x" * (20 << 20)]})
+        .select(["n", "a"])
+        .cast(pa.schema([("n", pa.int32()), ("a", pa.large_string())]))
+    )
+    path = written(
+        tmp_path / "p", large, use_dictionary=False, compression="zstd", write_statistics=False
+    )
+    with pytest.raises(ValueError, match="more than"):
+        read(path)
+    with_page_field(path, field)
+    with pytest.raises(ValueError, match=r"damaged|more than"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (b"\x15\x02\x05\x02\x02\x00", None),  # field 1, then field 1 again
+        (b"\x05\x00\x02\x00", None),  # field 0
+        (b"\x05\x01\x02\x00", None),  # field -1
+        (b"\x05\x84\x80\x08\x02\x00", None),  # field 65538, which is 2 in 16 bits
+        (b"\x16\x02\x00", 5),  # an i64 where an i32 is due
+        (b"\x11\x00", 5),  # a flag
+        (b"\x1a\x00\x00", 9),  # a set where a list is due
+    ],
+)
+def test_a_footer_has_one_reading(raw: bytes, kind: int | None) -> None:
+    reader = _Thrift(bytearray(raw), len(raw))
+    if kind is None:
+        with pytest.raises(ValueError, match="damaged"):
+            reader.struct(0)
+        return
+    fields, _ = reader.struct(0)
+    assert fields.of(2, kind) is None
+    with pytest.raises(ValueError, match="damaged"):
+        fields.of(1, kind)
 
 
 def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
@@ -123,6 +186,42 @@ def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
         *said, grown = done.stdout.splitlines()
         assert any("more than" in line for line in said), said
         assert int(grown) < 300, done.stdout
+
+
+MORE = (
+    "import resource, sys; from ace_ray.cli import main; from ace_ray.run import lease\n"
+    "lease.TTL_S = 0.2\n"
+    "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+    "try: main(sys.argv[1:])\n"
+    "finally: print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)\n"
+)
+
+
+@pytest.mark.parametrize("command", ["report", "score", "compact", "compare"])
+def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: str) -> None:
+    folder = make_run(tmp_path / "run")
+    first = pq.read_table(sorted((folder / "rows").iterdir())[0])
+    count = 200_000
+    rows = first.take(pa.array([0] * count, pa.int32()))
+    ids = pa.array([f"{number:032x}" for number in range(count)], first.schema.field("row_id").type)
+    rows = rows.set_column(first.schema.get_field_index("row_id"), "row_id", ids)
+    written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", rows)
+    runs = [str(folder), str(make_run(tmp_path / "other"))][: 2 if command == "compare" else 1]
+    before = sorted(path.name for path in (folder / "rows").iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", MORE, command, *runs], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"declares 8 rows in run.json and holds {count + 8}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert int(done.stdout.splitlines()[-1]) < 400
+    assert sorted(path.name for path in (folder / "rows").iterdir()) == before
+
+
+def test_rows_become_values_a_few_at_a_time() -> None:
+    given = pa.table({"n": list(range(2 * AT_ONCE + 1))})
+    assert [row["n"] for row in rows_of(given)] == given.column("n").to_pylist()
+    assert list(rows_of(given.slice(0, 0))) == []
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -157,6 +256,25 @@ def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> Non
 def test_aliases_that_a_person_writes_are_read() -> None:
     text = "base: &b {seed: 1}\none: *b\ntwo: {<<: *b, top_k: 2}"
     assert yaml_tree(text)["two"] == {"seed": 1, "top_k": 2}
+
+
+@pytest.mark.parametrize("number", ["1" + ":1" * 300 + ".0", "1" + ":1" * 100_000, "1:30"])
+def test_numbers_in_base_60_are_texts(number: str) -> None:
+    assert yaml_tree(f"a: {number}") == {"a": number}
+    assert yaml_tree(f"{number}: 1") == {number: 1} if len(number) < 1000 else True
+    assert yaml_tree(f"a: !!int {number}") == {"a": number}
+    assert yaml_tree("a: 12\nb: 0x10\nc: 1.5\nd: -3.0e+2") == {
+        "a": 12,
+        "b": 16,
+        "c": 1.5,
+        "d": -300,
+    }
+
+
+@pytest.mark.parametrize("text", ["!!int ''", "!!float ''", "!!bool x", "!!timestamp x", "!!int _"])
+def test_a_tag_that_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(Unbounded):
+        yaml_tree(f"a: {text}")
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,8 @@ def test_other_data_is_refused(run: MadeRun) -> None:
 
 
 def test_a_row_of_no_entry_is_refused(run: MadeRun) -> None:
+    run.manifest["declared"] = 9
+    run.store.put(MANIFEST, as_json(run.manifest))
     run.write("00000000000003-aa", [{**run.rows[0], "row_id": "f" * 32, "id": "of_other_data_1"}])
     with pytest.raises(UserError, match="of_other_data_1"):
         rescore(run.uri, pytest.fail)

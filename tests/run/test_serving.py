@@ -262,13 +262,13 @@ def line(played: ServedRole, engine: dict[str, object]) -> list[str]:
 
 def test_the_command_line() -> None:
     words = line(role(), {"dtype": "bfloat16"})
-    assert words[:3] == [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    assert words[:4] == [sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server"]
     for word in ("--model=/models/m", "--host=10.0.0.1", "--port=8123", "--dtype=bfloat16"):
         assert word in words
     # Nothing of the model's own sampling defaults, as in the candidate's engine.
     assert "--generation-config=vllm" in words
     assert words[words.index("--served-model-name") + 1] == "m"
-    assert not any("api" in word for word in words[3:])
+    assert not any("api" in word for word in words[4:])
     assert "--generation-config=auto" in line(role(), {"generation_config": "auto"})
 
 

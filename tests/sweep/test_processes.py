@@ -41,8 +41,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         script = tmp_path / "python"
         script.write_text(
             f"#!{sys.executable}\nimport json, os, signal, sys, time\n"
-            "assert sys.argv[1:3] == ['-m', 'ace_ray.sweep.lane'], sys.argv\n"
-            "spec = json.load(open(sys.argv[3]))\n" + body
+            "assert sys.argv[1:4] == ['-P', '-m', 'ace_ray.sweep.lane'], sys.argv\n"
+            "spec = json.load(open(sys.argv[4]))\n" + body
         )
         script.chmod(0o755)
         with monkeypatch.context() as patch:

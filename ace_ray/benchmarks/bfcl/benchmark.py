@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.bfcl import categories as groups
@@ -33,6 +32,7 @@ from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
 from ace_ray.config import validated
 from ace_ray.errors import PromptTooLong, UserError
+from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
 from ace_ray.records import Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
@@ -122,7 +122,7 @@ class BFCL(Benchmark):
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
         if data not in ("mini", "installed") and not data.startswith("imported:"):
-            data = str(Path(data).absolute())
+            data = str(folder_of(data, "data").absolute())
         return {**self._options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:

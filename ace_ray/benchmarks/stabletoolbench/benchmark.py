@@ -39,6 +39,7 @@ from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config import cache_root, validated
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 from ace_ray.models.public_http import PublicHttp
 from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
@@ -76,7 +77,7 @@ class StableToolBench(Benchmark):
             )
         self._backends = backends
         self._folder = locate(options.data)
-        checkout = Path(options.upstream).expanduser() if options.upstream else None
+        checkout = folder_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
         self._settings = Settings(
             method=options.method,
@@ -121,7 +122,7 @@ class StableToolBench(Benchmark):
         if "real" in backends:
             self._real()  # a missing key is found now
         self._cache_folder = str(
-            Path(options.cache_folder).expanduser().absolute()
+            folder_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
             if options.cache_folder
             else cache_root() / "stabletoolbench" / "answers"
         )
@@ -147,7 +148,7 @@ class StableToolBench(Benchmark):
         if not self._loaded:
             options = self._options
             folder = options.tool_folder
-            tools = ToolFolder(Path(folder)) if folder else None
+            tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
             scope = parse_scope(options.tool_scope, f"{_WHERE}.tool_scope")
             wanted = load(
                 self._folder,
@@ -221,7 +222,9 @@ class StableToolBench(Benchmark):
             data = str(self._folder.absolute())
         given = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
-            name: str(Path(value).expanduser().absolute()) for name, value in given.items() if value
+            name: str(folder_of(value, f"{_WHERE}.{name}").absolute())
+            for name, value in given.items()
+            if value
         }
         return {**options.model_dump(mode="json"), **absolute, "data": data}
 
@@ -255,7 +258,9 @@ class StableToolBench(Benchmark):
             return None
         options = self._options
         mode: Mode = "readwrite" if options.cache == "readwrite" else "read"
-        recorded = str(Path(options.recorded).expanduser()) if options.recorded else ""
+        recorded = ""
+        if options.recorded:
+            recorded = str(folder_of(options.recorded, f"{_WHERE}.recorded"))
         if not self._checked:
             names, where = self._names(), f"{_WHERE}.cache:"
             check_folder(self._cache_folder, mode, names, recorded=recorded, where=where)
@@ -285,7 +290,7 @@ class StableToolBench(Benchmark):
         if "cache" not in self._backends:
             return None
         if self._digest is None:
-            root = Path(self._options.recorded or self._cache_folder).expanduser()
+            root = folder_of(self._options.recorded or self._cache_folder, f"{_WHERE}.recorded")
             self._digest = recorded_sha256(root, self._names()) or ""
         return self._digest or None
 
@@ -501,6 +506,6 @@ async def _in_time(stage: Stage, work: Awaitable[_T]) -> _T:
 
 def _converted(reference: str) -> Path:
     """The folder of converted answers that ``reference`` is or, as a run's folder, holds."""
-    folder = Path(reference).expanduser()
+    folder = folder_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -19,6 +18,7 @@ from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.tally import Tally, accuracies, counts
 from ace_ray.config import Section, validated
+from ace_ray.local_files import folder_of
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 _WHERE = "benchmarks.stabletoolbench_judge"
@@ -43,9 +43,11 @@ class JudgeCheck(Benchmark):
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._labels = judge.read_labels(Path(options.labels).expanduser())
+        self._labels = judge.read_labels(folder_of(options.labels, f"{_WHERE}.labels"))
         upstream = options.upstream
-        self._prompts = judge.official(Path(upstream).expanduser()) if upstream else judge.own()
+        self._prompts = (
+            judge.official(folder_of(upstream, f"{_WHERE}.upstream")) if upstream else judge.own()
+        )
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> JudgeCheck:
@@ -79,7 +81,7 @@ class JudgeCheck(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         absolute = {
-            name: str(Path(value).expanduser().absolute())
+            name: str(folder_of(value, f"{_WHERE}.{name}").absolute())
             for name in ("labels", "upstream")
             if (value := getattr(self._options, name))
         }

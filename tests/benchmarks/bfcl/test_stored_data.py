@@ -25,9 +25,10 @@ from ace_ray.report.gold import GoldAnswers
 from ace_ray.report.runs import load_runs
 from ace_ray.run.judging import judged
 from ace_ray.run.parts import write_parts
-from ace_ray.run.plan import MANIFEST, make_manifest, make_plan
+from ace_ray.run.plan import make_manifest, make_plan
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rows import ROWS, episode_columns
+from ace_ray.run.stored import MANIFEST
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore
 

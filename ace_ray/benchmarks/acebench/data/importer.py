@@ -19,6 +19,7 @@ from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
 from ace_ray.benchmarks.files import read_inside, strict_json
 from ace_ray.benchmarks.imports import content_hash, keep, sha256s
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
@@ -47,7 +48,7 @@ def import_checkout(
     nothing. ``source`` is noted in the manifest instead of the path; ``expect_sha256`` is the only
     `content_hash` accepted. Raises `UserError`, leaving nothing behind.
     """
-    path = path.expanduser().resolve()
+    path = folder_of(path, "data").resolve()
     files = _collect(path)
     content = content_hash(sha256s(files))
     if expect_sha256 is not None and content != expect_sha256:

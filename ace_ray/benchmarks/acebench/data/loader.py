@@ -16,6 +16,7 @@ from ace_ray.benchmarks.files import json_lines, read_bounded
 from ace_ray.benchmarks.imports import kept
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 from ace_ray.records import Entry, digest
 
 BENCHMARK = "acebench"
@@ -73,7 +74,7 @@ def locate(name: str) -> Path:
         return MINI
     if name == "imported" or name.startswith("imported:"):
         return kept(imports_folder(), name.partition(":")[2], GET_DATA)
-    folder = Path(name).expanduser()
+    folder = folder_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
             f"{name!r} is neither mini, imported, imported:<version> nor a folder",

@@ -22,6 +22,7 @@ from ace_ray.benchmarks.files import (
 from ace_ray.benchmarks.imports import kept
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 from ace_ray.records import digest
 
 VERSION = "2026.3.23"
@@ -72,7 +73,7 @@ class Copy:
             return _installed()
         if spec == "imported" or spec.startswith("imported:"):
             return _imported(spec.partition(":")[2])
-        path = Path(spec).expanduser()
+        path = folder_of(spec, "data")
         if spec and path.is_file():
             return _wheel(path.resolve())
         if spec and path.is_dir():

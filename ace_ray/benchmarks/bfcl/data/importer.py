@@ -26,6 +26,7 @@ from ace_ray.benchmarks.bfcl.tools.limited import load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import MODULES, tool_sources
 from ace_ray.benchmarks.imports import keep
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def import_copy(
     if path is None:
         copy = Copy.locate("installed")
     else:
-        path = path.expanduser()
+        path = folder_of(path, "data")
         if not path.exists():
             raise UserError("no such file or folder", where=str(path))
         copy = Copy.locate(str(path.resolve()))

@@ -23,6 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.data.loader import (
     queries_folder,
 )
 from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
+from ace_ray.local_files import folder_of
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
@@ -53,7 +54,7 @@ def import_queries(
 
     Importing the same content again changes nothing. Raises `UserError`, leaving nothing behind.
     """
-    path = path.expanduser().resolve()
+    path = folder_of(path, "data").resolve()
     queries = queries_folder(path)
     # Whether queries without APIs are left out is up to each run.
     loaded = load(path, without_apis="skip")

@@ -25,6 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 from ace_ray.records import Entry, digest
 
 MINI = Path(__file__).parents[1] / "mini"
@@ -115,7 +116,7 @@ def locate(name: str) -> Path:
         return MINI
     if name == "imported" or name.startswith("imported:"):
         return kept(imports_folder(), name.partition(":")[2], GET_DATA)
-    folder = Path(name).expanduser()
+    folder = folder_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
             f"{name!r} is neither mini, imported, imported:<version> nor a folder",

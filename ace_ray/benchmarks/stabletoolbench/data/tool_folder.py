@@ -14,6 +14,7 @@ from ace_ray.benchmarks.files import read_bounded, strict_json
 from ace_ray.benchmarks.stabletoolbench.data.shapes import Doc, parameters_of, text_of
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 
 TOOL_LIMIT_BYTES = 4 << 20
 
@@ -24,7 +25,7 @@ class ToolFolder:
     def __init__(self, folder: Path) -> None:
         """``folder`` is the directory, or holds it as ``tools`` or ``toolenv/tools``. Raises
         `UserError` when there is no folder in it."""
-        folder = folder.expanduser()
+        folder = folder_of(folder, "the tool directory")
         if not folder.is_dir():
             raise UserError("no such folder", where=str(folder), fix="name a tool directory")
         for inner in ("toolenv/tools", "tools"):
