@@ -119,7 +119,7 @@ class _Statement:
             start, end = one.span.start - span.start, one.span.end - span.start
             masked[start:end] = " " * (end - start)
         self._masked = "".join(masked)
-        self._bearing = self._bearing_on_refusals = self._masked
+        self._bearing_on: dict[Kind, str] = {"able": self._masked}
         self._questions: dict[tuple[int, int], Question] = {}
 
     def claims(self) -> list[Claim]:
@@ -208,18 +208,17 @@ class _Statement:
                 taken[start:end] = b"\1" * (end - start)
                 found.append(_Cue(Span(offset + start, offset + end), kind))
         # What makes another claim does not negate the next one.
-        blanked = [cue.span for cue in found if cue.kind in ("unable", "limits")]
-        self._bearing = self._without(blanked)
-        self._bearing_on_refusals = self._without(
-            [*blanked, *(cue.span for cue in found if cue.kind == "lacks")]
-        )
+        problem = self._without([cue for cue in found if cue.kind in ("unable", "limits")])
+        refusal = self._without([c for c in found if c.kind in ("unable", "limits", "lacks")])
+        self._bearing_on.update(dict.fromkeys(("missing", "wrong"), problem))
+        self._bearing_on.update(dict.fromkeys(("unable", "limits", "lacks"), refusal))
         refuses = any(cue.kind == "unable" for cue in found)
         kept = [cue for cue in found if cue.kind != "limits" or refuses or self._is_reason(cue)]
         return sorted(kept)[:MAX_CLAIMS]
 
-    def _without(self, spans: list[Span]) -> str:
+    def _without(self, cues: list[_Cue]) -> str:
         text = list(self._masked)
-        for span in spans:
+        for span, _ in cues:
             start, end = span.start - self._span.start, span.end - self._span.start
             text[start:end] = " " * (end - start)
         return "".join(text)
@@ -244,8 +243,7 @@ class _Statement:
             first, last = max(0, quotation.start - base), min(last, quotation.end - base)
         if self._masked.lstrip()[:1] == ">":
             return "open"
-        refuses = cue.kind in ("unable", "limits", "lacks")
-        bearing = self._bearing_on_refusals if refuses else self._bearing
+        bearing = self._bearing_on[cue.kind]
         before = bearing[max(first, start - _WINDOW) : start]
         behind = self._masked[end : min(last, end + _WINDOW)]
         return status_of(cue.kind, before, behind, self._question(first, last))

@@ -108,7 +108,9 @@ class _Reader:
         while role := ROLE.search(folded, position, end):
             position = role.end()
             kind: Any = (role.lastgroup or "").removeprefix("z")
-            found = self._field_behind(role.end(), kind)
+            plural = folded[position : position + 1]  # or another word that begins alike
+            ends = kind != role.lastgroup or not (plural.isalpha() and plural.isascii())
+            found = self._field_behind(role.end(), kind) if ends else None
             if found is None:
                 found = self._field_before(role.start(), kind, used)
             if found is not None:
@@ -122,8 +124,6 @@ class _Reader:
 
     def _field_behind(self, position: int, kind: Role) -> Span | None:
         folded, end = self._structure.folded, self._span.end
-        if folded[position : position + 1].isalpha() and folded[position].isascii():
-            return None
         between = _BETWEEN.match(folded, position, end)
         position = between.end() if between else position
         opening = folded[position : position + 1]

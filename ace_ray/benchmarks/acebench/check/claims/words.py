@@ -254,7 +254,8 @@ NOT_AN_ANSWER_BEHIND = re.compile(
 # Why a message that says it is unable is no refusal for what the functions cannot do.
 OTHER_REASON = re.compile(
     r"\byou(?:'ve|\shave|\shad|\sdid)?(?:n't|\snot)\b|\byou\s(?:gave|provided|mentioned)\b"
-    r"|\b(?:unclear|ambiguous|vague|incomplete|not\sclear|missing|wrong|incorrect|invalid)\b"
+    r"|\b(?:unclear|ambiguous|vague|not\sclear)\b|\b(?:is|are|was|were|seems?)\s(?:missing|wrong"
+    r"|incorrect|invalid|incomplete)\b"
     r"|\bmore\s(?:information|details|context)\b|\b(?:illegal|unethical|harmful|against\smy)\b"
     r"|\bplease\s(?:first\s|also\s)?(?:tell|provide|give|specify|clarify|confirm|share|state|enter"
     r"|send|let\sme\sknow\s(?!if\b))"
