@@ -39,7 +39,8 @@ LIMITS = re.compile(
     rf"|\b{_TOOLS}\s(?:limitations?|limits|restrictions|constraints)\b"
     rf"|\b(?:beyond|exceed(?:s|ed|ing)?|outside(?:\sof)?|out\sof)\s(?:\w{{1,20}}\s){{0,5}}(?:{_TOOLS}"
     rf"|scope)\b"
-    rf"|\b(?:none\sof|no)\s(?:\w{{1,20}}\s){{0,4}}{_TOOLS}\s(?:can|could|is|are|fits?"
+    rf"|\b(?:none\sof|no)\s(?:\w{{1,20}}\s){{0,4}}{_TOOLS}\s(?:can|could"
+    r"|(?:is|are)(?!\s(?:needed|required|necessary)\b)|fits?"
     rf"|match(?:es)?|"
     r"supports?|exists?|applies|suits?|to)\b"
     r"|(?:函数|功能|接口|api|工具|能力)[^,.;。]{0,12}?(?:限制|局限|不足|有限)"
@@ -56,7 +57,7 @@ LACKS = re.compile(
     r"(?<!need\s)(?<!needs\s)(?<!require\s)(?<!requires\s)(?<!use\s)(?<!used\s)"
     r"(?:\b(?:no|none\sof|neither\sof|lack(?:s|ing)?)|(?:\bnot|n't)\s(?:\w{1,20}\s){0,2}?"
     r"(?:have(?!\sto\b)|find|possess|see|contain|include|offer|equipped\swith|provided\swith"
-    r"|given|aware\sof|related\sto|relevant\sto|supported\sby|covered\sby|match|fit))"
+    r"|(?<=re\sis\snot\s)an?|(?<=re\sisn't\s)an?|given|aware\sof|related\sto|relevant\sto|supported\sby|covered\sby|match|fit))"
     rf"\s(?:\w{{1,20}}\s){{0,4}}?{_TOOLS}\b(?!\s(?:\w{{1,20}}\s)?(?:calls?|name|parameters?|key"
     r"|needed|required|necessary|was|were)\b)"
     rf"|\b{_TOOLS}\s(?:\w{{1,20}},?\s){{0,6}}?{_NOT}\s(?:\w{{1,20}}\s){{0,3}}?"
@@ -204,7 +205,7 @@ REPORT = re.compile(
     r"|stated?|states|"
     r"answers?|answered|repl(?:y|ies|ied)|reports?|reported|reads?|complain(?:s|ed)?|told)\b"
     r"|(?:用户|你|您|他|她|他们|有人|别人|系统|文档|说明|提示|助手|模型"
-    r"|同事)[^,。;]{0,6}?(?:说(?!明)|认为|声称|以为|写道|写|问|表示|提到|回答|要求|告诉|告知)",
+    r"|同事)[^,。;]{0,6}?(?:说(?!明)|认为|声称|以为|写道|写|问(?!题)|表示|提到|回答|要求|告诉|告知)",
     re.ASCII,
 )
 THAT = re.compile(
@@ -259,6 +260,8 @@ OTHER_REASON = re.compile(
     r"|\bmore\s(?:information|details|context)\b|\b(?:illegal|unethical|harmful|against\smy)\b"
     r"|\bplease\s(?:first\s|also\s)?(?:tell|provide|give|specify|clarify|confirm|share|state|enter"
     r"|send|let\sme\sknow\s(?!if\b))"
+    r"|\b(?:can|could|would)\syou\s(?:\w{1,20}\s)?(?:tell|provide|give|specify|clarify|confirm"
+    r"|share|state)\b"
     r"|\b(?:i|we)\s(?:still\s|first\s)?need\s(?:to\sknow|your|the|more)\b"
     r"|\b(?:what|which|when|where|who|how)\b(?!\s(?:else|other))[^.!?]{0,200}\?"
     r"|请(?:先|您|你)?(?:告诉|提供|说明|补充|明确|指定|确认|告知)|请问"
