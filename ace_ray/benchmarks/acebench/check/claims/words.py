@@ -52,7 +52,7 @@ LIMITATION = re.compile(
     r"\b(?:limitations?|limits?|restrictions?|constraints?)\b|限制|局限|不足|有限", re.ASCII
 )
 # No function does it: none is there, or those that are there do something else.
-_NOT = r"(?:(?:can\s?|do\s|does\s|did\s|is\s|are\s|was\s|were\s)not|can't|(?:do|does|did|is|are|was|were)n't)"
+_NOT = r"(?:(?:can\s?|(?:do|does|did|is|are|was|were)\s)not|(?:ca|do|does|did|is|are|was|were)n't)"
 LACKS = re.compile(
     r"(?<!need\s)(?<!needs\s)(?<!require\s)(?<!requires\s)(?<!use\s)(?<!used\s)"
     r"(?:\b(?:no|none\sof|neither\sof|lack(?:s|ing)?)|(?:\bnot|n't)\s(?:\w{1,20}\s){0,2}?"
@@ -218,9 +218,7 @@ AFTER_OPEN = re.compile(
     r"|假如|的话|若(?!干)|之前",
     re.ASCII,
 )
-UNLESS = re.compile(
-    r"\bunless\b|除非|\bthat(?:\sis|'s)\swhat\s(?:i|one)(?:\swould|'d)\s", re.ASCII
-)
+UNLESS = re.compile(r"\bunless\b|除非|\bthat(?:\sis|'s)\swhat\s(?:i|one)(?:\swould|'d)\s", re.ASCII)
 # A question that asks for what is missing says that it is.
 PLEASE_PROVIDE = re.compile(
     r"\b(?:provide|supply|specify|give|tell|share|enter|state|add)\s(?:\w{1,20}\s){0,4}$|提供[^,;。]{0,40}$|补充[^,;。]{0,40}$",
