@@ -173,7 +173,10 @@ FAILED = "ast_decoder:decoder_failed"
         ("[flight_book(to='x', class='eco')]", "simple_function_checker:missing_required"),
         ("[flight_book(from='Seattle', lambda=1)]", "simple_function_checker:unexpected_param"),
         ("[flight_book(from=2**3, to='x')]", "official_unsafe"),
-        ("[flight_book(from='x', from='Seattle', to='Boston, from=x')]", ""),
+        (
+            "[flight_book(from='x', from='Seattle', to='Boston, from=x')]",
+            "simple_function_checker:unexpected_param",
+        ),
         ("[flight_book(from==1)]", FAILED),
         ("[flight_book(from='Seattle' to='x')]", FAILED),
         ("[flight_book(from='Seattle', to=lambda in=1: 2)]", FAILED),
