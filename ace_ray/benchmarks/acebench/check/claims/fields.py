@@ -91,7 +91,7 @@ def loose_names(structure: Structure, span: Span, fields: list[Field], names: Na
     return Loose(
         params,
         [token for token in tokens if token in names.apis],
-        [item for item in quoted if item not in names.params | names.apis],
+        [item for item in quoted if item not in names.params and item not in names.apis],
         bool(params) and all("_" in name or name in quoted for name in params),
     )
 

@@ -19,8 +19,8 @@ _THOUGHT_STARTS, _THOUGHT_ENDS = ("<think>", "<thinking>"), ("</think>", "</thin
 _PAREN = re.compile(r"[()]")
 _QUOTE = re.compile(r"[\"`“「『]|(?<!\w)'")
 _CLOSING = {"“": "”", "「": "」", "『": "』"}
-_LITERAL = re.compile(r"\[\s{0,9}(?=[\"'“`])")
-_LITERAL_ENDS = re.compile(r"[\"'”`]\s{0,9}\]")
+_LITERAL = re.compile(r"[\[【][\s(]{0,9}(?=[\"'“`])")
+_LITERAL_ENDS = re.compile(r"[\"'”`][\s)]{0,9}[\]】]")
 # A full stop ends a statement only before a blank, a quote, a bracket or Chinese; a line break only
 # before what begins a line of its own, not before an item that is a name. Strings of a list are
 # statements too.
