@@ -111,9 +111,7 @@ class _Statement:
         self._structure, self._span = structure, span
         self._fields = fields_of(structure, span, names)
         self._loose = loose_names(structure, span, self._fields, names)
-        literal = structure.literal(span.start)
-        self._answer = literal is not None and is_answer(*structure.around(literal, _WINDOW))
-        self._mention = literal is not None and not self._answer
+        self._answer = self._mention = False
         masked = list(structure.folded[span.start : span.end])
         for one in self._fields:
             start, end = one.span.start - span.start, one.span.end - span.start
@@ -126,6 +124,10 @@ class _Statement:
         cues = self._cues()
         if not cues:
             return []
+        literal = self._structure.literal(self._span.start)
+        if literal is not None:
+            self._answer = is_answer(*self._structure.around(literal, _WINDOW))
+            self._mention = not self._answer
         found: list[Claim] = []
         pending: list[Field] = []
         taking: Claim | None = None
