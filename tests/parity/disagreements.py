@@ -2,8 +2,8 @@
 
 ``python tests/parity/disagreements.py --data imported [--category special] [--count 60]`` prints
 how many there are, then a draw with gold answer and both verdicts. The outputs are the variations
-of the parity run and gold answers as real models write them. What reading them found is in
-docs/acebench.md. ``--votes`` draws votes of StableToolBench's judge instead.
+of the parity run and rewritten gold answers. What reading them found is in docs/acebench.md.
+``--votes`` draws votes of StableToolBench's judge instead.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.claims import Claim, claims, names_of, said
+from ace_ray.benchmarks.acebench.check.claims import Claim, claims, names_of, said, words
+from ace_ray.benchmarks.acebench.check.claims.fields import Names
 from ace_ray.records import Entry, Verdict
 
 _COMMAS = re.compile(r"[,，、]")
@@ -41,13 +42,23 @@ _KEYWORD_OR_END = r"\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
 _CALL = re.compile(
     r"(?<![\w.])[^\W\d][\w.]{0,200}" + _KEYWORD_OR_END + r"|\[\s{0,9}[^\W\d][\w.]{0,200}\("
 )
+# `F()` as a name in a sentence, and `[F(k=...)]` with places left open: no calls.
+_EMPTY_CALL = re.compile(r"[`'\"]?(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}\)")
+_MENTIONS = re.compile(
+    r"(?:\b(?:apis?|functions?|tools?|for|of|and|or|like|as|at|than|e\.g\.|the)|[和或如与、]|接口|函数)"
+    r"[\s(,:（]{0,3}$"
+)
+_TO_FILL_IN = re.compile(
+    r"\[?(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}\w{1,100}\s{0,9}=\s{0,9}['\"]?(?:\.\.\.|…|<)"
+)
 _JSON_CALL = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']""")
 
 
 def judge(entry: Entry, output: str | None) -> Verdict:
     """The verdict on a row of a special category."""
     text = output or ""
-    found = claims(text, names_of(entry.data.get("function")))
+    names = names_of(entry.data.get("function"))
+    found = claims(text, names)
     if entry.category == "special_irrelevant":
         return _irrelevant(entry, text, found)
     kind, other = (
@@ -58,10 +69,16 @@ def judge(entry: Entry, output: str | None) -> Verdict:
         return Verdict(False, "detection_failed", "the problem is not pointed out")
     if _calls(entry, said(text)):
         return Verdict(False, "detection_failed", "a function is called")
-    if any(claim.kind in (other, "limits") and claim.status == "asserted" for claim in found):
+    if any(claim.names and not claim.guessed for claim in claimed):
+        claimed = [claim for claim in claimed if not claim.guessed]
+    answers = any(claim.answer for claim in claimed)
+    if any(_is_another(c, {other, "limits"}, beside=answers) for c in found):
         return Verdict(False, "correction_failed", "a problem of another kind is pointed out too")
-    right = _names_missing if kind == "missing" else _names_values
-    if not right(claimed, entry.gold):
+    if kind == "wrong":
+        right = _names_values(claimed, entry.gold)
+    else:
+        right = _names_missing(claimed, entry.gold, said(text), names)
+    if not right:
         return Verdict(False, "correction_failed", "not exactly what is wrong is named")
     if any(_takes_back(claim, kind, entry.gold) for claim in found):
         return Verdict(False, "correction_failed", "what is pointed out is denied as well")
@@ -69,12 +86,18 @@ def judge(entry: Entry, output: str | None) -> Verdict:
 
 
 def _irrelevant(entry: Entry, text: str, found: Sequence[Claim]) -> Verdict:
+    reasons = [claim for claim in found if claim.kind in ("limits", "lacks")]
     refusals = [claim for claim in found if claim.kind in ("limits", "unable")]
-    if not any(claim.status == "asserted" for claim in refusals):
+    spoken = said(text).lower()
+    for_limits = any(claim.status == "asserted" for claim in reasons)
+    unable = any(claim.status == "asserted" for claim in refusals)
+    if not for_limits and (not unable or words.OTHER_REASON.search(spoken)):
         return Verdict(False, "false_positive", "the output is not a refusal")
     if _calls(entry, said(text)):
         return Verdict(False, "false_positive", "a function is called")
-    if any(c.kind in ("missing", "wrong") and c.status == "asserted" for c in found):
+    if words.ANSWERED.search(spoken):
+        return Verdict(False, "false_positive", "an answer is given")
+    if any(_is_another(c, {"missing", "wrong"}) for c in found):
         return Verdict(False, "false_positive", "a problem of another kind is pointed out too")
     able = any(claim.kind == "able" and claim.status == "asserted" for claim in found)
     if able or any(claim.status == "denied" for claim in refusals):
@@ -82,9 +105,19 @@ def _irrelevant(entry: Entry, text: str, found: Sequence[Claim]) -> Verdict:
     return Verdict(True)
 
 
+def _is_another(claim: Claim, kinds: set[str], beside: bool = True) -> bool:
+    """Whether a problem of another kind is pointed out: one that is named, or the functions' limits
+    where these do not stand ``beside`` the answer."""
+    if claim.status != "asserted" or claim.kind not in kinds:
+        return False
+    if claim.kind == "limits":
+        return claim.answer or not beside
+    return claim.names and not claim.guessed
+
+
 def _takes_back(claim: Claim, kind: str, gold: Mapping[str, Sequence[Any]]) -> bool:
     """Whether a claim denies the gold problem: it names nothing, or a part of it."""
-    if claim.kind != kind or claim.status != "denied":
+    if claim.kind != kind or claim.status != "denied" or (claim.of_others and not claim.names):
         return False
     named = {name for listed in claim.params for name in _split(listed, _SEPARATORS)}
     if kind == "missing":
@@ -97,8 +130,10 @@ def _calls(entry: Entry, text: str) -> bool:
 
     Only a candidate's name may have blanks after it; ``F (a)`` in a sentence is a mention.
     """
-    if "(" in text and _CALL.search(text):
-        return True
+    if "(" in text:
+        text = _EMPTY_CALL.sub(_without_mention, _TO_FILL_IN.sub(" ", text))
+        if _CALL.search(text):
+            return True
     functions = entry.data.get("function")
     names = [
         function["name"]
@@ -110,13 +145,20 @@ def _calls(entry: Entry, text: str) -> bool:
     return any(_called(name, text) for name in names if name and name in text)
 
 
+def _without_mention(found: re.Match[str]) -> str:
+    before = found.string[max(0, found.start() - 30) : found.start()]
+    return " " if _MENTIONS.search(before.lower()) else found.group()
+
+
 def _called(name: str, text: str) -> bool:
     spaced = rf"{re.escape(name)}\s{{0,9}}"
     pattern = rf"(?<![\w.]){spaced}{_KEYWORD_OR_END}|\[\s{{0,9}}{spaced}\("
     return re.search(pattern, text) is not None
 
 
-def _names_missing(claimed: Sequence[Claim], gold: Mapping[str, list[str]]) -> bool:
+def _names_missing(
+    claimed: Sequence[Claim], gold: Mapping[str, list[str]], text: str, names: Names
+) -> bool:
     named: dict[str, set[str]] = {}
     nameless: set[str] = set()
     for claim in claimed:
@@ -125,7 +167,10 @@ def _names_missing(claimed: Sequence[Claim], gold: Mapping[str, list[str]]) -> b
             nameless |= params
         elif params:
             named.setdefault(_bare(claim.api), set()).update(params)
-    if nameless and len(named) == 1:
+    mentioned = {name for name in names.apis if name in text} if nameless and not named else set()
+    if len(mentioned) == 1:
+        named[mentioned.pop()] = nameless
+    elif nameless and len(named) == 1:
         named[next(iter(named))] |= nameless
     elif nameless:
         return False

@@ -56,8 +56,8 @@ def check_single(
     if calls is None or not all(isinstance(call.args, dict) for call in calls):
         return _both(Verdict(False, _MALFORMED, "what was decoded is no list of calls"))
     official = _official(rules, calls)
-    positional = any(call.positional for call in calls)
-    if positional or (rules.parallel and not official.valid):
+    bound_otherwise = any(call.positional or call.repeated is not None for call in calls)
+    if bound_otherwise or (rules.parallel and not official.valid):
         return {"official": official, "strict": _strict(rules, calls)}
     return _both(official)
 

@@ -1,8 +1,9 @@
-"""What ``strict`` does about two defects of upstream's checker.
+"""What ``strict`` does about three defects of upstream's checker.
 
 - A positional argument is given to the parameter that stands in its place in the function's
   document, where upstream drops it. One too many, or one whose parameter is also named, is an
   unexpected parameter.
+- A parameter that is named twice makes no call; upstream takes the last value.
 - Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
   where upstream gives each expected call the first that fits, which another may have needed.
 
@@ -27,13 +28,17 @@ def bound(rules: Rules, call: Read) -> Read | Fault:
 
     Raises `NotCalls` or `Refused` where one of them has no value."""
     function = next((f for f in rules.functions if rules.named(f) == call.name), None)
-    if function is None or not call.positional:
+    if function is None:
+        return call
+    unexpected = "simple_function_checker:unexpected_param"
+    if call.repeated is not None:
+        return unexpected, f"the parameter {short(call.repeated)} is given twice"
+    if not call.positional:
         return call
     names = list(function["parameters"]["properties"])
     args: dict[Any, Any] = dict(call.args)
     if call.bare:
         args.pop(None, None)
-    unexpected = "simple_function_checker:unexpected_param"
     for place, make in call.positional.items():
         value = make()
         if place >= len(names):

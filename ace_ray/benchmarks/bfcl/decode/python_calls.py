@@ -54,11 +54,14 @@ def _calls(tree: ast.expr) -> list[Read]:
 def _call(node: ast.expr, budget: Budget, depth: int) -> Read:
     if not isinstance(node, ast.Call):
         raise NotCalls(f"{type(node).__name__} in place of a call")
-    args = {}
+    args: dict[str | None, Any] = {}
+    repeated = None
     for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
+        if keyword.arg in args:
+            repeated = keyword.arg
         args[keyword.arg] = _value(keyword.value, budget, depth + 1)
     positional = {n: partial(_value, item, budget, depth + 1) for n, item in enumerate(node.args)}
-    return Read(_name(node.func), args, positional)
+    return Read(_name(node.func), args, positional, repeated=repeated)
 
 
 def _name(node: ast.expr) -> str:

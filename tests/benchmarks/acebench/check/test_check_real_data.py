@@ -179,6 +179,25 @@ FRAMES = {
     "answer": "Answer: {}",
     "fence": "```json\n{}\n```",
     "thought": "<think>Maybe [F(a=1)]? Not sure.</think>\n{}",
+    "Chinese lead": "因此，输出为：{}",
+    "Chinese rule": "根据规则，应该输出：{}",
+    "Chinese format": "所以正确的输出格式为：\n{}",
+    "instructions": "According to the instructions, the response should be: {}",
+    "need": "I need to output: {}",
+    "would": "In this case, I would respond with:\n{}",
+    "since": "Since the request does not give what is needed, {}",
+    "so": "None of the functions fits, so: {}",
+    "asks": "Could you please provide the missing parameters?\n{}",
+    "explained": "{}\n\nExplanation: a value of this form is not valid for the parameter.",
+    "on condition": "{}\n\nIf you think the value is incorrect, please correct it.",
+    "request": "{}\n\nPlease provide the missing parameters so that I can make the request.",
+}
+BARE_FRAMES = {
+    "as": "{}, as there is no such information in the request.",
+    "because": "{} because there is no function for it.",
+    "Chinese because": "{}，因为没有相关信息。",
+    "other parameters": "{}. No other parameters are missing.",
+    "other values": "{}. There are no other incorrect values.",
 }
 TAKEN_BACK = {
     "denied": "It is not true that {}",
@@ -197,6 +216,9 @@ def test_special_sentences_are_read_in_what_stands_around_them(entries: list[Ent
         gold = f'["{gold_output(entry)}"]'
         for name, frame in FRAMES.items():
             assert check(entry, frame.format(gold))["strict"].valid, (entry.key, name)
+        for name, frame in BARE_FRAMES.items():
+            output = frame.format(gold_output(entry).rstrip("."))
+            assert check(entry, output)["strict"].valid, (entry.key, name)
         for name, frame in TAKEN_BACK.items():
             output = frame.format(gold_output(entry))
             if name.startswith("Chinese") and entry.category == "special_irrelevant":

@@ -2,7 +2,7 @@
 
 ``special_sentences.json``: groups of one category, language and gold answer; a sentence is the
 expected error type ("valid": none), what makes it hard (claim, names, other; negation, quotation,
-hedge), and the message.
+hedge), and the message. ``functions``: the candidates' names with those of their parameters.
 """
 
 from __future__ import annotations
@@ -22,37 +22,39 @@ from ace_ray.records import Entry
 _FILE = Path(__file__).with_name("special_sentences.json")
 _GROUPS = json.loads(_FILE.read_text(encoding="utf-8"))
 _DECIDED = [
-    (group["category"], group["language"], group["gold"], kind, message, expected)
+    (group["language"], group, kind, message, expected)
     for group in _GROUPS
     for expected, kind, message in group["sentences"]
 ]
-_PARAMETERS = {name: {"type": "string"} for name in ("day", "room", "card", "city")}
-_FUNCTIONS = [
-    {"name": name, "parameters": {"type": "object", "properties": _PARAMETERS}}
-    for name in ("book", "pay")
-]
+_PARAMETERS = ("day", "room", "card", "city")
+_FUNCTIONS = {"book": _PARAMETERS, "pay": _PARAMETERS}
 
 
-def error_type(category: str, language: str, gold: Any, message: str) -> str:
-    data = {"question": "?", "function": _FUNCTIONS}
-    verdict = check(Entry("acebench", category, language, "x", data, gold), message)["strict"]
-    return verdict.error_type or "valid"
+def error_type(group: dict[str, Any], message: str) -> str:
+    functions = group.get("functions", _FUNCTIONS)
+    data = {
+        "question": "?",
+        "function": [
+            {"name": name, "parameters": {"properties": {key: {"type": "string"} for key in names}}}
+            for name, names in functions.items()
+        ],
+    }
+    entry = Entry("acebench", group["category"], group["language"], "x", data, group["gold"])
+    return check(entry, message)["strict"].error_type or "valid"
 
 
 @pytest.mark.parametrize(
-    ("category", "language", "gold", "kind", "message", "expected"),
-    _DECIDED,
-    ids=[f"{language}-{number}" for number, (_, language, *_) in enumerate(_DECIDED)],
+    ("group", "message", "expected"),
+    [(group, message, expected) for _, group, _, message, expected in _DECIDED],
+    ids=[f"{language}-{number}" for number, (language, *_) in enumerate(_DECIDED)],
 )
-def test_a_message_is_read_as_decided(
-    category: str, language: str, gold: Any, kind: str, message: str, expected: str
-) -> None:
-    assert error_type(category, language, gold, message) == expected
+def test_a_message_is_read_as_decided(group: dict[str, Any], message: str, expected: str) -> None:
+    assert error_type(group, message) == expected
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_half_of_the_sentences_are_not_plain(language: str) -> None:
-    kinds = Counter(kind for _, of, _, kind, *_ in _DECIDED if of == language)
+    kinds = Counter(kind for of, _, kind, *_ in _DECIDED if of == language)
     assert kinds.total() >= 100
     assert kinds["negation"] + kinds["quotation"] + kinds["hedge"] >= kinds.total() / 2
 
@@ -68,13 +70,12 @@ _PARTS = [
 
 def test_any_text_is_read_in_bounded_work() -> None:
     source = random.Random(18)
-    gold = {"book": ["day", "room"]}
     for part in _PARTS:
-        assert error_type("special_incomplete", "en", gold, part * 3_000) != "valid"
+        assert error_type(_GROUPS[0], part * 3_000) != "valid"
     for _ in range(400):
         text = "".join(source.choice(_PARTS) for _ in range(source.randrange(60)))
         for group in _GROUPS[::3]:
-            error_type(group["category"], group["language"], group["gold"], text)
+            error_type(group, text)
 
 
 def test_no_more_than_the_bounds_is_read() -> None:

@@ -17,16 +17,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ace_ray.benchmarks.acebench.check.claims import words
 from ace_ray.benchmarks.acebench.check.claims.bearing import (
+    Kind,
     Question,
     Status,
+    is_answer,
     is_mention,
     status_of,
 )
-from ace_ray.benchmarks.acebench.check.claims.fields import Field, Names, Role, fields_of, names_of
+from ace_ray.benchmarks.acebench.check.claims.fields import (
+    Field,
+    Names,
+    Role,
+    fields_of,
+    loose_names,
+    names_of,
+)
 from ace_ray.benchmarks.acebench.check.claims.text import Span, Structure, said
 
 __all__ = ["MAX_CHARS", "MAX_CLAIMS", "Claim", "claims", "names_of", "said"]
@@ -37,26 +46,36 @@ MAX_CLAIMS = 300
 """Of a longer message only so much is read, and no further claims of one statement or message."""
 _WINDOW = 400  # characters before and behind a claim that bear on it
 
-Kind = Literal["missing", "wrong", "limits", "unable", "able"]
-
 _CUES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("unable", words.UNABLE),
     ("able", words.ABLE),
     ("limits", words.LIMITS),
     ("missing", words.MISSING),
     ("wrong", words.WRONG),
+    ("lacks", words.LACKS),
 )
 
 
 @dataclass
 class Claim:
-    """``params`` and ``values`` are the fields' texts as written, each possibly a list of names."""
+    """``params`` and ``values`` are the fields' texts as written, each possibly a list of names.
+
+    ``answer``: it stands in the list of strings that is the message's answer. ``of_others``: it is
+    about what else there is. ``guessed``: its names stand bare, not beside "parameter" or "api".
+    """
 
     kind: Kind
     status: Status
     api: str | None = None
     params: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
+    answer: bool = False
+    of_others: bool = False
+    guessed: bool = False
+
+    @property
+    def names(self) -> bool:
+        return bool(self.api or self.params or self.values)
 
     def takes(self, role: Role) -> bool:
         """Whether a field of that role is still missing; further ones are of another claim."""
@@ -91,18 +110,24 @@ class _Statement:
     def __init__(self, structure: Structure, span: Span, names: Names) -> None:
         self._structure, self._span = structure, span
         self._fields = fields_of(structure, span, names)
+        self._loose = loose_names(structure, span, self._fields, names)
+        self._answer = self._mention = False
         masked = list(structure.folded[span.start : span.end])
         for one in self._fields:
             start, end = one.span.start - span.start, one.span.end - span.start
             masked[start:end] = " " * (end - start)
         self._masked = "".join(masked)
-        self._bearing = self._masked
+        self._bearing_on: dict[Kind, str] = {"able": self._masked}
         self._questions: dict[tuple[int, int], Question] = {}
 
     def claims(self) -> list[Claim]:
         cues = self._cues()
         if not cues:
             return []
+        literal = self._structure.literal(self._span.start)
+        if literal is not None:
+            self._answer = is_answer(*self._structure.around(literal, _WINDOW))
+            self._mention = not self._answer
         found: list[Claim] = []
         pending: list[Field] = []
         taking: Claim | None = None
@@ -119,7 +144,8 @@ class _Statement:
                 else:
                     pending.append(token)
                 continue
-            claim = Claim(token.kind, self._status(token))
+            claim = Claim(token.kind, self._status(token), answer=self._answer)
+            claim.of_others = self._is_of_others(token)
             found.append(claim)
             last = token.span.end
             if token.kind in ("missing", "wrong"):
@@ -127,7 +153,28 @@ class _Statement:
                 left = _filled(claim, pending)
                 found += _continued(claim, left)
                 pending = []
-        return found + (_continued(taking, pending) if taking else [])
+        found += _continued(taking, pending) if taking else []
+        problems = [claim for claim in found if claim.kind in ("missing", "wrong")]
+        if not any(claim.params for claim in problems):
+            for claim in problems:
+                self._guess(claim)
+        return found
+
+    def _guess(self, claim: Claim) -> None:
+        """The names that stand elsewhere in the statement, where none stand beside their role."""
+        loose = self._loose
+        if not claim.params and loose.params:
+            claim.params = [*loose.params]
+            claim.guessed = not loose.marked
+        if claim.kind == "missing" and claim.api is None and len(set(loose.apis)) == 1:
+            claim.api = loose.apis[0]
+        if claim.kind == "wrong" and claim.params and not claim.values and len(loose.texts) == 1:
+            claim.values = [*loose.texts]
+
+    def _is_of_others(self, cue: _Cue) -> bool:
+        base = self._span.start
+        start, end = max(0, cue.span.start - base - 60), cue.span.end - base + 60
+        return words.OTHERS.search(self._masked[start:end]) is not None
 
     def _leads_on(self, last: int, place: Span, following: _Cue | None) -> bool:
         """Whether a field stands in the clause of the next claim, not in that of the one before."""
@@ -147,7 +194,8 @@ class _Statement:
     def _cues(self) -> list[_Cue]:
         text, offset = self._masked, self._span.start
         roles = {found.lastgroup for found in words.ROLE.finditer(text)}
-        has_param, has_value = roles & {"param", "zparam"}, roles & {"value", "zvalue"}
+        has_param = roles & {"param", "zparam"} or self._loose.marked
+        has_value = roles & {"value", "zvalue"}
         found: list[_Cue] = []
         taken = bytearray(len(text))
         for kind, pattern in _CUES:
@@ -161,18 +209,26 @@ class _Statement:
                     continue
                 taken[start:end] = b"\1" * (end - start)
                 found.append(_Cue(Span(offset + start, offset + end), kind))
-        bearing = list(text)
-        for cue in found:  # what makes another claim does not negate the next one
-            if cue.kind in ("unable", "limits"):
-                start, end = cue.span.start - offset, cue.span.end - offset
-                bearing[start:end] = " " * (end - start)
-        self._bearing = "".join(bearing)
+        # What makes another claim does not negate the next one.
+        problem = self._without([cue for cue in found if cue.kind in ("unable", "limits")])
+        refusal = self._without([c for c in found if c.kind in ("unable", "limits", "lacks")])
+        self._bearing_on.update(dict.fromkeys(("missing", "wrong"), problem))
+        self._bearing_on.update(dict.fromkeys(("unable", "limits", "lacks"), refusal))
         refuses = any(cue.kind == "unable" for cue in found)
         kept = [cue for cue in found if cue.kind != "limits" or refuses or self._is_reason(cue)]
         return sorted(kept)[:MAX_CLAIMS]
 
+    def _without(self, cues: list[_Cue]) -> str:
+        text = list(self._masked)
+        for span, _ in cues:
+            start, end = span.start - self._span.start, span.end - self._span.start
+            text[start:end] = " " * (end - start)
+        return "".join(text)
+
     def _is_reason(self, cue: _Cue) -> bool:
         """Whether limitations are given as a reason or stated, not only mentioned."""
+        if words.LIMITATION.search(self._structure.folded, *cue.span) is None:
+            return True
         start, end = cue.span.start - self._span.start, cue.span.end - self._span.start
         return words.BECAUSE.search(self._masked[max(0, start - 60) : end]) is not None
 
@@ -180,16 +236,19 @@ class _Statement:
         base = self._span.start
         start, end = cue.span.start - base, cue.span.end - base
         first, last = 0, len(self._masked)
-        quotation = self._structure.quotation(cue.span.start)
+        if self._mention:
+            return "open"
+        quotation = None if self._answer else self._structure.quotation(cue.span.start)
         if quotation is not None:
             if is_mention(*self._structure.around(quotation, _WINDOW)):
                 return "open"
             first, last = max(0, quotation.start - base), min(last, quotation.end - base)
         if self._masked.lstrip()[:1] == ">":
             return "open"
-        before = self._bearing[max(first, start - _WINDOW) : start]
+        bearing = self._bearing_on[cue.kind]
+        before = bearing[max(first, start - _WINDOW) : start]
         behind = self._masked[end : min(last, end + _WINDOW)]
-        return status_of(before, behind, self._question(first, last))
+        return status_of(cue.kind, before, behind, self._question(first, last))
 
     def _question(self, first: int, last: int) -> Question:
         """What the statement, or the quotation that is it, asks."""

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from ace_ray.benchmarks.acebench.check.claims import words
 
 Status = Literal["asserted", "denied", "open"]
+Kind = Literal["missing", "wrong", "limits", "lacks", "unable", "able"]
 
 
 class Question(NamedTuple):
@@ -23,8 +24,10 @@ class Question(NamedTuple):
         return cls(ends, ends and words.INTERROGATIVE.search(statement) is not None)
 
 
-def status_of(before: str, behind: str, question: Question) -> Status:
+def status_of(kind: Kind, before: str, behind: str, question: Question) -> Status:
     """The status of a claim by what its statement says before and behind it."""
+    problem = kind in ("missing", "wrong")
+    asks = question.asks and not (kind == "missing" and words.PLEASE_PROVIDE.search(before))
     contrast = _last_end(words.CONTRAST, before)
     bearing = before[contrast:]
     clause = words.CLAUSE.search(behind)
@@ -32,17 +35,17 @@ def status_of(before: str, behind: str, question: Question) -> Status:
     if (
         words.OPEN.search(bearing)
         or _is_reported(bearing)
-        or words.AFTER_OPEN.search(rest)
-        or words.UNLESS.search(behind)
-        or (question.asks and (clause is None or question.openly))
+        or (kind not in ("limits", "lacks") and words.AFTER_OPEN.search(rest))
+        or (kind not in ("limits", "lacks") and words.UNLESS.search(behind))
+        or (asks and (clause is None or question.openly))
     ):
         return "open"
-    if words.RESOLVED.search(behind):
+    if problem and words.RESOLVED.search(behind):
         return "denied"
     plain = words.without_false_negations(bearing)
     denials = [found.span() for found in words.DENIAL.finditer(plain)]
     count = sum(_introduces(plain, end) for _, end in denials)
-    count += bool(words.AFTER_DENIAL.search(rest) or words.NONE.search(behind))
+    count += bool(words.AFTER_DENIAL.search(rest) or (problem and words.NONE.search(behind)))
     for negation in words.NEGATION.finditer(plain):
         within = any(start < negation.end() and negation.start() < end for start, end in denials)
         count += not within and _reaches(plain[negation.end() :])
@@ -74,6 +77,19 @@ def _last_end(pattern: re.Pattern[str], text: str) -> int:
     for found in pattern.finditer(text):
         end = found.end()
     return end
+
+
+def is_answer(before: str, behind: str) -> bool:
+    """Whether a list of strings, as the prompts ask for, is the message's answer: not where a
+    denial, a condition or the words of someone else bear on it."""
+    plain = words.without_false_negations(before.rstrip(" \t\r\n-*#`"))
+    plain = plain[_last_end(words.CONTRAST, plain) :]
+    if words.NOT_AN_ANSWER.search(plain) or words.NOT_AN_ANSWER_BEHIND.match(behind):
+        return False
+    patterns = (words.DENIAL, words.QUOTES)
+    return not any(
+        _introduces(plain, found.end()) for pattern in patterns for found in pattern.finditer(plain)
+    )
 
 
 def is_mention(before: str, behind: str) -> bool:

@@ -12,14 +12,17 @@ from ace_ray.benchmarks.acebench.check.claims.words import ROLE
 Role = Literal["value", "param", "api"]
 
 _BETWEEN = re.compile(r"\s{0,9}(?:(?:named|called|名为|为|叫)\s{0,9}|[:=]\s{0,9})?", re.ASCII)
-_BARE_VALUE = re.compile(r"([^\s(),;:\"'`]{1,100})\s(?:for|of|in)\b")
-_NAME = re.compile(r"[^\W\d][\w.\-]{0,100}")
+_BARE_VALUE = re.compile(
+    r"([^\s(),;:\"'`]{1,100})\s(?:for|of|in)\b|([A-Za-z0-9_./@\-]{1,100})(?=\s?[\u4e00-\u9fff])"
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,100}|[^\W\d][\w.\-]{0,100}")
 _AND = re.compile(r"\s{0,3}(?:[,，、]\s{0,3}(?:and\s)?|(?:and|和|与|及)\s{0,3})", re.IGNORECASE)
 _VALUE_ENDS = re.compile(r"\)\s{0,9}for\s{1,9}the\s{1,9}param")
 _FOLLOWS_VALUE = re.compile(
     r"\s{0,9}(?:(?:for|of|in|on|is|are|was|as)\b|[,.;!?\"'`\]]|$|[^\x00-\x7f])"
 )
 _CLOSING = {"(": ")", "[": "]", '"': '"', "'": "'", "`": "`", "“": "”", "「": "」", "『": "』"}
+_QUOTED = re.compile(r"[`'\"“(（]([^`'\"“”()（）\n]{1,200})[`'\"”)）]")
 _MAX_FIELD = 2_000
 _MAX_NAMES = 10_000
 
@@ -65,6 +68,34 @@ def fields_of(structure: Structure, span: Span, names: Names) -> list[Field]:
     return list(_Reader(structure, span, names).fields())
 
 
+class Loose(NamedTuple):
+    """Known names of a statement, and its quoted texts, outside of its fields."""
+
+    params: list[str]
+    apis: list[str]
+    texts: list[str]
+    marked: bool
+    """Whether the parameters stand in quotes or could be no words of prose."""
+
+
+def loose_names(structure: Structure, span: Span, fields: list[Field], names: Names) -> Loose:
+    """What a claim may name that has no name beside "parameter", "value" or "api"."""
+    text = list(structure.text[span.start : span.end])
+    for one in fields:
+        start, end = one.span.start - span.start, one.span.end - span.start
+        text[start:end] = " " * (end - start)
+    outside = "".join(text)
+    tokens = [found.group().rstrip(".-") for found in _NAME.finditer(outside)]
+    quoted = [found.group(1).strip() for found in _QUOTED.finditer(outside)]
+    params = list(dict.fromkeys(token for token in tokens if token in names.params))
+    return Loose(
+        params,
+        [token for token in tokens if token in names.apis],
+        [item for item in quoted if item not in names.params and item not in names.apis],
+        bool(params) and all("_" in name or name in quoted for name in params),
+    )
+
+
 class _Reader:
     def __init__(self, structure: Structure, span: Span, names: Names) -> None:
         self._structure, self._span, self._names = structure, span, names
@@ -77,7 +108,9 @@ class _Reader:
         while role := ROLE.search(folded, position, end):
             position = role.end()
             kind: Any = (role.lastgroup or "").removeprefix("z")
-            found = self._field_behind(role.end(), kind)
+            plural = folded[position : position + 1]  # or another word that begins alike
+            ends = kind != role.lastgroup or not (plural.isalpha() and plural.isascii())
+            found = self._field_behind(role.end(), kind) if ends else None
             if found is None:
                 found = self._field_before(role.start(), kind, used)
             if found is not None:
@@ -91,8 +124,6 @@ class _Reader:
 
     def _field_behind(self, position: int, kind: Role) -> Span | None:
         folded, end = self._structure.folded, self._span.end
-        if folded[position : position + 1].isalpha() and folded[position].isascii():
-            return None
         between = _BETWEEN.match(folded, position, end)
         position = between.end() if between else position
         opening = folded[position : position + 1]
@@ -100,7 +131,7 @@ class _Reader:
             return self._delimited(position, opening, kind)
         if kind == "value":
             bare = _BARE_VALUE.match(folded, position, end)
-            return Span(*bare.span(1)) if bare else None
+            return Span(*bare.span(bare.lastindex or 1)) if bare else None
         return self._bare_names(position, kind)
 
     def _delimited(self, position: int, opening: str, kind: Role) -> Span | None:

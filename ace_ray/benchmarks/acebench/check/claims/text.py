@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _HALF_WIDTH = str.maketrans("（），：；？！’‘\u00a0\u3000", "(),:;?!''  ")
@@ -18,11 +19,15 @@ _THOUGHT_STARTS, _THOUGHT_ENDS = ("<think>", "<thinking>"), ("</think>", "</thin
 _PAREN = re.compile(r"[()]")
 _QUOTE = re.compile(r"[\"`“「『]|(?<!\w)'")
 _CLOSING = {"“": "”", "「": "」", "『": "』"}
+_LITERAL = re.compile(r"[\[【][\s(]{0,9}(?=[\"'“`])")
+_LITERAL_ENDS = re.compile(r"[\"'”`][\s)]{0,9}[\]】]")
 # A full stop ends a statement only before a blank, a quote, a bracket or Chinese; a line break only
-# before what begins a line of its own. Strings of a list are statements too.
+# before what begins a line of its own, not before an item that is a name. Strings of a list are
+# statements too.
 _BOUNDARY = re.compile(
     r"(?<!e\.g)(?<!i\.e)\.(?=[\s\"'`”」』\])\u4e00-\u9fff]|$)|[!?。;]"
-    r"|\n(?=\s{0,20}(?:\n|[-*>#\[\"'“]|[0-9]{1,3}[.)]))|\n(?=\s{0,20}[A-Z\u4e00-\u9fff])"
+    r"|\n(?!\s{0,9}[-*•]\s{1,9}[`'\"]?\w{1,100}[`'\"]?\s{0,9}(?:\n|$))"
+    r"(?=\s{0,20}(?:\n|[-*>#\[\"'“]|[0-9]{1,3}[.)]|[A-Z\u4e00-\u9fff]))"
     r"|,(?=\s{0,9}[\"'`“])(?<=[\"'`”],)"
 )
 
@@ -45,12 +50,16 @@ class Structure:
         self._outer = _outermost(groups)
         self._outer_starts = [group.start for group in self._outer]
         self._boundaries = self._find_boundaries()
+        self.literals = list(self._find_literals())
+        self._literal_starts = [literal.start for literal in self.literals]
         self.quotations = self._find_quotations()
         self._quotation_starts = [quotation.start for quotation in self.quotations]
 
     def statements(self) -> list[Span]:
-        """The text cut at the ends of sentences, semicolons and list items, empty ones left out."""
-        cuts = [0, *(place + 1 for place in self._boundaries), len(self.text)]
+        """The text cut at the ends of sentences, semicolons and list items, and around the lists of
+        strings; empty ones left out."""
+        around = itertools.chain.from_iterable(self.literals)
+        cuts = [0, *sorted({*(place + 1 for place in self._boundaries), *around}), len(self.text)]
         spans = itertools.starmap(Span, itertools.pairwise(cuts))
         return [span for span in spans if self.folded[span.start : span.end].strip()]
 
@@ -60,6 +69,11 @@ class Structure:
         if number < 0 or place >= self.quotations[number].end:
             return None
         return self.quotations[number]
+
+    def literal(self, place: int) -> Span | None:
+        """The list of strings, ``["..."]``, around a place."""
+        number = bisect_right(self._literal_starts, place) - 1
+        return self.literals[number] if number >= 0 and place < self.literals[number].end else None
 
     def around(self, span: Span, window: int) -> tuple[str, str]:
         """What its sentence says before and after a quotation."""
@@ -78,6 +92,15 @@ class Structure:
             if self._within_group(place) is None:
                 found.append(place)
         return found
+
+    def _find_literals(self) -> Iterator[Span]:
+        position = 0
+        while opening := _LITERAL.search(self.folded, position):
+            ending = _LITERAL_ENDS.search(self.folded, opening.end() + 1)
+            if ending is None:
+                return
+            yield Span(opening.start(), ending.end())
+            position = ending.end()
 
     def _within_group(self, place: int) -> Span | None:
         number = bisect_right(self._outer_starts, place) - 1
