@@ -172,8 +172,12 @@ def _masked_value(found: re.Match[str]) -> str:
     # Prose has short words behind such a name: KEY=VALUE.
     certain = len(found[3]) >= 8 or name.lower() not in ("key", "token", "auth")
     if found.re is _COLON:
-        digits = any(map(str.isdigit, found[3])) or name.lower() not in ("key", "token", "auth")
-        certain = len(re.findall(r"[A-Za-z][a-z]*", name)) > 1 or (digits and _is_no_word(found[3]))
+        bare = name.lower() in ("key", "token", "auth")
+        certain = (
+            len(re.findall(r"[A-Za-z][a-z]*", name)) > 1
+            or (_is_no_word(found[3]) and not bare)
+            or (len(found[3]) >= 16 and any(map(str.isdigit, found[3])))
+        )
     return f"{found[1]}{found[2]}{MASK}" if certain and is_secret_name(name) else found[0]
 
 

@@ -217,6 +217,10 @@ class _Thrift:
                 key += byte >> 4
             else:
                 key, at = self._zigzag(at)
+            # Readers differ in which of two fields of one number they take, and in how they cut
+            # down a number that is too large.
+            if key in fields or not 0 < key < 1 << 15:
+                raise ValueError("its footer is damaged")
             fields[key], at = self._value(byte & 15, at, depth, alone=True)
 
     def _value(self, kind: int, at: int, depth: int, *, alone: bool) -> tuple[Any, int]:

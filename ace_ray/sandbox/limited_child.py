@@ -45,14 +45,17 @@ _EVENTS = frozenset(
     (
         *("builtins.id", "code.__new__", "compile", "exec", "marshal.loads"),
         *("object.__delattr__", "object.__getattr__", "object.__setattr__"),
-        *("resource.setrlimit", "sys._getframe", "sys.excepthook", "sys.unraisablehook"),
+        *("sys._getframe", "sys.excepthook", "sys.unraisablehook"),
     )
 )
 """What Python may do in a confined process, of what it tells audit hooks about. Whatever opens,
-connects, starts, imports or reaches into the interpreter is not among it."""
+connects, starts, imports or reaches into the interpreter is not among it. The hook and the kernel's
+limits are the bound: code that is not trusted may reach any object of the process."""
 
 
 _statm: int | None = None
+_limiting = False
+"""Whether this module sets a limit right now; nobody else may."""
 
 
 class FrameTooLarge(Exception):
@@ -96,13 +99,13 @@ def limited() -> Iterator[None]:
     if hard != resource.RLIM_INFINITY:
         bound = min(bound, hard)
     _limit_time()
-    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    _limit(resource.RLIMIT_AS, bound, hard)
     try:
         yield
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        _limit(resource.RLIMIT_AS, hard, hard)
 
 
 def confine() -> None:
@@ -113,7 +116,7 @@ def confine() -> None:
         resource.setrlimit(kind, (0, 0))
 
     def refuse(event: str, _: Any) -> None:
-        if event not in _EVENTS:
+        if event not in _EVENTS and not (event == "resource.setrlimit" and _limiting):
             raise PermissionError(f"{event} is not allowed here")
 
     sys.addaudithook(refuse)
@@ -162,7 +165,16 @@ def _limit_time() -> None:
     soft = int(time.process_time()) + 1 + CALL_CPU_S
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+    _limit(resource.RLIMIT_CPU, soft, hard)
+
+
+def _limit(kind: int, soft: int, hard: int) -> None:
+    global _limiting
+    _limiting = True
+    try:
+        resource.setrlimit(kind, (soft, hard))
+    finally:
+        _limiting = False
 
 
 def _size() -> int:
