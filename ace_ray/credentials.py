@@ -69,10 +69,13 @@ _GIVEN = re.compile(
     r"(?<![\w.-])([\w.-]{2,100})(\s{0,3}=\s{0,3}[\"']?|[\"']\s{0,3}:\s{0,3}[\"'])([^\s\"',;&}]+)"
 )
 # A header or a line of YAML; behind a dot it is a key of ours in a message.
-_COLON = re.compile(r"(?<![\w.-])([A-Za-z][\w-]{1,100})(\s{0,3}:[ \t]{1,3}[\"']?)([^\s\"',;&{}\[\]]+)")
+_COLON = re.compile(
+    r"(?<![\w.-])([A-Za-z][\w-]{1,100})(\s{0,3}:[ \t]{1,3}[\"']?)([^\s\"',;&{}\[\]]+)"
+)
 _FLAG = re.compile(r"(?<!\S)--?([A-Za-z][\w-]{1,100})([ \t]{1,3})([^\s-]\S*)")
 _LINE = re.compile(
-    r"(?<![\w.-])((?:[a-z]{1,20}-){0,2}(?:authorization|cookie))([\"']?\s{0,3}[:=]\s{0,3}[\"']?)([^\r\n\"']+)", re.IGNORECASE
+    r"(?<![\w.-])((?:[a-z]{1,20}-){0,2}(?:authorization|cookie))([\"']?\s{0,3}[:=]\s{0,3}[\"']?)([^\r\n\"']+)",
+    re.IGNORECASE,
 )
 _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
 

@@ -49,7 +49,8 @@ SHAPES = [
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijk", "-----BEGIN RSA PRIVATE KEY-----",
     *(mark + "s3cr3tV4lue0123456789abcd" * 2 for mark in (
         "sk_live_", "rk_test_", "npm_", "pypi-", "r8_", "tvly-", "ya29.", "xapp-1-", "dop_v1_")),
-    "https://hooks.slack.com/services/T000/B000/s3cr3tV4lue", "-----BEGIN PGP PRIVATE KEY BLOCK-----",
+    "https://hooks.slack.com/services/T000/B000/s3cr3tV4lue",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----",
 ]  # fmt: skip
 
 
@@ -77,7 +78,8 @@ def test_a_value_is_found_and_masked(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["https://host:8000/v1", "s3://bucket/a@b/c", "https://host/?page=2", "org/model@main", "x#y",
-     "https://host:8000/v1/a@b", "unknown key: sampels", "the key: see below", "a token: read_this_one",
+     "https://host:8000/v1/a@b", "unknown key: sampels", "the key: see below",
+     "a token: read_this_one",
      "engine.api_key: looks like a secret", "pass --api-key-env NAME", "Password: forgotten.",
      "write KEY=VALUE", "s3://b/step#1", "samples=2", "sk-learn", "a Bearer of news", "see #3"],
 )  # fmt: skip
@@ -193,7 +195,8 @@ def test_a_line_of_an_error_holds_no_secret() -> None:
 FILES_OF_KEYS = [
     ".env~", ".env_prod", ".envfile", ".flaskenv", "env", "env.sh", ".direnv/x", "#.env#",
     "docker.env.template", "secrets.env.bak", "apikey.txt", "secrets/prod.txt", ".secrets/openai",
-    "accessKeys.csv", "rootkey.csv", "client_secret_123.json", "kube.config", ".config/gh/hosts.yml",
+    "accessKeys.csv", "rootkey.csv", "client_secret_123.json", "kube.config",
+    ".config/gh/hosts.yml",
     ".pypirc.bak", "credentials.d/a", "terraform.tfstate", "prod.tfvars", ".bash_history",
     "vault.yml", "user_accessKeys.csv", "passwords.kdb", "token.txt.old", "__pycache__/a.pyc",
     ".env", ".env.local", "deploy/.env", "prod.env", ".netrc", "sub/_netrc", "id_rsa", "id_rsa.pub",
@@ -275,7 +278,9 @@ def test_all_code_of_this_checkout_travels() -> None:
     sent = packed(made)
     here = Path(__file__).resolve().parents[1]
     for folder in ("ace_ray", "jobs", "configs"):
-        files = {p.relative_to(here).as_posix() for p in (here / folder).rglob("*.*") if p.is_file()}
+        files = {
+            p.relative_to(here).as_posix() for p in (here / folder).rglob("*.*") if p.is_file()
+        }
         assert {name for name in files if "__pycache__" not in name} <= sent
 
 
@@ -293,7 +298,9 @@ def test_a_comment_with_a_key_does_not_travel(
     count = len(inside.read_text().splitlines())
     for path in (config_file(), inside):
         path.write_text(inside.read_text())
-        with pytest.raises(UserError, match=f"line {count} holds what looks like a secret") as caught:
+        with pytest.raises(
+            UserError, match=f"line {count} holds what looks like a secret"
+        ) as caught:
             make_submission("evaluate", str(path), output="s3://b/p", checkout=checkout)
         assert KEY not in str(caught.value)
         assert SHAPES[0] not in str(caught.value)

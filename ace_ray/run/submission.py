@@ -194,7 +194,10 @@ def _submission(
         arguments=tuple(arguments),
         checkout=checkout,
         excludes=(
-            *(f"/{name}" for name in (*LEFT_OUT, *sorted(_left_behind(job, [tree, *files], checkout)))),
+            *(
+                f"/{name}"
+                for name in (*LEFT_OUT, *sorted(_left_behind(job, [tree, *files], checkout)))
+            ),
             *SECRET_FILES,
         ),
         digest=digest,
