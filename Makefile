@@ -64,7 +64,7 @@ GPU_LOCK := requirements/gpu.txt
 FOR_GPU := --python-version 3.11 --python-platform x86_64-manylinux_2_36
 
 lock: $(READY)
-	$(BIN)/pip install --quiet uv==0.13.9
+	$(PIP) --no-deps --require-hashes -r requirements/uv.txt
 	cp $(CPU_LOCK) $(CPU_LOCK).new
 	$(COMPILE) requirements/cpu.in $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) \
 	  --no-emit-package torch --output-file $(CPU_LOCK).new >/dev/null

@@ -16,11 +16,15 @@ _EVENTS = frozenset(
     (
         *("builtins.id", "code.__new__", "compile", "exec", "marshal.loads"),
         *("object.__delattr__", "object.__getattr__", "object.__setattr__"),
-        *("resource.setrlimit", "sys._getframe", "sys.excepthook", "sys.unraisablehook"),
+        *("sys._getframe", "sys.excepthook", "sys.unraisablehook"),
     )
 )
 """What Python may do in a confined process, of what it tells audit hooks about. Whatever opens,
-connects, starts, imports or reaches into the interpreter is not among it."""
+connects, starts, imports or reaches into the interpreter is not among it. The hook and the kernel's
+limits are the bound: code that is not trusted may reach any object of the process."""
+
+_limiting = False
+"""Whether `set_limit` is at work; nobody else sets limits in a confined process."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -50,7 +54,17 @@ def confine() -> None:
         resource.setrlimit(kind, (0, 0))
 
     def refuse(event: str, _: Any) -> None:
-        if event not in _EVENTS:
+        if event not in _EVENTS and not (event == "resource.setrlimit" and _limiting):
             raise PermissionError(f"{event} is not allowed here")
 
     sys.addaudithook(refuse)
+
+
+def set_limit(kind: int, soft: int, hard: int) -> None:
+    """`resource.setrlimit`, also in a confined process."""
+    global _limiting
+    _limiting = True
+    try:
+        resource.setrlimit(kind, (soft, hard))
+    finally:
+        _limiting = False

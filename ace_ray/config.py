@@ -10,8 +10,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -296,6 +296,10 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
     path = _path(model, first["loc"])
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
+        unknown = str(first["loc"][-1])
+        if path[-1] != unknown:  # in a section that may be of several kinds
+            key = f"{key}.{unknown}"
+            raise UserError(f"unknown key {key!r}", where=where, fix="correct it or leave it out")
         keys = _keys(model, path[:-1])
         raise UserError(f"unknown key {key!r}", where=where, fix=closest(path[-1], keys))
     if first["type"] == "missing":
@@ -344,21 +348,29 @@ def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
         path.append(str(part))
         if field is None:
             continue
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        inner = _section(field.annotation)
+        if inner is not None:
             node = inner
-        elif get_origin(inner) in (Union, UnionType):
+        elif get_origin(field.annotation) in (Union, UnionType):
             return path
         else:
             node = None
     return path
 
 
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The one model that ``annotation`` is, or is beside None."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    only = kinds[0] if len(kinds) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
+
+
 def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
     for part in path:
         field = node.model_fields.get(part)
-        inner = field.annotation if field else None
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        inner = _section(field.annotation) if field else None
+        if inner is not None:
             node = inner
     return list(node.model_fields)
 

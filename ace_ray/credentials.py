@@ -16,14 +16,25 @@ MASK = "***"
 _SECRET = re.compile(
     r"apikey|secret|passw(?:or)?d|passphrase|pwd\Z|authorization|bearer|credential|cookie"
     r"|accesskey|privatekey|authtoken|accesstoken|securitytoken|sessiontoken|refreshtoken"
+    r"|authheader"
 )
-_OF_KEYS = frozenset((
-    "account", "admin", "anthropic", "auth", "aws", "azure", "client", "cloud", "deploy",
-    "encryption", "gemini", "google", "hf", "host", "jwt", "master", "mistral", "openai",
-    "openrouter", "provider", "service", "signing", "ssh", "storage", "subscription",
-    "together", "user",
+_ALONE = frozenset({"cred", "creds", "jwt", "otp", "pat", "pw", "sas"})
+"""Last words that mean a secret whatever is before them."""
+_PUBLIC_KEYS = frozenset((
+    "a", "an", "and", "answer", "any", "arrow", "bad", "cache", "column", "composite", "config",
+    "correct", "data", "dict", "down", "duplicate", "each", "empty", "enter", "every", "extra",
+    "first", "foreign", "function", "gold", "group", "hash", "idempotency", "index", "input",
+    "is", "join", "json", "known", "last", "left", "lookup", "map", "message", "meta", "missing",
+    "name", "natural", "new", "next", "no", "object", "of", "old", "one", "option", "or", "order",
+    "other", "output", "parent", "partition", "press", "prompt", "public", "primary", "question",
+    "required", "response", "result", "right", "routing", "row", "score", "shard", "sort", "sorted",
+    "state", "surrogate", "text", "that", "the", "this", "tool", "unexpected", "unique", "unknown",
+    "up", "which", "wrong", "yaml",
 ))  # fmt: skip
-"""A name that ends in "key" behind one of these is one of a lock."""
+"""A name that ends in "key" is one of a lock, but behind one of these."""
+_WORDS_IN_KEY = frozenset(
+    ("donkey", "hockey", "hotkey", "jockey", "keykey", "monkey", "turkey", "whiskey")
+)
 _OF_TEXTS = frozenset((
     "a", "added", "and", "audio", "begin", "bos", "by", "cls", "end", "eos", "first", "image",
     "last", "mask", "max", "min", "next", "num", "of", "one", "or", "pad", "per", "sep",
@@ -35,18 +46,36 @@ _PLACES = frozenset({"env", "file", "name", "path", "variable"})
 
 _SHAPES = re.compile(
     r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,200}"
+    r"|\b(?:(?:sk|rk|pk)_(?:live|test)_|whsec_|tvly-|ya29\.|xapp-|dop_v1_)[A-Za-z0-9_-]{16,200}"
+    r"|\b(?:npm_|r8_)[A-Za-z0-9]{30,200}"
+    r"|\bpypi-[A-Za-z0-9_-]{30,400}"
+    r"|\bSG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,64}"
+    r"|\bhooks\.slack\.com/services/[A-Za-z0-9/]{16,200}"
     r"|\bhf_[A-Za-z0-9]{20,200}"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|nvapi-|gsk_|AIza)[A-Za-z0-9_-]{16,200}"
     r"|\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,4000}"
     r"|\b(?:[Bb]earer|[Bb]asic) (?!realm)[A-Za-z0-9+/._~-]{12,4000}=*"
-    r"|-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY-----"
+    r"|-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 )
-_USER = re.compile(r"(?<=[A-Za-z0-9]://)[^/?#\s@]{1,1000}@")
+# A port ends an address's host; a password may hold what ends one elsewhere.
+_USER = re.compile(
+    r"(?<=[A-Za-z0-9]://)"
+    r"(?:[^/?#\s@]{1,1000}@|[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@)"
+)
 _QUERY = re.compile(r"(?<=[?&;#])([^=&;#\s]{1,100})=([^&;#\s'\"]+)")
 _FRAGMENT = re.compile(r"(?<![A-Za-z])(https?://[^\s#]{1,4000})#[^\s'\"]+", re.IGNORECASE)
 _GIVEN = re.compile(
     r"(?<![\w.-])([\w.-]{2,100})(\s{0,3}=\s{0,3}[\"']?|[\"']\s{0,3}:\s{0,3}[\"'])([^\s\"',;&}]+)"
+)
+# A header or a line of YAML; behind a dot it is a key of ours in a message.
+_COLON = re.compile(
+    r"(?<![\w.-])([A-Za-z][\w-]{1,100})(\s{0,3}:[ \t]{1,3}[\"']?)([^\s\"',;&{}\[\]]+)"
+)
+_FLAG = re.compile(r"(?<!\S)--?([A-Za-z][\w-]{1,100})([ \t]{1,3})([^\s-]\S*)")
+_LINE = re.compile(
+    r"(?<![\w.-])((?:[a-z]{1,20}-){0,2}(?:authorization|cookie))([\"']?\s{0,3}[:=]\s{0,3}[\"']?)([^\r\n\"']+)",
+    re.IGNORECASE,
 )
 _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
 
@@ -59,8 +88,12 @@ def is_secret_name(name: str) -> bool:
     if _SECRET.search("".join(words)):
         return True
     *before, last = words[:-1] if words[-1] == "id" and words[-2:-1] == ["key"] else words
+    if last in _ALONE:
+        return True
     if last == "key":
-        return not before or before[-1] in {"access", "api", "private", *_OF_KEYS}
+        return not before or before[-1] not in _PUBLIC_KEYS
+    if last.endswith("key"):
+        return last not in _WORDS_IN_KEY and last[:-3] not in _PUBLIC_KEYS
     if last == "token":
         return not before or before[-1] not in _OF_TEXTS
     return words == ["auth"]
@@ -69,14 +102,19 @@ def is_secret_name(name: str) -> bool:
 def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
     """(key, what it is) of all that looks like a secret in the JSON value ``node``."""
     if isinstance(node, Mapping):
+        if _pairs(node.get("name", node.get("key", node.get("header"))), node.get("value")):
+            yield where, "looks like a secret"
         for key, value in node.items():
-            at = f"{where}.{key}" if where else str(key)
-            given = bool(value) and not isinstance(value, Mapping | bool)
-            if given and is_secret_name(str(key)):
+            name = str(key)
+            at = f"{where}.{masked(name)}" if where else masked(name)
+            if _pairs(name, value):
                 yield at, "looks like a secret"
             else:
+                yield from secrets_in(name, at)
                 yield from secrets_in(value, at)
     elif isinstance(node, list | tuple):
+        if len(node) == 2 and _pairs(*node):
+            yield where, "looks like a secret"
         for index, value in enumerate(node):
             yield from secrets_in(value, f"{where}.{index}")
     elif isinstance(node, str):
@@ -86,8 +124,25 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
             yield where, "the address holds a key in its query"
         elif _FRAGMENT.fullmatch(node.strip()):
             yield where, "the address holds a fragment, which no server is sent"
-        elif _SHAPES.search(node):
+        elif _SHAPES.search(node) or _given(node):
             yield where, "looks like a secret"
+
+
+def _pairs(name: Any, value: Any) -> bool:
+    """Whether ``value``, of any kind, is given to a secret's name."""
+    given = bool(value) and not isinstance(value, bool)
+    return given and isinstance(name, str) and is_secret_name(name)
+
+
+def _given(text: str) -> bool:
+    """Whether all of ``text`` gives a value to a secret's name: ``X-Api-Key: abc``."""
+    found = _COLON.fullmatch(text) or _FLAG.fullmatch(text) or _GIVEN.fullmatch(text)
+    return found is not None and _is_no_word(found[3]) and is_secret_name(found[1])
+
+
+def holds_shape(text: str) -> bool:
+    """Whether what has the shape of a provider's key is anywhere in ``text``."""
+    return _SHAPES.search(text) is not None
 
 
 def masked(text: str) -> str:
@@ -95,7 +150,10 @@ def masked(text: str) -> str:
     text = _USER.sub(f"{MASK}@", text)
     text = _FRAGMENT.sub(rf"\1#{MASK}", text)
     text = _QUERY.sub(_masked_query, text)
-    text = _GIVEN.sub(_masked_value, text)
+    text = _LINE.sub(rf"\1\2{MASK}", text)
+    for pattern in (_GIVEN, _COLON):
+        text = pattern.sub(_masked_value, text)
+    text = _FLAG.sub(_masked_flag, text)
     return _SHAPES.sub(MASK, text)
 
 
@@ -116,4 +174,20 @@ def _masked_value(found: re.Match[str]) -> str:
     name = found[1].rpartition(".")[2]
     # Prose has short words behind such a name: KEY=VALUE.
     certain = len(found[3]) >= 8 or name.lower() not in ("key", "token", "auth")
+    if found.re is _COLON:
+        bare = name.lower() in ("key", "token", "auth")
+        certain = (
+            len(re.findall(r"[A-Za-z][a-z]*", name)) > 1
+            or (_is_no_word(found[3]) and not bare)
+            or (len(found[3]) >= 16 and any(map(str.isdigit, found[3])))
+        )
     return f"{found[1]}{found[2]}{MASK}" if certain and is_secret_name(name) else found[0]
+
+
+def _masked_flag(found: re.Match[str]) -> str:
+    flag = found[0].removesuffix(found[3])
+    return f"{flag}{MASK}" if is_secret_name(found[1]) else found[0]
+
+
+def _is_no_word(text: str) -> bool:
+    return len(text) >= 8 and re.fullmatch(r"[A-Za-z]+[.!?]?", text) is None

@@ -15,14 +15,16 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
 import ace_ray
 from ace_ray.config import RunConfig, config_text, load_config, read_tree, refuse_secrets
+from ace_ray.credentials import holds_shape, masked
 from ace_ray.errors import UserError
 from ace_ray.store import is_relative
 
@@ -40,28 +42,31 @@ _PUBLIC = "a job's command is for all to see"
 
 # Patterns of a .gitignore: at any depth, and folders with all that they hold.
 SECRET_FILES = (
-    ".git", ".aws", ".azure", ".boto", ".config/gcloud", ".docker", ".dockercfg", ".envrc",
-    ".dockerconfigjson", ".env", ".env.*", "*.env", ".git-credentials", ".gnupg", ".htpasswd",
-    ".huggingface", ".kube", ".my.cnf", ".netrc", "_netrc", ".npmrc", ".oci", ".password-store",
-    ".pgpass", ".pypirc", ".s3cfg", ".ssh", ".vault-token", ".yarnrc.yml", "*.jks", "*.kdbx",
-    "*.key", "*.keystore", "*.p8", "*.p12", "*.pem", "*.pfx", "*.ppk", "auth_token", "credentials",
-    "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig",
-    "service-account*.json", "service_account*.json",
+    ".git", ".aws", ".azure", ".boto*", ".cache", ".config", ".credentials*", ".direnv", ".docker",
+    ".dockercfg*", ".dockerconfigjson*", ".env*", ".git-credentials*", ".gnupg", ".*_history",
+    ".htpasswd*", ".huggingface", ".kube", ".my.cnf*", ".netrc*", "_netrc*", ".npmrc*", ".oci",
+    ".password-store", ".pgpass*", ".pypirc*", ".s3cfg*", ".secrets*", ".ssh", ".terraform",
+    ".vault*", ".wandb", ".yarnrc.yml*", "*.jks", "*.kdb", "*.kdbx", "*.key", "*.keystore", "*.p8",
+    "*.p12", "*.pem", "*.pfx", "*.ppk", "*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.*",
+    "*env", "*.env.*", "env.*sh", "auth_token", "credentials", "credentials.d", "id_dsa*",
+    "id_ecdsa*", "id_ed25519*", "id_rsa*", "kubeconfig*", "kube.config*", "secrets", "secrets.d",
+    "service-account*.json", "service_account*.json", "vault.y*ml",
+    "__pycache__",  # the constants of modules that stay
 )  # fmt: skip
 """What holds keys by its name."""
 _SECRET_NAME = re.compile("|".join(map(fnmatch.translate, SECRET_FILES)), re.IGNORECASE)
 _SECRET_STEM = re.compile(
-    r"(.*[._-])?(auth|credentials?|keys?|passwords?|secrets?|tokens?)",
+    r"(.*[._-])?(auth|credentials?|creds|keys?|passwords?|secrets?|tokens?)([._-]?\d{1,40})?"
+    r"|(.*[._-])?(access|api|private|root|service|secret)[._-]?keys?",
     re.IGNORECASE,
 )
 _DATA = frozenset(
     ("", ".cfg", ".conf", ".csv", ".ini", ".json", ".properties", ".toml", ".txt", ".yaml", ".yml")
 )
 """Endings of files that a stem of `_SECRET_STEM` says to hold keys; ``credentials.py`` is code."""
-_KEY_HEAD = re.compile(
-    rb"\s{0,99}(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|PuTTY-User-Key-File|\[default\]\s{1,9}aws_)"
-)
-_KEY_IN_JSON = re.compile(rb'"(private_key|client_secret|refresh_token)"\s{0,9}:')
+_COPY = re.compile(r"(\.(bak|backup|old|orig|save|swp|template|tmp)|~)\Z", re.IGNORECASE)
+_KEY_HEAD = re.compile(r"\s{0,99}(PuTTY-User-Key-File|\[default\]\s{1,9}aws_)")
+_KEY_IN_JSON = re.compile(r'"(private_key|client_secret|refresh_token)"\s{0,9}:')
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ def make_submission(
     for flag, value in (("--output", output), ("--limit", limit)):
         arguments += [] if value is None else [f"{flag}={value}"]
     arguments += [f"--set={item}" for item in overrides]
-    return _submission(job, tree, arguments, checkout)
+    return _submission(job, tree, arguments, checkout, config)
 
 
 def submission_about(
@@ -180,7 +185,7 @@ def _check_checkout(job: str, checkout: Path) -> None:
 
 
 def _submission(
-    job: str, tree: Mapping[str, Any], arguments: Sequence[str], checkout: Path
+    job: str, tree: Mapping[str, Any], arguments: Sequence[str], checkout: Path, *files: str
 ) -> Submission:
     content = yaml.safe_dump({"job": job, "config": dict(tree)}, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
@@ -189,7 +194,10 @@ def _submission(
         arguments=tuple(arguments),
         checkout=checkout,
         excludes=(
-            *(f"/{name}" for name in (*LEFT_OUT, *sorted(_left_behind(checkout)))),
+            *(
+                f"/{name}"
+                for name in (*LEFT_OUT, *sorted(_left_behind(job, [tree, *files], checkout)))
+            ),
             *SECRET_FILES,
         ),
         digest=digest,
@@ -198,12 +206,18 @@ def _submission(
 
 
 def _config_arguments(config: str, checkout: Path) -> tuple[str, ...]:
+    text = config_text(config)
+    # Comments travel too, and what an override replaces.
+    for number, line in enumerate(text.splitlines(), 1):
+        if masked(line) != line:
+            raise UserError(
+                f"line {number} holds what looks like a secret, and {_PUBLIC}",
+                where=config,
+                fix="take it out, comments too: a key belongs in the environment",
+            )
     path = Path(config).resolve()
     if path.is_relative_to(checkout / "configs"):
         return ("--config", path.relative_to(checkout).as_posix())
-    text = config_text(config)
-    # Comments travel too.
-    refuse_secrets({config: text.splitlines()}, _PUBLIC)
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
             f"holds {len(text.encode())} bytes, a config that travels as text holds {TEXT_BYTES}",
@@ -214,17 +228,48 @@ def _config_arguments(config: str, checkout: Path) -> tuple[str, ...]:
     return (f"--config-text={text}",)
 
 
-def _left_behind(checkout: Path) -> Iterator[str]:
-    """What else stays here, as patterns of paths in the checkout: files too large to upload, keys,
-    and links that lead elsewhere, which Ray would follow."""
+def _left_behind(job: str, tree: Any, checkout: Path) -> Iterator[str]:
+    """What else stays here, as patterns of paths in the checkout: what git does not track, files
+    too large to upload, keys, and links that lead elsewhere, which Ray would follow."""
+    sent = _sent(job, tree, checkout)
     for base, folders, names in os.walk(checkout):
         if Path(base) == checkout:
             folders[:] = [name for name in folders if name not in LEFT_OUT]
             names = [name for name in names if name not in LEFT_OUT]
         for name in [*names, *folders]:
             file = Path(base, name)
-            if _stays(file, checkout):
-                yield re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.relative_to(checkout).as_posix())
+            path = file.relative_to(checkout).as_posix()
+            if (sent is not None and path not in sent) or _stays(file, checkout):
+                if name in folders:
+                    folders.remove(name)
+                if name != "__pycache__":
+                    yield re.sub(r"([\\*?\[\]!# ])", r"\\\1", path)
+
+
+def _sent(job: str, tree: Any, checkout: Path) -> set[str] | None:
+    """Paths that may travel, with their folders: what git tracks, and what ``tree`` names. None
+    where git does not track the job's own file, so that only names and contents decide."""
+    listed = _git(checkout, "ls-files", "-z", "--recurse-submodules").split("\0")
+    if f"jobs/{job}.py" not in listed:
+        return None
+    for text in _texts(tree):
+        for named in (Path(text), checkout / text):
+            with suppress(OSError, ValueError):
+                found = named.resolve()
+                if found.is_relative_to(checkout) and found.is_file():
+                    listed.append(found.relative_to(checkout).as_posix())
+    return {path for name in listed for path in (name, *map(str, PurePosixPath(name).parents))}
+
+
+def _texts(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for value in node.values():
+            yield from _texts(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _texts(value)
+    elif isinstance(node, str) and len(node) < 4096:
+        yield node
 
 
 def _stays(file: Path, checkout: Path) -> bool:
@@ -233,24 +278,31 @@ def _stays(file: Path, checkout: Path) -> bool:
         if target.is_dir() or not target.is_relative_to(checkout):
             return True
         inside = target.relative_to(checkout).parts
-        if inside[0] in LEFT_OUT or any(map(_SECRET_NAME.fullmatch, inside)):
+        if inside[0] in LEFT_OUT or any(map(_secret_name, inside)):
             return True
-    if _SECRET_NAME.fullmatch(file.name):
+    if _secret_name(file.name):
         return True
     if file.is_dir():
         return False
     if not file.is_file() or file.stat().st_size > LARGE_BYTES:
         return True
-    if file.suffix.lower() in _DATA and _SECRET_STEM.fullmatch(file.stem):
+    plain = Path(_COPY.sub("", file.name))
+    if plain.suffix.lower() in _DATA and _SECRET_STEM.fullmatch(plain.stem):
         return True
     try:
-        with file.open("rb") as opened:
-            head = opened.read(4096)
+        content = file.read_bytes()
     except OSError:  # whoever cannot read it cannot send it
         return True
-    if file.suffix.lower() == ".json" and _KEY_IN_JSON.search(head):
+    if b"\0" in content[:8192]:
+        return False
+    text = content.decode("latin-1")
+    if file.suffix.lower() == ".json" and _KEY_IN_JSON.search(text):
         return True
-    return _KEY_HEAD.match(head) is not None
+    return holds_shape(text) or _KEY_HEAD.match(text) is not None
+
+
+def _secret_name(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(_COPY.sub("", name.strip("#")) or name) is not None
 
 
 def _check_paths(tree: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from ace_ray.children import confine
+from ace_ray.children import confine, set_limit
 from ace_ray.errors import UserError
 
 CALL_CPU_S = 1
@@ -88,13 +88,13 @@ def limited() -> Iterator[None]:
     if hard != resource.RLIM_INFINITY:
         bound = min(bound, hard)
     _limit_time()
-    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    set_limit(resource.RLIMIT_AS, bound, hard)
     try:
         yield
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        set_limit(resource.RLIMIT_AS, hard, hard)
 
 
 def main(fd: int, handler: str) -> None:
@@ -140,7 +140,7 @@ def _limit_time() -> None:
     soft = int(time.process_time()) + 1 + CALL_CPU_S
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+    set_limit(resource.RLIMIT_CPU, soft, hard)
 
 
 def _size() -> int:

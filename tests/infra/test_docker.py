@@ -43,7 +43,7 @@ def locked(lock: str) -> dict[str, list[str]]:
     return {requirement: options for requirement, *options in lines}
 
 
-@pytest.mark.parametrize("lock", [*FLAVOURS, "torch-cuda"])
+@pytest.mark.parametrize("lock", [*FLAVOURS, "torch-cuda", "uv"])
 def test_every_package_of_a_lock_has_hashes_and_no_index(lock: str) -> None:
     for requirement, options in locked(lock).items():
         assert options, requirement
@@ -61,11 +61,29 @@ def test_only_torch_is_installed_without_a_hash() -> None:
     for flavour in FLAVOURS:
         steps = [step.rest for step in instructions(flavour) if step.word == "RUN"]
         recipes += [part for step in steps for part in step.split("&&") if "-r req" in part]
-    assert len(recipes) == 3 + 3 + 1
+    assert len(recipes) == 4 + 3 + 1
     for recipe in recipes:
         assert ("--require-hashes" in recipe) != ("requirements/torch.txt" in recipe), recipe
         assert "--no-deps" in recipe
         assert "--only-binary=:all:" in recipe or "$(PIP)" in recipe
+
+
+UNPINNED = ("pip install .", "pip install '.[gpu]'")
+"""Said to be without pins in the pages that have them."""
+
+
+def test_every_installation_that_is_written_down_is_by_hash() -> None:
+    """But of this package itself, of torch, and of a benchmark's data by its exact version."""
+    found = []
+    for file in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").rglob("*.md")]:
+        text = file.read_text(encoding="utf-8").replace("\\\n", " ")
+        text = re.sub(r"(?m)^PIP := .*$", "", text)
+        found += re.findall(r"(?:\bpip install|\$\(PIP\)) [^`\n;|&#]*", text)
+    assert len(found) >= 10
+    for line in map(str.strip, found):
+        own = line.endswith(" .") and "--no-deps" in line
+        pinned = "requirements/torch.txt" in line or re.search(r"--no-deps [\w-]+==[\d.]+$", line)
+        assert "--require-hashes" in line or own or pinned or line in UNPINNED, line
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

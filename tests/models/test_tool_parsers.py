@@ -5,6 +5,8 @@ import itertools
 import json
 import logging
 import sys
+import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +18,13 @@ import pytest
 from ace_ray.errors import EngineDead, UserError
 from ace_ray.models.chat import Chat
 from ace_ray.models.fake import FakeEngine
-from ace_ray.models.tool_parsers import MAX_CHARS, ToolParser, check_tool_parser, tool_parser
+from ace_ray.models.tool_parsers import (
+    MARKED_CHARS,
+    MAX_CHARS,
+    ToolParser,
+    check_tool_parser,
+    tool_parser,
+)
 from ace_ray.models.vllm_engine import VLLMEngine
 from ace_ray.records import Completion, Episode, Sampling, ToolAnswer, ToolCall
 
@@ -170,6 +178,40 @@ def test_a_text_beyond_the_bound_is_not_parsed(hermes: ToolParser) -> None:
     fits = call + " " * (MAX_CHARS - len(call))
     assert hermes(fits, TOOLS).calls
     assert hermes(fits + " ", TOOLS) == ToolAnswer(fits + " ", error="TooLong")
+
+
+class Marks:
+    """The vocabulary of a tokenizer that has every mark."""
+
+    def get_vocab(self) -> Any:
+        return defaultdict(int, dict.fromkeys(MARKS, 1))
+
+
+MARKS = [
+    f"<｜tool▁{name}｜>"
+    for name in ("calls▁begin", "calls▁end", "call▁begin", "call▁end", "sep", "outputs▁begin")
+] + ["<tool_call>", "</tool_call>"]
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("name", "start", "unit"),
+    [
+        ("deepseek_v3", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜><｜tool▁sep｜>"),
+        ("deepseek_v31", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜><｜tool▁sep｜>"),
+        ("ling3", "<tool_call>a\n", "<arg_key>"),
+    ],
+)
+def test_a_text_that_takes_cubic_time_is_not_parsed(name: str, start: str, unit: str) -> None:
+    parser = tool_parser(name, Marks())
+    hostile = start + unit * (60_000 // len(unit)) + "</tool_call>"
+    before = time.thread_time()
+    assert parser(hostile, TOOLS) == ToolAnswer(hostile, error="TooLong")
+    # The mark alone makes them slow: a long answer without calls stays one.
+    assert parser("plain " * 5_000, TOOLS) == ToolAnswer("plain " * 5_000)
+    # The longest that is parsed; a text of 31,000 characters took 5.6 s.
+    parser(start + unit * (MARKED_CHARS[name][1] // len(unit) - 3), TOOLS)
+    assert time.thread_time() - before < 5
 
 
 class Silent:

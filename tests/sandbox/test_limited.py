@@ -63,6 +63,8 @@ ACTIONS: Mapping[str, Any] = {
     "import": imported,
     "kill": lambda pid: os.kill(pid, signal.SIGKILL),
     "pipe": os.pipe,
+    "lift": lambda: resource.setrlimit(resource.RLIMIT_AS, (-1, -1)),
+    "lift_within": lambda: within_limits(resource.setrlimit, resource.RLIMIT_CPU, (9, 9)),
     "limits": lambda: resource.getrlimit(resource.RLIMIT_CORE),
     "sleep": time.sleep,
 }
@@ -132,8 +134,10 @@ def test_a_process_that_is_silent_is_ended(
 
 
 @pytest.mark.parametrize(
-    "action", ["write", "read", "system", "fork", "spawn", "socket", "import", "kill", "pipe"]
-)
+    "action",
+    ["write", "read", "system", "fork", "spawn", "socket", "import", "kill", "pipe", "lift",
+     "lift_within"],
+)  # fmt: skip
 def test_it_reaches_nothing(process: LimitedProcess, action: str, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     arguments: Mapping[str, list[Any]] = {

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
 from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, Mode
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, form_of, system_text
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
@@ -120,7 +120,7 @@ class StableToolBench(Benchmark):
         if options.real is not None:
             check_real(options.real, f"{_WHERE}.real")
         if "real" in backends:
-            self._real()  # a missing key is found now
+            self._real()
         self._cache_folder = str(
             folder_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
             if options.cache_folder
@@ -254,6 +254,9 @@ class StableToolBench(Benchmark):
         return [{"role": "system", "content": "x"}, *asked] if role == "simulator" else asked
 
     def service(self) -> Service | None:
+        if self._options.real and "real" in self._backends:
+            # Here and not earlier: a run is scored without the keys of its episodes.
+            read_key(self._options.real, f"{_WHERE}.real")
         if "cache" not in self._backends:
             return None
         options = self._options

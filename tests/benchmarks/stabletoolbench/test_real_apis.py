@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from an_api import an_api
 
+from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
 from ace_ray.errors import UserError
 from ace_ray.models.addresses import (
@@ -447,7 +448,9 @@ class TestConfig:
         for value in ["", "  ", "a\nb", "ü"]:
             monkeypatch.setenv("SPORTS_KEY", value)
             with pytest.raises(UserError, match=r"real\.key_env: .*SPORTS_KEY"):
-                RealApis(config(), Recorded(OK), "fixed")
+                read_key(config(), "real")
+        # What only reads a run asks nobody, and needs no key.
+        RealApis(config(), Recorded(OK), "fixed")
 
     def test_a_service_that_is_not_on_the_list(self) -> None:
         with pytest.raises(UserError, match="service_url"):
@@ -601,3 +604,21 @@ def test_a_server_that_hangs_up() -> None:
     assert answered.failure == "real"
     assert "127.0.0.1" not in answered.error
     assert "Player" not in answered.error
+
+
+def test_a_run_is_scored_without_the_keys_of_its_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPORTS_KEY", raising=False)
+    real = {"hosts": ["a.test"], "key_env": "SPORTS_KEY", "service_url": "https://a.test/x"}
+    options = {"data": "mini", "judge": "none", "apis": ["real"], "real": real}
+    made = make_benchmark("stabletoolbench", options)
+    made.entries()
+    made.ready(named=False)
+    # What episodes start with.
+    with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' holds no key"):
+        made.service()
+
+
+def test_an_unknown_key_is_named_where_it_is() -> None:
+    options = {"data": "mini", "real": {"hosts": ["a.test"], "tiemout_s": 3}}
+    with pytest.raises(UserError, match=r"'real\.tiemout_s'; did you mean 'timeout_s'"):
+        make_benchmark("stabletoolbench", options)

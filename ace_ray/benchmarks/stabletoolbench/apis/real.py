@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus, urlencode, urljoin, urlsplit
 
@@ -72,7 +73,7 @@ class RealApis:
         transport: the HTTP client.
 
     Raises:
-        UserError: as `check_real`, or the key is not in the environment.
+        UserError: as `check_real`.
     """
 
     def __init__(
@@ -84,7 +85,11 @@ class RealApis:
     ) -> None:
         self._config, self._transport, self._rules = config, transport, rules
         self._allowed = check_real(config, where)
-        self._key = _key(config.key_env, f"{where}.key_env")
+        self._where = where
+
+    @cached_property
+    def _key(self) -> str:
+        return read_key(self._config, self._where)
 
     async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered:
         """The API's answer; ``failure`` is ``real`` where it was refused, failed, or gave none that
@@ -227,13 +232,17 @@ def check_real(config: RealConfig, where: str) -> AllowList:
     return allowed
 
 
-def _key(name: str | None, where: str) -> str:
+def read_key(config: RealConfig, where: str) -> str:
+    """The key that is sent, "" for none. Raises `UserError`: the environment does not hold it."""
+    name = config.key_env
     if name is None:
         return ""
     key = os.environ.get(name, "").strip()
     if not key or not key.isascii() or not key.isprintable():
         raise UserError(
-            f"the environment variable {name!r} holds no key", where=where, fix="export it"
+            f"the environment variable {name!r} holds no key",
+            where=f"{where}.key_env",
+            fix="export it",
         )
     return key
 
