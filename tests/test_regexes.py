@@ -32,7 +32,7 @@ SHORT, LONG = 30_000, 300_000
 LOOK_AGAIN_S = 0.015
 """CPU time of a short text from which on a long one is tried: a linear pattern takes a tenth of it,
 a quadratic one tens of times as much. That decides nothing but how long the tests take."""
-MAX_TEXTS = int(os.environ.get("REGEX_TEXTS", "60"))
+MAX_TEXTS = int(os.environ.get("REGEX_TEXTS", "24"))
 """For one pattern; 600 tries all kinds that there are of most, in half an hour."""
 CPU_S = 3.0
 """For a short text: a linear pattern takes a hundredth of it."""

@@ -64,7 +64,7 @@ def ended_well(command: str, ended: Any) -> str:
 
 
 NAMES = list(MUTATIONS)
-EVERY = int(os.environ.get("HOSTILE_FOLDERS_EVERY", "6"))
+EVERY = int(os.environ.get("HOSTILE_FOLDERS_EVERY", "12"))
 """One folder in so many is tried, with one command each; 1: all of them, with all commands (an hour
 on one core)."""
 

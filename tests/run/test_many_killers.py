@@ -21,8 +21,8 @@ def records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-@pytest.mark.parametrize(("most", "size"), [(64, 16), (8, 64), (16, 1), (1, 1)])
-@pytest.mark.parametrize("count", [1, 4, 12])
+@pytest.mark.parametrize(("most", "size"), [(64, 16), (8, 64), (1, 1)])
+@pytest.mark.parametrize("count", [4, 12])
 @pytest.mark.parametrize("where", WHERE)
 def test_each_is_quarantined(where: str, count: int, most: int, size: int, shuffled: bool) -> None:
     killers = WHERE[where](count)
