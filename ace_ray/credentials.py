@@ -64,7 +64,7 @@ _USER = re.compile(
     r"(?:[^/?#\s@]{1,1000}@|[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@)"
 )
 _QUERY = re.compile(r"(?<=[?&;#])([^=&;#\s]{1,100})=([^&;#\s'\"]+)")
-_FRAGMENT = re.compile(r"(?<![A-Za-z])(https?://[^\s#]{1,4000})#[^\s'\"]+", re.IGNORECASE)
+_FRAGMENT = re.compile(r"(?<![A-Za-z])(https?://[^\s#]{1,500})#[^\s'\"]+", re.IGNORECASE)
 _GIVEN = re.compile(
     r"(?<![\w.-])([\w.-]{2,100})(\s{0,3}=\s{0,3}[\"']?|[\"']\s{0,3}:\s{0,3}[\"'])([^\s\"',;&}]+)"
 )
