@@ -296,7 +296,8 @@ class Board:
             self._tally.workers.append(facts)
 
     def suspects(self, kind: Kind, ids: list[str]) -> dict[str, Suspect]:
-        """Those among ``ids``, which have come to a process of ``kind``."""
+        """Those among ``ids``, of rows that have come to a process of ``kind`` and of what they
+        share."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
@@ -309,6 +310,10 @@ class Board:
         self._books[who.kind].leave(who.actor, ids)
         if who.kind == "engine":
             self._underway.update(dict.fromkeys(ids, who.actor))
+
+    def prepared(self, who: Who, shared: str) -> None:
+        """What several rows share (`suspects.shared_id`) is done; it passes on to no checker."""
+        self._books[who.kind].leave(who.actor, [shared])
 
     def underway(self, who: Who) -> int:
         """Rows that have ended at ``who`` and have not come to a checker: they would be lost with

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +31,7 @@ from ace_ray.run.lifeline import LONGEST_WHY, Lifeline, die, end_children, whoam
 from ace_ray.run.roles import Players
 from ace_ray.run.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.run.service import RunningService
-from ace_ray.run.suspects import OPEN, Suspect, ended_columns, grouped
+from ace_ray.run.suspects import OPEN, Suspect, ended_columns, grouped, of_rows, shared_id
 from ace_ray.sandbox.actor import SandboxPool
 
 DEADLINE_GRACE_S = 300.0
@@ -50,8 +50,8 @@ LEAVE_S = 0.5
 CONTROL = [{"role": "user", "content": "Say yes."}]
 """What an engine is asked that has answered nothing yet, before it gets a suspect."""
 
-Shared = dict[tuple[str, int, int, int], asyncio.Task[Preparation]]
-"""Preparations of one block: (name, run, sample, repeat) -> the task that does it, or did."""
+Shared = dict[str, asyncio.Task[Preparation]]
+"""Preparations of one block: `shared_id` -> the task that does it, or did."""
 
 
 class EngineWorker:
@@ -95,7 +95,10 @@ class EngineWorker:
             report(job, "an engine worker could not start", error)
             raise
         self._held: dict[str, asyncio.Task[Any]] = {}
-        self._preparing: set[asyncio.Task[Preparation]] = set()
+        self._waiting: set[str] = set()
+        """Those of the rows held that wait for what they share with others."""
+        self._preparing: Shared = {}
+        """What is at work."""
         self._gate = Gate(
             most,
             run=self._candidate.run,
@@ -123,7 +126,7 @@ class EngineWorker:
             self._who,
             stall_s=job.config.stall_s,
             busy_since=self._busy_since,
-            held=lambda: list(self._held),
+            held=self._at_work,
             outside=self._outside,
             on_drain=self._drain,
         )
@@ -135,7 +138,10 @@ class EngineWorker:
         planned = block.to_pylist()
         if self._stopping:
             return EPISODES.empty_table()
-        suspects = await self._board.suspects.remote("engine", [row["row_id"] for row in planned])
+        ids = [row["row_id"] for row in planned]
+        ids += {shared_id(row) for row in planned if row["shares"] >= 0}
+        known = of_rows(planned, await self._board.suspects.remote("engine", ids))
+        suspects = {row_id: suspect for row_id, (suspect, _) in known.items()}
         ended, groups = grouped(planned, suspects)
         shared: Shared = {}
         parts = await asyncio.gather(
@@ -146,7 +152,7 @@ class EngineWorker:
                 for start in range(0, len(rows), self._party)
             )
         )
-        done = [self._ended_row(row, suspect) for row, suspect in ended]
+        done = [self._ended_row(row, *known[row["row_id"]]) for row, _ in ended]
         done += [record for part in parts for record in part]
         return pa.Table.from_pylist(done, schema=EPISODES)
 
@@ -172,7 +178,9 @@ class EngineWorker:
                 await self._show_that_it_works()
             if self._stopping:  # it may have taken a while
                 return []
-            await self._board.enter.remote(self._who, ids)
+            # Those that share something enter when that is done.
+            alone = [row["row_id"] for row in rows if row["shares"] < 0]
+            await self._board.enter.remote(self._who, alone)
             for row in rows:
                 suspect = suspects.get(row["row_id"])
                 attempt = row["attempt"] + (suspect.unstored if suspect else 0)
@@ -202,8 +210,12 @@ class EngineWorker:
             log_traceback()
 
     def _die(self, why: str) -> NoReturn:
-        die(self._board, self._who, why, list(self._held), self._outside())
+        die(self._board, self._who, why, self._at_work(), self._outside())
         raise EngineDead(why)  # not reached: the process is gone
+
+    def _at_work(self) -> list[str]:
+        """Rows, and what rows share: one of them may be why this process dies."""
+        return [*self._preparing, *(row for row in self._held if row not in self._waiting)]
 
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
@@ -249,6 +261,7 @@ class EngineWorker:
             log_traceback()
         finally:
             self._held.pop(row["row_id"], None)
+            self._waiting.discard(row["row_id"])
         record["duration_s"] = time.perf_counter() - clock
         return record
 
@@ -265,9 +278,9 @@ class EngineWorker:
             "duration_s": 0.0,
         }
 
-    def _ended_row(self, row: dict[str, Any], suspect: Suspect) -> dict[str, Any]:
+    def _ended_row(self, row: dict[str, Any], suspect: Suspect, shared: bool) -> dict[str, Any]:
         attempts = row["attempt"] + suspect.unstored - 1
-        return self._blank(row, attempts) | ended_columns(suspect, "engine")
+        return self._blank(row, attempts) | ended_columns(suspect, "engine", shared=shared)
 
     async def _episode(
         self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
@@ -288,15 +301,9 @@ class EngineWorker:
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
         first, before = False, Preparation(None)
-        if name := benchmark.preparation(entry) if grace else "":
-            key = (name, row["run"], row["sample"], row["repeat"])
-            first = key not in shared
-            if first:
-                work = asyncio.wait_for(benchmark.prepare(entry, stage), limit + grace)
-                shared[key] = task = asyncio.ensure_future(work)
-                self._preparing.add(task)
-                task.add_done_callback(self._preparing.discard)
-            before = await asyncio.shield(shared[key])
+        if row["shares"] >= 0:
+            work = partial(self._prepare, benchmark, entry, stage, limit + grace)
+            before, first = await self._prepared(row, shared, work)
             deadline = asyncio.get_running_loop().time() + limit
             stage = replace(stage, prepared=before.value, deadline=deadline)
         episode = await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
@@ -306,6 +313,43 @@ class EngineWorker:
             episode.model_calls += before.model_calls
             episode.generation_s += before.generation_s
         return episode
+
+    async def _prepared(
+        self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[Preparation]]
+    ) -> tuple[Preparation, bool]:
+        """What ``row`` shares with others, and whether it was done for this row first. Meanwhile
+        that is at work, and not the rows that wait for it."""
+        name, row_id = shared_id(row), row["row_id"]
+        self._waiting.add(row_id)
+        first = name not in shared and name not in self._preparing
+        if first:
+            self._preparing[name] = asyncio.ensure_future(self._share(name, work))
+        if name not in shared:
+            shared[name] = self._preparing[name]
+        before = await asyncio.shield(shared[name])
+        self._waiting.discard(row_id)
+        await self._board.enter.remote(self._who, [row_id])
+        return before, first
+
+    async def _share(self, name: str, work: Callable[[], Awaitable[Preparation]]) -> Preparation:
+        try:
+            await self._board.enter.remote(self._who, [name])
+            return await work()
+        finally:
+            del self._preparing[name]
+            self._board.prepared.remote(self._who, name)
+
+    async def _prepare(
+        self, benchmark: Benchmark, entry: Entry, stage: Stage, seconds: float
+    ) -> Preparation:
+        try:
+            return await asyncio.wait_for(benchmark.prepare(entry, stage), seconds)
+        except EngineDead as error:
+            self._die(str(error))
+        except TimeoutError:
+            if not await self._engine.works():
+                self._die("no sign of life when a preparation reached episode_timeout_s")
+            raise
 
     def _busy_since(self) -> float | None:
         """When there was last a sign of work on the rows held; None: there are none.
@@ -328,7 +372,7 @@ class EngineWorker:
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
 
     def _give_up(self) -> None:
-        for task in (*self._held.values(), *self._preparing):
+        for task in (*self._held.values(), *self._preparing.values()):
             task.cancel()
 
 

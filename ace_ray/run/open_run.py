@@ -10,13 +10,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ace_ray.run.lease import LEASE, Lease
-from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
+from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names
 from ace_ray.run.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.rows import ROWS
 from ace_ray.run.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
+from ace_ray.run.stored_rows import stored_rows
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
@@ -26,7 +28,7 @@ from ace_ray.run.summary import (
     summarize,
     write_files,
 )
-from ace_ray.run.suspects import KINDS, Kind, Suspect, set_aside
+from ace_ray.run.suspects import KINDS, SHARED, Kind, Suspect, set_aside, shared_id
 from ace_ray.store import Store
 
 
@@ -55,8 +57,10 @@ class OpenRun:
     """Exit code and summary, once it has been concluded."""
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Look at what is stored."""
-        self.ledger = read_ledger(self.store, say) if self.declared else Ledger(self.store)
+        """Look at what is stored. Raises `UserError`: it is more than the run declares."""
+        self.ledger = Ledger(self.store)
+        if self.declared:
+            self.ledger = stored_rows(self.store, read_manifest(self.store), say)
 
     @property
     def open(self) -> bool:
@@ -72,19 +76,31 @@ class OpenRun:
         settled = self.ledger.settled[at] | (again & ~self.ledger.retryable[at])
         return rows.where(~((at >= 0) & settled))
 
-    def set_aside(self) -> tuple[PlannedRows, dict[Kind, dict[str, Suspect]]]:
+    def set_aside(self) -> PlannedRows:
         """The owed rows that engines or checkers have died on alone, which are tried once more when
-        all others are done; and what is known of them, by what they killed."""
+        all others are done."""
         rows, ledger = self.plan.rows, self.ledger
-        known: dict[Kind, dict[str, Suspect]] = {}
         if not len(ledger.ids):
-            return rows.where(np.zeros(len(rows), bool)), known
+            return rows.where(np.zeros(len(rows), bool))
         at = ledger.find(rows.ids)
-        waits = (at >= 0) & (ledger.set_aside[at] != "")
-        for row_id, place in zip(rows.ids[waits].tolist(), at[waits].tolist(), strict=True):
-            kind = KINDS[KINDS.index(ledger.set_aside[place])]
-            known.setdefault(kind, {})[row_id.decode()] = set_aside(int(ledger.attempts[place]))
-        return rows.where(waits), known
+        return rows.where((at >= 0) & (ledger.set_aside[at] != ""))
+
+    def suspects(self, run: int) -> dict[Kind, dict[str, Suspect]]:
+        """What is known of those `set_aside`, by what they killed. ``run``: the number of this
+        one."""
+        known: dict[Kind, dict[str, Suspect]] = {}
+        rows = self.set_aside()
+        places = self.ledger.find(rows.ids).tolist()
+        table = pa.table(rows.columns()).to_pylist()
+        for row, place in zip(table, places, strict=True):
+            killed, attempts = self.ledger.set_aside[place], int(self.ledger.attempts[place])
+            if killed == SHARED:
+                suspect = shared_id({**row, "run": run})
+                known.setdefault("engine", {})[suspect] = set_aside(attempts)
+            else:
+                kind = KINDS[KINDS.index(killed)]
+                known.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
+        return known
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Of each of ``rows``, the one to come included."""

@@ -100,9 +100,10 @@ class PlannedRows(Sequence[PlannedRow]):
         return PlannedRows(*(column[mask] for column in self._columns))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """``row_id``, ``entry``, ``sample``, ``repeat``: what travels through the graph."""
-        ids, entry, sample, repeat, *_ = self._columns
-        return {"row_id": ids, "entry": entry, "sample": sample, "repeat": repeat}
+        """``row_id``, ``entry``, ``sample``, ``repeat``, ``shares``: what travels through the
+        graph."""
+        names = ("row_id", "entry", "sample", "repeat", "", "", "shares")
+        return {n: c for n, c in zip(names, self._columns, strict=True) if n}
 
 
 @dataclass(frozen=True)

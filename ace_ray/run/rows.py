@@ -25,8 +25,9 @@ _PLANNED = [
     ("sample", pa.int32()),
     ("repeat", pa.int32()),
 ]
-PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("attempt", pa.int32())])
-"""A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table."""
+PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
+"""A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table, and
+``shares`` numbers the preparation that it shares with others (-1: none)."""
 
 ENTRIES = pa.schema(
     [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]

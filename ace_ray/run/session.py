@@ -107,7 +107,7 @@ class Session:
         for index, run in enumerate(self._runs):
             if run.open:
                 rows = run.owed(again=again)
-                found[index] = rows.where(~np.isin(rows.ids, run.set_aside()[0].ids))
+                found[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
         return {index: rows for index, rows in found.items() if len(rows)}
 
     def _passes(self) -> None:
@@ -148,14 +148,14 @@ class Session:
 
     def _set_aside(self) -> Owed:
         """The rows that engines or checkers have died on alone."""
-        found = {index: run.set_aside()[0] for index, run in enumerate(self._runs) if run.open}
+        found = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in found.items() if len(rows)}
 
     def _suspects(self) -> dict[Kind, dict[str, Suspect]]:
         """What is known of rows from earlier passes, and from earlier commands."""
         known: dict[Kind, dict[str, Suspect]] = {}
-        for run in self._runs:
-            for kind, book in run.set_aside()[1].items():
+        for index, run in enumerate(self._runs):
+            for kind, book in run.suspects(index).items():
                 known.setdefault(kind, {}).update(book)
         for kind, later in (self._tallies[-1].suspects if self._tallies else {}).items():
             known.setdefault(kind, {}).update(later)

@@ -9,6 +9,9 @@ A row that is a group by itself when its process dies again, of no cause outside
 trial. Each is in another process, which must have done something else before (`EngineWorker`).
 After `TRIALS` of them the row is set aside until all others are done; then new processes try it
 once more. Only a row that fails then, too, is quarantined.
+
+What several rows share and an engine does once for them, a preparation, is in the book as one row
+(`shared_id`) while it is at work, and they are not: they go where it goes, and end as it ends.
 """
 
 from __future__ import annotations
@@ -83,12 +86,39 @@ def grouped(
     return ended, groups
 
 
-def ended_columns(suspect: Suspect, process: str) -> dict[str, str]:
+def shared_id(row: Mapping[str, Any]) -> str:
+    """In the book, of what ``row`` shares with others; "" if it shares nothing."""
+    if row["shares"] < 0:
+        return ""
+    return f"shared {row['run']} {row['shares']} {row['sample']} {row['repeat']}"
+
+
+def of_rows(
+    rows: Iterable[Mapping[str, Any]], known: Mapping[str, Suspect]
+) -> dict[str, tuple[Suspect, bool]]:
+    """Row -> what decides with whom it may run, and whether that is what it shares with others."""
+    found: dict[str, tuple[Suspect, bool]] = {}
+    for row in rows:
+        own, shared = known.get(row["row_id"]), known.get(shared_id(row))
+        if own is not None and shared is not None:
+            first = own.end or (not shared.end and (not own.cleared or shared.cleared))
+            deaths, stored = own.deaths + shared.deaths, own.stored + shared.stored
+            one = replace(own if first else shared, deaths=deaths, stored=stored)
+            found[row["row_id"]] = one, not first
+        elif own is not None:
+            found[row["row_id"]] = own, False
+        elif shared is not None:
+            found[row["row_id"]] = shared, True
+    return found
+
+
+def ended_columns(suspect: Suspect, process: str, *, shared: bool = False) -> dict[str, str]:
     """Status, class and message of a row that a pass does not try any more. ``process``: what died
-    of it, "engine" or "checker"."""
-    died = f"{suspect.deaths} {process}s died while they worked on this row"
+    of it, "engine" or "checker". ``shared``: of what it shares with others."""
+    what = "what this row shares with others" if shared else "this row"
+    died = f"{suspect.deaths} {process}s died while they worked on {what}"
     alone = f"{suspect.deaths_alone} of them on it alone"
-    name = f"{process.capitalize()}Killed"
+    name = PREPARATION_KILLED if shared else f"{process.capitalize()}Killed"
     if suspect.end == "quarantined":
         return {
             "status": "quarantined",
@@ -111,8 +141,18 @@ def ended_columns(suspect: Suspect, process: str) -> dict[str, str]:
 KILLED_FROM_OUTSIDE = "KilledFromOutside"
 """Of a row that is given up in this command, and owed to the next one."""
 
-SET_ASIDE: dict[str | None, Kind] = {"EngineKilled": "engine", "CheckerKilled": "checker"}
-"""Class of a row that waits for all others -> what it has killed."""
+PREPARATION_KILLED = "PreparationKilled"
+"""Of rows that share a preparation which engines have died on."""
+
+SHARED: Literal["shared"] = "shared"
+
+SET_ASIDE: dict[str | None, Kind | Literal["shared"]] = {
+    "EngineKilled": "engine",
+    "CheckerKilled": "checker",
+    PREPARATION_KILLED: SHARED,
+}
+"""Class of a row that waits for all others -> what it has killed; `SHARED`: what it shares with
+others has killed engines."""
 
 
 def set_aside(attempts: int) -> Suspect:

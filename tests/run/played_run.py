@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from ace_ray.benchmarks.protocol import Preparation
 from ace_ray.run import engine_worker
 from ace_ray.run.board import Board, Start, Who
 from ace_ray.run.engine_worker import EngineWorker
 from ace_ray.run.gate import Gate
-from ace_ray.run.suspects import Kind, Suspect, ended_columns
+from ace_ray.run.suspects import Kind, Suspect, ended_columns, shared_id
 
 Row = dict[str, Any]
 
@@ -65,7 +66,7 @@ class Worker(EngineWorker):
             pass
 
         self._run, self._board, self._who = run, Handle(run.board), who
-        self._held, self._preparing, self._ended = {}, set(), []
+        self._held, self._waiting, self._preparing, self._ended = {}, set(), {}, []
         self._stopping, self._loop = False, None
         self._gate = Gate(
             run.most, run=begun.run, fruitless=begun.fruitless, arriving=begun.replaces
@@ -80,29 +81,34 @@ class Worker(EngineWorker):
             await asyncio.sleep(0.05)
 
     async def _row(self, row: Row, attempt: int, shared: Any) -> Row:
-        seconds = self._run.seconds()
-        if row["row_id"] in self._run.killers:
-            await asyncio.sleep(seconds / 2)
-            self._die(row["row_id"])
-            await asyncio.Future()
-        await asyncio.sleep(seconds)
+        if row["shares"] >= 0:
+            name = shared_id(row)
+            await self._prepared(row, shared, lambda: self._work(name))
+        await self._work(row["row_id"])
         self._held.pop(row["row_id"], None)
         return {**row, "status": "scored", "attempts": attempt}
 
+    async def _work(self, name: str) -> Preparation:
+        seconds = self._run.seconds()
+        if name in self._run.killers:
+            await asyncio.sleep(seconds / 2)
+            self._die(name)
+            await asyncio.Future()
+        await asyncio.sleep(seconds)
+        return Preparation(None)
+
     def _die(self, why: str) -> None:  # type: ignore[override]
         if not self.dead.done():
-            held = list(self._held)
+            held = self._at_work()
             self._run.engines.update(self._run.killers & set(held))
             self._run.board.dying(self._who, why, held)
+            self._board = Handle(Board([]))  # nothing that it says from now on arrives
             self.dead.set_result(None)
 
-    def _leave(self) -> None:
-        if not self.dead.done():
-            super()._leave()
-
-    def _ended_row(self, row: Row, suspect: Suspect) -> Row:
+    def _ended_row(self, row: Row, suspect: Suspect, shared: bool) -> Row:
         attempts = row["attempt"] + suspect.unstored - 1
-        return {**row, **ended_columns(suspect, "engine"), "attempts": attempts}
+        ended = ended_columns(suspect, "engine", shared=shared)
+        return {**row, **ended, "attempts": attempts}
 
 
 class PlayedRun:
@@ -110,7 +116,7 @@ class PlayedRun:
 
     Args:
         rows: in the order in which they are planned.
-        killers: ids of rows that kill their engine each time.
+        killers: ids of rows, and of what rows share, that kill their engine each time.
         most: rows at work at a time.
         size: rows of a block.
         shuffled: whether the blocks of a dead worker come back in any order.
@@ -136,7 +142,7 @@ class PlayedRun:
         self.failure = ""
         self._random, self._shuffled = random.Random(seed), shuffled
         self._calls = max(4, 8 * most // size)
-        self._planned = deque(rows[at : at + size] for at in range(0, len(rows), size))
+        self._planned = deque(blocks(rows, size))
         self._left = len(rows)
 
     def seconds(self) -> float:
@@ -178,9 +184,11 @@ class PlayedRun:
                     asyncio.get_running_loop().call_later(0.5, self._checked, call.result())
         for _, call in running.values():
             call.cancel()
-        for task in worker._held.values():
+        rest = [*worker._held.values(), *worker._preparing.values()]
+        for task in rest:
             task.cancel()
-        await asyncio.gather(*(call for _, call in running.values()), return_exceptions=True)
+        calls = [call for _, call in running.values()]
+        await asyncio.gather(*calls, *rest, return_exceptions=True)
 
     def _checked(self, rows: list[Row]) -> None:
         self.board.suspects("checker", [row["row_id"] for row in rows])
@@ -191,22 +199,45 @@ class PlayedRun:
             self._left -= 1
 
 
-def played(count: int, killers: set[int], **how: Any) -> tuple[PlayedRun, PlayedRun | None]:
-    """A run of ``count`` rows and, where rows were set aside, the pass after it."""
+def blocks(rows: list[Row], size: int) -> list[list[Row]]:
+    """Those that share something together, the others as they come."""
+    alone = [row for row in rows if row["shares"] < 0]
+    shared: dict[int, list[Row]] = {}
+    for row in rows:
+        if row["shares"] >= 0:
+            shared.setdefault(row["shares"], []).append(row)
+    return [*shared.values(), *(alone[at : at + size] for at in range(0, len(alone), size))]
 
-    def row_id(number: int) -> str:
-        return f"{number:05}"
+
+def row_id(number: int) -> str:
+    return f"{number:05}"
+
+
+def played(
+    count: int, killers: set[int], *, sharing: int = 0, **how: Any
+) -> tuple[PlayedRun, PlayedRun | None]:
+    """A run of ``count`` rows and, where rows were set aside, the pass after it.
+
+    With ``sharing`` so many rows one after another share something, and ``killers`` are numbers of
+    what is shared."""
 
     def one_pass(rows: list[Row], **more: Any) -> PlayedRun:
         loop = VirtualLoop()
         try:
-            run = PlayedRun(rows, set(map(row_id, killers)), **{**how, **more})
+            run = PlayedRun(rows, names, **{**how, **more})
             loop.run_until_complete(run.play())
             return run
         finally:
             loop.close()
 
-    rows = [{"row_id": row_id(n), "run": 0, "attempt": 1, "entry": n} for n in range(count)]
+    rows = [
+        {
+            **{"row_id": row_id(n), "run": 0, "attempt": 1, "entry": n, "sample": 0, "repeat": 0},
+            "shares": n // sharing if sharing else -1,
+        }
+        for n in range(count)
+    ]
+    names = {shared_id(rows[n * sharing]) if sharing else row_id(n) for n in killers}
     first = one_pass(rows)
     aside = [
         {**row, "attempt": first.stored[row["row_id"]]["attempts"] + 1}

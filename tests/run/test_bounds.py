@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +16,10 @@ from hostile_folders import MUTATIONS, make_run
 from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, json_tree, yaml_tree
 from ace_ray.config import load_config
 from ace_ray.errors import UserError
+from ace_ray.run.open_run import OpenRun
 from ace_ray.run.parquet import Limits, _Thrift, read_flat
 from ace_ray.run.rows import AT_ONCE, rows_of
+from ace_ray.store import open_store
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 LIMITS = Limits(file_bytes=16 << 20, rows=100_000)
@@ -216,6 +219,20 @@ def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: s
     assert "Traceback" not in done.stderr
     assert int(done.stdout.splitlines()[-1]) < 400
     assert sorted(path.name for path in (folder / "rows").iterdir()) == before
+
+
+def test_a_run_with_such_rows_is_not_continued(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    run: Any = object.__new__(OpenRun)
+    run.store, run.declared = open_store(str(folder)), True
+    run.read()
+    assert len(run.ledger.ids) == 8
+    first = pq.read_table(sorted((folder / "rows").iterdir())[0]).slice(0, 1)
+    at = first.schema.get_field_index("row_id")
+    other = first.set_column(at, "row_id", pa.array(["f" * 32], first.schema.field(at).type))
+    written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", other)
+    with pytest.raises(UserError, match="declares 8 rows"):
+        run.read()
 
 
 def test_rows_become_values_a_few_at_a_time() -> None:

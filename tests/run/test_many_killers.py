@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from played_run import played, without_arrow
 
+from ace_ray.run.suspects import shared_id
+
 ROWS, MOST_ENGINES = 300, 6
 
 WHERE = {
@@ -37,6 +39,33 @@ def test_each_is_quarantined(where: str, count: int, most: int, size: int, shuff
     assert max(costs.values()) <= MOST_ENGINES
     for row_id, row in last.stored.items():
         assert row["attempts"] == costs[row_id]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize(("most", "size"), [(64, 16), (1, 1)])
+@pytest.mark.parametrize(
+    ("sharing", "killers"), [(30, {0}), (30, {0, 5, 9}), (3, {50}), (300, {0})]
+)
+def test_a_preparation_that_kills_ends_with_its_rows(
+    sharing: int, killers: set[int], most: int, size: int, shuffled: bool
+) -> None:
+    """It costs what one row costs, however many share it."""
+    first, last = played(
+        ROWS, killers, sharing=sharing, most=most, size=size, seed=1, shuffled=shuffled
+    )
+    assert not first.failure
+    assert last is not None
+    assert not last.failure
+    assert {int(row) // sharing for row in last.stored} == killers
+    assert len(last.stored) == sharing * len(killers)
+    assert {row["status"] for row in last.stored.values()} == {"quarantined"}
+    assert {row["error_class"] for row in last.stored.values()} == {"PreparationKilled"}
+    assert len(first.stored) == ROWS
+    costs = first.engines + last.engines
+    assert max(costs.values()) <= MOST_ENGINES
+    for row in last.stored.values():
+        assert row["attempts"] == costs[shared_id(row)]
+    assert first.starts + last.starts <= MOST_ENGINES * len(killers) + 2
 
 
 def test_where_every_row_kills_each_is_tried_and_the_run_ends() -> None:

@@ -208,6 +208,7 @@ def test_what_travels_is_the_id_and_where_the_entry_is() -> None:
         "entry": [2, 0, 1],
         "sample": [0, 1, 0],
         "repeat": [0, 1, 0],
+        "shares": [5, -1, -1],
     }
 
 

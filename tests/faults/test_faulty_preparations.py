@@ -1,0 +1,49 @@
+"""What many rows share and an engine does once: when it kills, it costs what one row costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from fault_runs import Driver, Run
+
+from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.loader import load, prerequisites
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory) -> tuple[Run, Driver]:
+    copy = Copy.locate("mini")
+    scenario, talks = next(iter(prerequisites(copy).items()))
+    first = talks[0]["question"][0][-1]["content"]
+    run = Run(tmp_path_factory.mktemp("prepared"))
+    run.entries = load(copy, ["memory_kv"])
+    run.write(
+        engine={"die": {first: ""}},
+        benchmarks=[{"name": "bfcl", "categories": ["memory_kv", "irrelevance"]}],
+    )
+    run.scenario = scenario
+    try:
+        yield run, run.to_the_end()
+    finally:
+        run.close()
+
+
+def test_its_rows_are_quarantined_together_and_no_others(faulty):
+    run, driver = faulty
+    killed = {e.id for e in run.entries if e.data["scenario"] == run.scenario}
+    assert len(killed) > 1
+    rows = run.rows()
+    assert {row["id"] for row in rows if row["status"] == "quarantined"} == killed, driver.text
+    assert Counter(row["status"] for row in rows)["scored"] == len(rows) - len(killed) > 0
+    for row in rows:
+        if row["id"] in killed:
+            assert row["error_class"] == "PreparationKilled"
+            assert "5 engines died while they worked on what this row shares" in row["error"]
+
+
+def test_it_costs_the_engines_that_one_row_does(faulty):
+    run, _ = faulty
+    assert len(run.summary()["timing"]["engine_deaths"]) == 5
