@@ -321,10 +321,11 @@ def test_verdicts_in_the_field_that_upstream_asks_for(reply: str, status: str | 
         f'{{"answer_status": {"[" * 900}{"]" * 900}}}',
     ],
 )
-def test_hostile_replies_are_read_in_no_time(reply: str) -> None:
-    began = time.perf_counter()
+def test_hostile_replies_are_read_soon(reply: str) -> None:
+    """None takes time out of proportion: a quadratic reading of these takes minutes."""
+    began = time.process_time()
     read_status(reply), read_index(reply), read_fac(reply)
-    assert time.perf_counter() - began < 2, "a tenth of that where nothing else runs"
+    assert time.process_time() - began < 30
 
 
 @pytest.mark.parametrize(
