@@ -6,7 +6,8 @@ The texts are gold answers that were mutated, pieces of syntax at random, and pi
 20,000 times. Each goes through all readers, and through the check of one entry after the other. A
 worker is a process with 3 GiB of address space and 60 CPU seconds for a text; its end is a finding.
 Prints per reader: calls, exceptions that are not its documented way to say no, the slowest call in
-CPU seconds; and each worker's peak memory. Exit code 1 when anything raised.
+CPU seconds, and the most by which one call raised the peak of memory; then the peak of each worker.
+Exit code 1 when anything raised.
 """
 
 from __future__ import annotations
@@ -225,6 +226,7 @@ class Found:
     slowest: float = 0.0
     length: int = 0
     """Of the slowest text."""
+    grown_mib: float = 0.0
     shown: list[str] = field(default_factory=list)
 
 
@@ -233,7 +235,7 @@ def work(seed: int, texts: int, bfcl: str) -> dict[str, Any]:
     faulthandler.register(signal.SIGPROF, chain=True)
     through, golds = readers(bfcl)
     found = {name: Found() for name in through}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak = _peak_mib()
     for number, text in zip(range(texts), Texts(seed, golds), strict=False):
         for name, call in through.items():
             one = found[name]
@@ -249,13 +251,18 @@ def work(seed: int, texts: int, bfcl: str) -> dict[str, Any]:
             one.calls += 1
             if spent > one.slowest:
                 one.slowest, one.length = spent, len(text)
+            if (now := _peak_mib()) > peak:
+                one.grown_mib, peak = max(one.grown_mib, now - peak), now
     signal.setitimer(signal.ITIMER_PROF, 0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "found": {name: vars(one) for name, one in found.items()},
-        "before_mib": before / 1024,
-        "peak_mib": peak / 1024,
+        "before_mib": before,
+        "peak_mib": peak,
     }
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> int:
@@ -292,7 +299,8 @@ def main() -> int:
         raised += (bad := sum(one["raised"] for one in ones))
         print(
             f"{name:18} {sum(one['calls'] for one in ones):9,} texts, {bad} raised, slowest "
-            f"{slow['slowest']:.3f} s ({slow['length']:,} characters)"
+            f"{slow['slowest']:.3f} s ({slow['length']:,} characters), "
+            f"{max(one['grown_mib'] for one in ones):.0f} MiB"
         )
         for one in ones:
             print(*one["shown"], sep="\n", end="")

@@ -65,15 +65,15 @@ for unit in ("a", "`", "[", "f(a=1),", "\\ud800"):
 for pair in ("()", "[]", "{}", "<>"):
     everywhere(pair[0] * 100_000)
     everywhere(pair[0] * 100_000 + pair[1] * 100_000)
-    judge("[f(p0=" + pair[0] * 4_000 + pair[1] * 4_000 + ")]", "simple_java")
-    judge("[f(p0=" + pair[0] * 4_000 + pair[1] * 4_000 + ")]", "simple_javascript")
+    judge("[f(p0=" + pair[0] * 1_000 + pair[1] * 1_000 + ")]", "simple_java")
+    judge("[f(p0=" + pair[0] * 1_000 + pair[1] * 1_000 + ")]", "simple_javascript")
     judge("[f(p3=" + pair[0] * 150 + pair[1] * 150 + ")]")
 """,
     "many calls": """
 everywhere("[" + "f(p1=1)," * 1_000_000 + "]")
 everywhere("[" + "f(p1=1)," * 16_000 + "]")
-judge("f(" + "p1=1," * 1_600 + ")", "simple_java")
-judge("f(" + "p1=1," * 1_600 + ")", "simple_javascript")
+judge("f(" + "p1=1," * 400 + ")", "simple_java")
+judge("f(" + "p1=1," * 400 + ")", "simple_javascript")
 judge("[" + '{"function": "f", "parameters": {}},' * 50_000 + "]", form=FORMS[0])
 judge("<functions>" + '<function name="f"/>' * 6_000 + "</functions>", form=FORMS[1])
 judge(Answer("", tuple([ToolCall("f", "{}")] * 1_000_000)))
@@ -85,7 +85,7 @@ for digits in ("9" * 4_300, "9" * 4_301, "9" * 100_000, "0x" + "f" * 100_000, "1
     everywhere('[{"function": "f", "parameters": {"p1": ' + digits + "}}]")
     everywhere('<function name="f"><param name="p1" type="integer">' + digits + "</param></function>")
     for category in ("simple_java", "simple_javascript"):
-        values(category, [digits[:8_000], digits[:8_000] + "L", "[" + digits[:8_000] + "]"])
+        values(category, [digits[:2_000], digits[:2_000] + "L", "[" + digits[:2_000] + "]"])
 """,
     "operations": """
 for text in ("9**9**9", "1<<10**9", "'a'*10**9", "[0]*10**9", "1" + "+1" * 30_000, "'%999999999d' % 1",
@@ -132,7 +132,7 @@ for unit in ("new ", "new  ArrayList<", "new ArrayList<>(Arrays.asList(", "new A
         for end in ("", ")", "}", "}}", ">()"):
             for kind in ("Array", "ArrayList", "HashMap"):
                 java_value(start + unit * (60_000 // len(unit)) + end, kind, None)
-values("simple_java", ['new ArrayList<>(Arrays.asList(' + "1, " * 2_600 + "1))", "new int[]{" + "1," * 4_000 + "1}"])
+values("simple_java", ['new ArrayList<>(Arrays.asList(' + "1, " * 650 + "1))", "new int[]{" + "1," * 1_000 + "1}"])
 """,
     "javascript": """
 from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
@@ -143,10 +143,14 @@ for unit in ("[", "]", "[]", "[],", "], [", "],\\n[", "] ", ",", ":", "a:", "a: 
             for kind in ("array", "dict", "String", "float"):
                 javascript_value(start + unit * (60_000 // len(unit)) + end, kind, None)
 for unit in ("'", '"', "`${", "{{(", "[)", "new A<", "a<b>(", "f(a=b=>", "/", "<a>", "1+", "a?b:", "@a(",
-             "a=1,"):
-    text = unit * (8_100 // len(unit))
-    judge(text, "simple_java")
-    judge(text, "simple_javascript")
+             "a=1,", "+1[^", "|-f(", "%-f(", "(>-1", "=^_", "True(**", "->"):
+    for length in (2_048, 8_192):
+        text = unit * (length // len(unit))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        judge(text, "simple_java")
+        judge(text, "simple_javascript")
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert grown < 400 << 10, (unit, length, f"{grown >> 10} MiB; behind an error it grows with the square")
 """,
     "agentic": """
 for text in ("x" * 10_000_000, "new " * 2_000_000, "(" * 100_000, "f(a=1)," * 100_000, "'" * 100_000):
