@@ -214,8 +214,10 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Rows, and what rows share: one of them may be why this process dies."""
-        return [*self._preparing, *(row for row in self._held if row not in self._waiting)]
+        """Rows, and what rows share: one of them may be why this process dies. Other threads ask,
+        too: the copies are atomic."""
+        held = list(self._held)
+        return [*list(self._preparing), *(row for row in held if row not in self._waiting)]
 
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ace_ray.errors import UserError
 from ace_ray.run.lease import LEASE, Lease
-from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names
+from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.run.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.rows import ROWS
 from ace_ray.run.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
-from ace_ray.run.stored_rows import stored_rows
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
@@ -57,10 +57,20 @@ class OpenRun:
     """Exit code and summary, once it has been concluded."""
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Look at what is stored. Raises `UserError`: it is more than the run declares."""
-        self.ledger = Ledger(self.store)
-        if self.declared:
-            self.ledger = stored_rows(self.store, read_manifest(self.store), say)
+        """Look at what is stored."""
+        self.ledger = read_ledger(self.store, say) if self.declared else Ledger(self.store)
+
+    def check_declared(self) -> None:
+        """Raise `UserError` when the folder holds rows that the run does not declare: nobody knows
+        how they came there, or how many more there are."""
+        others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
+        if len(others):
+            raise UserError(
+                f"the folder holds {len(others)} rows that the run does not declare, such as "
+                f"{others[0].decode()}",
+                where=self.store.root,
+                fix=f"remove the files in {FOLDER} that are not of this run, or start with --fresh",
+            )
 
     @property
     def open(self) -> bool:
@@ -101,6 +111,12 @@ class OpenRun:
                 kind = KINDS[KINDS.index(killed)]
                 known.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
         return known
+
+    def waiting_with_others(self) -> list[str]:
+        """Those `set_aside` since engines have died on what they share with others."""
+        rows = self.set_aside()
+        shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED
+        return [row_id.decode() for row_id in rows.ids[shared].tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Of each of ``rows``, the one to come included."""
@@ -158,6 +174,7 @@ def opened(
         held = manifest is not None
         run = OpenRun(plan, store, lease, facts, held, began, time.time(), not held, say)
         run.read(say)
+        run.check_declared()
         yield run
     finally:
         lease.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,11 @@ class Session:
                 known.setdefault(kind, {}).update(book)
         for kind, later in (self._tallies[-1].suspects if self._tallies else {}).items():
             known.setdefault(kind, {}).update(later)
+        # Rows that wait with what they share are stored, and so is what they have cost themselves.
+        for run in self._runs:
+            for row_id in run.waiting_with_others():
+                if row_id in (book := known.get("engine", {})):
+                    book[row_id] = replace(book[row_id], stored=book[row_id].deaths)
         return known
 
     def _settled(self) -> int:

@@ -86,11 +86,14 @@ def grouped(
     return ended, groups
 
 
+_SHARED = "shared "
+
+
 def shared_id(row: Mapping[str, Any]) -> str:
     """In the book, of what ``row`` shares with others; "" if it shares nothing."""
     if row["shares"] < 0:
         return ""
-    return f"shared {row['run']} {row['shares']} {row['sample']} {row['repeat']}"
+    return f"{_SHARED}{row['run']} {row['shares']} {row['sample']} {row['repeat']}"
 
 
 def of_rows(
@@ -102,9 +105,9 @@ def of_rows(
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
         if own is not None and shared is not None:
             first = own.end or (not shared.end and (not own.cleared or shared.cleared))
-            deaths, stored = own.deaths + shared.deaths, own.stored + shared.stored
-            one = replace(own if first else shared, deaths=deaths, stored=stored)
-            found[row["row_id"]] = one, not first
+            one, other = (own, shared) if first else (shared, own)
+            # Both have cost the row attempts.
+            found[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
         elif own is not None:
             found[row["row_id"]] = own, False
         elif shared is not None:
@@ -167,8 +170,13 @@ class Suspects:
 
     def __init__(self, earlier: Mapping[str, Suspect] | None = None) -> None:
         # What those that were cleared have cost is in their stored rows by now; it is forgotten of
-        # one whose result was lost as the pass broke off.
-        self.known = {row: s for row, s in (earlier or {}).items() if not s.cleared}
+        # one whose result was lost as the pass broke off. What was given up from outside decides
+        # nothing for a row that shares it and comes again on its own account.
+        self.known = {
+            row: s
+            for row, s in (earlier or {}).items()
+            if not s.cleared and not (s.end == "given_up" and row.startswith(_SHARED))
+        }
         self._held: dict[str, dict[str, None]] = {}
         first = max((s.group for s in self.known.values()), default=0) + 1
         self._groups = itertools.count(first)

@@ -17,6 +17,8 @@ from ace_ray.run.suspects import (
     Suspects,
     ended_columns,
     grouped,
+    of_rows,
+    shared_id,
 )
 
 MOST_ENGINES = 6
@@ -371,3 +373,44 @@ def test_rows_are_told_from_those_that_are_not_tried_any_more() -> None:
     assert ended == [({"row_id": "b"}, known["b"])]
     assert groups == {7: rows[:1], OPEN: rows[2:]}
     assert not replace(known["b"], end="").end
+
+
+ROW = {"row_id": "r", "run": 0, "shares": 3, "sample": 0, "repeat": 0}
+SHARED = shared_id(ROW)
+
+
+def test_a_row_goes_where_what_it_shares_goes() -> None:
+    alive, cleared = Suspect(1, 7), Suspect(1, OPEN)
+    ended = Suspect(4, OPEN, trials=3, deaths_alone=3, end="set_aside")
+    for own, shared, by_shared in (
+        (None, alive, True),
+        (alive, None, False),
+        (alive, cleared, False),
+        (cleared, alive, True),
+        (alive, alive, False),
+        (alive, ended, True),
+        (ended, alive, False),
+        (ended, ended, False),
+    ):
+        known = {k: s for k, s in (("r", own), (SHARED, shared)) if s is not None}
+        found, is_shared = of_rows([ROW], known)["r"]
+        assert is_shared is by_shared
+        assert (found.group, found.end) == (known[SHARED if by_shared else "r"].group, found.end)
+        assert found.deaths == known[SHARED if by_shared else "r"].deaths
+        assert found.unstored == sum(s.deaths for s in known.values()), "each cost it an attempt"
+    assert of_rows([{**ROW, "shares": -1}], {SHARED: alive}) == {}
+
+
+def test_what_was_given_up_decides_nothing_in_the_next_pass() -> None:
+    """A row that was set aside for itself is still tried alone."""
+    book = Suspects()
+    for _ in range(1 + TRIALS):
+        book.enter("e", ["r"])
+        book.died("e")
+    for _ in range(1 + MOST_ALONE):
+        book.enter("e", [SHARED])
+        book.died("e", outside=True)
+    assert (book.known["r"].end, book.known[SHARED].end) == ("set_aside", "given_up")
+    later = Suspects(book.known)
+    found, is_shared = of_rows([ROW], later.known)["r"]
+    assert (found.end, found.alone, found.trials, is_shared) == ("", True, TRIALS, False)
