@@ -77,9 +77,16 @@ class Follower:
         return code
 
 
-def test_a_run_on_two_nodes_is_followed_left_and_scraped(cluster, two_workers, tmp_path):
+def end_driver(cluster: Cluster, name: str) -> None:
+    wait_for(lambda: cluster.call(f"/api/jobs/{name}")["driver_info"] is not None, "no driver")
+    os.kill(int(cluster.call(f"/api/jobs/{name}")["driver_info"]["pid"]), signal.SIGTERM)
+
+
+def test_a_run_is_met_again_and_left(cluster, two_workers):
+    tree = yaml.safe_load(two_workers.read_text())
+    two_workers.write_text(yaml.safe_dump({**tree, "engine": {"load_s": 3600.0}}))
     first = Follower(cluster, two_workers)
-    first.until("submitted ace-ray-evaluate-")
+    first.until("rows declared")
     second = Follower(cluster, two_workers)
     second.until("rows declared")
     second.process.send_signal(signal.SIGINT)
@@ -88,7 +95,14 @@ def test_a_run_on_two_nodes_is_followed_left_and_scraped(cluster, two_workers, t
     assert "Traceback" not in second.text
     (name,) = re.findall(r"ray job stop --address \S+ (ace-ray-evaluate-\w+-1)", second.text)
     assert cluster.call(f"/api/jobs/{name}")["status"] == "RUNNING", "whoever leaves stops nothing"
+    end_driver(cluster, name)
+    assert first.end() == 75, first.text
 
+
+def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_path):
+    first = Follower(cluster, two_workers)
+    first.until("submitted ace-ray-evaluate-")
+    (name,) = re.findall(r"submitted (\S+)", first.text)
     names = {spec.scraped for spec in SPECS} - {DEATHS.scraped}
     scraped: set[str] = set()
     while first.process.poll() is None:
@@ -122,7 +136,6 @@ def test_the_jobs_exit_code_is_handed_on(cluster, config):
     follower = Follower(cluster, config)
     follower.until("4 rows declared")
     (name,) = re.findall(r"submitted (\S+)", follower.text)
-    wait_for(lambda: cluster.call(f"/api/jobs/{name}")["driver_info"] is not None, "no driver")
-    os.kill(int(cluster.call(f"/api/jobs/{name}")["driver_info"]["pid"]), signal.SIGTERM)
+    end_driver(cluster, name)
     assert follower.end() == 75, follower.text
     assert "the same command continues this run" in follower.text

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,17 +44,14 @@ def tiny_llama(tmp_path: Path) -> Path:
 
 
 def core_of(driver) -> psutil.Process:
-    """The engine core: vLLM's process that has the model, below the engine worker."""
+    """The engine core of an engine that answers: of the engine worker's children, renderers and
+    trackers among them, the one that takes by far the most memory."""
 
     def found() -> psutil.Process | None:
         for process in descendants(driver.process.pid):
             if "EngineWorker" in title_of(process):
-                below = descendants(process.pid)
-                # The core and its workers; all are children of the core but itself.
-                tops = [p for p in below if p.ppid() == process.pid and len(descendants(p.pid))]
-                busy = [p for p in tops or below if p.cpu_times().user > 1]
-                if busy:
-                    return max(busy, key=lambda p: p.cpu_times().user)
+                with suppress(psutil.Error):  # one of them has just ended
+                    return max(process.children(), key=lambda p: p.memory_info().rss, default=None)
         return None
 
     return driver.until(found)
