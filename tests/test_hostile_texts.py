@@ -157,7 +157,7 @@ def test_a_parser_that_loses_its_way_is_stopped(
 ) -> None:
     monkeypatch.setattr(source_trees, "_SLICE_US", 1_000)
     with pytest.raises(NotCalls, match="in time"):
-        source_tree(piece * (source_trees.MAX_SOURCE // len(piece)), language)
+        source_tree(piece * (source_trees.MAX_TOKENS // len(piece)), language)
 
 
 @pytest.mark.parametrize("language", ["java", "javascript"])
@@ -169,7 +169,7 @@ def test_long_texts_without_errors_are_parsed_a_slice_at_a_time(
     for slice_us in (source_trees._SLICE_US, 200):
         monkeypatch.setattr(source_trees, "_SLICE_US", slice_us)
         for piece in ('f(x=1, y="a b");\n', "f(g(h(1 + 2 * 3)));", "x.y.z(a[1], b);"):
-            root = source_tree(piece * (8_000 // len(piece)), language)
+            root = source_tree(piece * (2_000 // len(piece)), language)
             assert not root.has_error
             assert whole.setdefault(piece, str(root)) == str(root)
 
