@@ -69,7 +69,7 @@ PIECES = [
     *("There is incorrect value ", "name (a) ", '{"name": "f", "arguments": {}}', '{"name":"'),
 ]
 BEGINNINGS = ["", "```", "[f(a='", '{"a": "', "<tool_call>"]
-LONG_BEGINNINGS = ["", "```"]
+LONG_BEGINNINGS = [""]
 
 
 def entry(category: str) -> Entry:

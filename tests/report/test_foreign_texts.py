@@ -92,30 +92,41 @@ def headings(markdown: str) -> int:
     return sum(token.type == "heading_open" for token in parser.parse(markdown))
 
 
+COMMANDS = {"report": [], "compare": ["--flips"]}
+
+
+def written(folder: Path, text: str, here: Callable[..., Any]) -> dict[str, Path]:
+    """Command -> the folder of what it writes on two runs full of ``text``."""
+    runs = [nasty_run(folder / str(i), text) for i in range(2)]
+    for command, more in COMMANDS.items():
+        ended = here(command, *runs, "--out", folder / command, *more)
+        said = ended.stdout + ended.stderr
+        assert ended.code == 0, said
+        assert not [sign for sign in (*CONTROLS, *HIDDEN) if sign in said]
+    return {command: folder / command for command in COMMANDS}
+
+
+CLEAN: dict[str, Path] = {}
+
+
 @pytest.mark.parametrize("text", NASTY)
 def test_a_foreign_text_is_text_everywhere(
-    text: str, tmp_path: Path, here: Callable[..., Any]
+    text: str,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    here: Callable[..., Any],
 ) -> None:
-    runs = [nasty_run(tmp_path / str(i), text) for i in range(2)]
-    clean = [nasty_run(tmp_path / f"clean{i}", "clean") for i in range(2)]
-    for command in ("report", "compare"):
-        folders = {}
-        for name, named in (("nasty", runs), ("clean", clean)):
-            out = tmp_path / f"{command}-{name}"
-            more = ["--flips"] if command == "compare" else []
-            ended = here(command, *named, "--out", out, *more)
-            said = ended.stdout + ended.stderr
-            assert ended.code == 0, said
-            assert not [sign for sign in (*CONTROLS, *HIDDEN) if sign in said]
-            folders[name] = out
-        for file in sorted(folders["nasty"].iterdir()):
+    if not CLEAN:
+        CLEAN.update(written(tmp_path_factory.mktemp("clean"), "clean", here))
+    for command, folder in written(tmp_path, text, here).items():
+        for file in sorted(folder.iterdir()):
             if file.suffix in (".md", ".csv", ".html", ".svg"):
                 content = file.read_text()
                 controls = [s for s in (*CONTROLS, *HIDDEN) if s in content and s not in "\t\r"]
                 assert not controls, f"{file.name}: {controls!a}"
             if file.suffix == ".md":
                 assert not structure(content), f"{file.name}: {structure(content)}"
-                twin = folders["clean"] / file.name
+                twin = CLEAN[command] / file.name
                 if twin.exists():
                     assert headings(content) == headings(twin.read_text()), file.name
 
