@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import psutil
 
@@ -97,8 +97,7 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
     for core in cores:
         if stopped := _stopped(core.pid):
             return stopped
-        core.join(max(0.0, end - time.monotonic()))
-        code = core.exitcode
+        code = _exit_code(core, end)
         if code == 0:
             return "the engine core was told to end"
         if code is None or -code not in FROM_OUTSIDE:
@@ -107,6 +106,18 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
             continue
         return f"the engine core was ended by {signal.Signals(-code).name}"
     return ""
+
+
+def _exit_code(core: Any, end: float) -> int | None:
+    """None: it is still there at ``end`` (`time.monotonic`).
+
+    vLLM's own thread waits for the core, too. Of two threads that do, `join` and `exitcode` of one
+    say nothing until the other has noted what it was told.
+    """
+    while (code := core.exitcode) is None and (left := end - time.monotonic()) > 0:
+        core.join(left)
+        time.sleep(0.01)
+    return cast("int | None", code)
 
 
 def _stopped(pid: int | None) -> str:

@@ -50,6 +50,23 @@ def test_a_core_that_a_signal_ended(core: Any, name: str) -> None:
     assert found == f"the engine core was ended by {name}"
 
 
+def test_a_core_that_another_thread_was_told_of_first() -> None:
+    """Its thread has taken the exit code from the kernel, and has not noted it yet."""
+    codes = [None, None, None, 0]
+
+    class Core:
+        pid = os.getpid()
+
+        def join(self, timeout: float) -> None:
+            pass
+
+        @property
+        def exitcode(self) -> int | None:
+            return codes.pop(0) if len(codes) > 1 else codes[0]
+
+    assert causes.outside_cause([Core()], 0) == "the engine core was told to end"
+
+
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"])
 def test_a_core_that_crashed(core: Any, name: str) -> None:
     os.kill(core.pid, signal.Signals[name])
