@@ -540,7 +540,7 @@ def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
 ) -> None:
     from ace_ray.config import load_config
     from ace_ray.errors import UserError
-    from ace_ray.run.plan import make_plan
+    from ace_ray.run.plan import make_manifest, make_plan
     from ace_ray.run.preflight import make_benchmarks, open_output, resolve_model
 
     config = load_config(str(config_file(run_id="mine")))
@@ -551,6 +551,11 @@ def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
     with pytest.raises(UserError, match="files that are no run"):
         open_output(plan, fresh=True)
     (folder / "run.json").write_text(manifest({"model": "other"}))
+    with pytest.raises(UserError, match="'run_id' is missing"):
+        open_output(plan, fresh=True)
+    other = make_manifest(plan, {})
+    other["identity"] = {**other["identity"], "model": "other"}
+    (folder / "run.json").write_text(json.dumps(other))
     assert open_output(plan, fresh=True)[1] is None
     with pytest.raises(UserError, match="a different run"):
         open_output(plan)

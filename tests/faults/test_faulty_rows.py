@@ -9,9 +9,7 @@ from fault_runs import Driver, Run
 
 from ace_ray.run.board import FRUITLESS
 
-WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE, HANGS = range(
-    9
-)
+WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE = range(8)
 """Entries, by what the engine does on them."""
 
 
@@ -25,7 +23,7 @@ def faulty(tmp_path_factory) -> tuple[Run, Driver]:
             "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
             "die": {asked[KILLS]: "", asked[KILLS_ONCE]: run.marker("died")},
             "crash": {asked[CRASHES_ONCE]: run.marker("crashed")},
-            "hang": {asked[HANGS_ONCE]: run.marker("hung"), asked[HANGS]: ""},
+            "hang": {asked[HANGS_ONCE]: run.marker("hung")},
             "freeze": {asked[FREEZES_ONCE]: run.marker("frozen")},
         },
         workers=2,
@@ -45,9 +43,9 @@ def test_every_declared_row_is_there_once(faulty):
     run, driver = faulty
     assert len(run.rows()) == len({row["row_id"] for row in run.rows()}) == 12, driver.text
     assert Counter(row["status"] for row in run.rows()) == {
-        "scored": 9,
+        "scored": 10,
         "infra_error": 1,
-        "quarantined": 2,
+        "quarantined": 1,
     }
 
 
@@ -56,10 +54,10 @@ def test_totals_add_up_and_the_run_can_be_continued(faulty):
     summary = run.summary()
     assert driver.code == 75
     assert summary["declared"] == 12
-    assert (summary["scored"], summary["infra_error"], summary["quarantined"]) == (9, 1, 2)
+    assert (summary["scored"], summary["infra_error"], summary["quarantined"]) == (10, 1, 1)
     assert (summary["skipped"], summary["missing"]) == (0, 0)
     assert summary["headline"] is False
-    assert "declared 12 = 9 scored + 1 infra_error + 2 quarantined" in driver.text
+    assert "declared 12 = 10 scored + 1 infra_error + 1 quarantined" in driver.text
 
 
 def test_a_wrong_answer_is_not_tried_again(faulty):
@@ -81,9 +79,8 @@ def test_a_failure_is_a_row_that_was_tried_on_another_worker(faulty):
     assert (again["status"], again["attempts"], again["error"]) == ("scored", 2, None)
 
 
-@pytest.mark.parametrize("entry", [KILLS, HANGS])
-def test_a_row_that_kills_engines_is_quarantined(faulty, entry):
-    row = faulty[0].row(entry)
+def test_a_row_that_kills_engines_is_quarantined(faulty):
+    row = faulty[0].row(KILLS)
     assert (row["status"], row["error_class"]) == ("quarantined", "EngineKilled")
     assert row["error"].startswith("5 engines died while they worked on this row, 4 of them on it")
     assert row["official_valid"] is None
@@ -98,11 +95,11 @@ def test_one_death_costs_no_row(faulty, entry):
 
 def test_deaths_are_counted(faulty):
     run, _ = faulty
-    # One and three alone each, and one after all others, for the two that always kill; one each for
-    # the four that do so once.
+    # One, three alone and one after all others for the one that always kills; one each for the four
+    # that do so once.
     deaths = run.summary()["timing"]["engine_deaths"]
-    assert len(deaths) == 14, deaths
-    assert sum("no answer for" in death for death in deaths) == 6
+    assert len(deaths) == 9, deaths
+    assert sum("no answer for" in death for death in deaths) == 1
     assert sum("told to die" in death for death in deaths) == 6
     assert sum("its process was killed" in death for death in deaths) == 1
     assert sum("it was stopped by a signal and was killed" in death for death in deaths) == 1
@@ -112,6 +109,17 @@ def test_each_end_of_an_engine_is_a_line_of_its_own(faulty):
     run, driver = faulty
     for death in run.summary()["timing"]["engine_deaths"]:
         assert f"engine worker {death}" in driver.text
+
+
+@pytest.mark.slow
+def test_a_row_that_hangs_each_time_is_quarantined(make_run):
+    run = make_run()
+    run.write(engine={"hang": {run.questions[6]: ""}}, stall_s=3.0)
+    driver = run.to_the_end()
+    assert driver.code == 0, driver.text
+    row = run.row(6)
+    assert (row["status"], row["error_class"]) == ("quarantined", "EngineKilled")
+    assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
 
 
 @pytest.mark.slow

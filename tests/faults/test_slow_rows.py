@@ -31,6 +31,7 @@ def late_ones(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["error_class"] == "EpisodeTimeout"]
 
 
+@pytest.mark.slow
 def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     """Some end only when their time is over: by then all others have begun. There are enough to
     take every place with those that they came in with."""
