@@ -71,7 +71,7 @@ PIECES = [
 ]
 BEGINNINGS = ["", "```", "[f(a='", '{"a": "', "<tool_call>"]
 LONG_BEGINNINGS = [""]
-EVERY = int(os.environ.get("HOSTILE_TEXTS_EVERY", "2"))
+EVERY = int(os.environ.get("HOSTILE_TEXTS_EVERY", "4"))
 """One piece in so many is tried in long texts, too; 1: all of them."""
 
 
