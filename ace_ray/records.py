@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Status = Literal["scored", "infra_error", "quarantined", "skipped"]
 STATUSES: tuple[Status, ...] = ("scored", "infra_error", "quarantined", "skipped")
 RULE_SETS = ("official", "strict")
+SCORE = "score"
+"""The metric that is a verdict's share."""
 
 
 def canonical_json(value: Any) -> str:
@@ -31,16 +34,19 @@ class Entry:
 
     ``data`` is what a model may be shown (the published question row), ``gold`` the answer, which
     never reaches a model. ``group`` ties entries that are judged together (turns of one dialogue)
-    and equals ``id`` for all others.
+    and equals ``id`` for all others. ``prompt`` is what the model is asked, a text or messages,
+    where the benchmark makes it of nothing else. A benchmark may leave out its own name, the
+    category (its name, then), the language and the group (`Benchmark.dataset` completes them).
     """
 
-    benchmark: str
-    category: str
-    language: str
-    id: str
-    data: dict[str, Any]
-    gold: Any
+    benchmark: str = ""
+    category: str = ""
+    language: str = ""
+    id: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+    gold: Any = None
     group: str = ""
+    prompt: Any = None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -48,7 +54,13 @@ class Entry:
         return (self.language, self.category, self.id)
 
     def content_hash(self) -> str:
-        return digest(self.benchmark, self.category, self.language, self.id, self.data, self.gold)
+        parts = [self.benchmark, self.category, self.language, self.id, self.data, self.gold]
+        return digest(*parts, *([] if self.prompt is None else [self.prompt]))
+
+
+def entries_sha256(entries: Iterable[Entry]) -> str:
+    """SHA-256 (hex) over the contents of the entries, gold included, whatever their order."""
+    return digest(sorted(entry.content_hash() for entry in entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +170,25 @@ class Verdict:
     """What a checker says of an episode under one rule set.
 
     ``error_type`` is "" when valid; ``error`` says why in one sentence; ``metrics`` holds further
-    per-row numbers (e.g. process accuracy), each in 0..1.
+    per-row numbers (e.g. process accuracy), each in 0..1. Where an answer may be right in part,
+    the metric ``score`` is its share (`graded`).
     """
 
     valid: bool
     error_type: str = ""
     error: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def graded(cls, score: float, error_type: str = "", error: str = "") -> Verdict:
+        """A verdict that is a share in 0..1; only 1 is valid. Raises `ValueError`: no share."""
+        if not 0 <= score <= 1:
+            raise ValueError(f"the score {score} is not between 0 and 1")
+        if score == 1:
+            return cls(True)
+        return cls(False, error_type or "partly_right", error, {SCORE: float(score)})
+
+    @property
+    def score(self) -> float:
+        """What the answer counts in an accuracy, 0..1."""
+        return self.metrics.get(SCORE, float(self.valid))

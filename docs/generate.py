@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ace_ray.benchmarks.acebench.benchmark import Options
+from ace_ray.benchmarks.acebench.benchmark import ACEBenchOptions
 from ace_ray.benchmarks.bfcl.episodes.services import (
     EmbeddingsConfig,
     ServiceConfig,
@@ -19,7 +19,7 @@ from ace_ray.benchmarks.bfcl.episodes.services import (
 )
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
-from ace_ray.benchmarks.stabletoolbench.judge_check import Options as JudgeOptions
+from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, StoreConfig
 from ace_ray.models.roles import EndpointConfig, EndpointRole, ServedRole
@@ -44,7 +44,7 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     (
         "benchmarks: acebench",
         "Keys of the item `{name: acebench, ...}` of `benchmarks`; see [ACEBench](acebench.md).",
-        Options,
+        ACEBenchOptions,
     ),
     (
         "benchmarks: bfcl",

@@ -61,7 +61,7 @@ async def replayed(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[list[d
             roles={n: Player(script, p.sampling, p.identity) for n, p in parts.items()},
             open_sandbox=partial(opened, benchmark, entry),
         )
-        again = await benchmark.run_episode(entry, stage)
+        again = await benchmark.run(entry, stage)
         if untimed(again.state) != untimed(episode.state) or again.messages != episode.messages:
             raise SystemExit(f"{entry.id}: the stored episode does not replay")
         episodes.append(script.calls)

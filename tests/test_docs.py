@@ -69,7 +69,7 @@ def test_the_example_of_a_benchmark_is_one() -> None:
     right, wrong = mine.entries()
     stage = Stage(candidate=Player(FakeEngine({"default": right.gold}), Sampling()))
     for entry, valid in ((right, True), (wrong, False)):
-        episode = asyncio.run(mine.run_episode(entry, stage))
+        episode = asyncio.run(mine.run(entry, stage))
         assert {v.valid for v in mine.check(entry, episode).values()} == {valid}
     assert mine.identity()
     assert mine.resolved() == {}

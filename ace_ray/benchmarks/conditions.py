@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.records import canonical_json
 
 _HASH = re.compile(r'"?[0-9a-f]{32,}"?')

@@ -1,35 +1,155 @@
-"""Benchmarks by name, from the entry-point group ``ace_ray.benchmarks``."""
+"""Benchmarks by name: built-in ones, those of installed packages, and classes in local files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 
 GROUP = "ace_ray.benchmarks"
+"""The entry-point group; a point leads to a subclass of `Benchmark`."""
 BUILT_IN = {
-    "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench.from_options",
-    "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL.from_options",
-    "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.benchmark:StableToolBench.from_options",
-    "stabletoolbench_judge": (
-        "ace_ray.benchmarks.stabletoolbench.judge_check:JudgeCheck.from_options"
-    ),
+    "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench",
+    "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL",
+    "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.benchmark:StableToolBench",
+    "stabletoolbench_judge": "ace_ray.benchmarks.stabletoolbench.judge_check:JudgeCheck",
 }
 """A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
+MODULE = "ace_ray_local_"
+"""Prefix of the names under which local files are imported; the rest is a hash of the content."""
+_LOCAL = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_RULES = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
-    """The benchmark ``name``, configured. Raises `UserError` for an unknown name or option."""
-    makers = BUILT_IN | {point.name: point.value for point in entry_points(group=GROUP)}
-    if name not in makers:
+    """The benchmark ``name``, configured. Raises `UserError`: an unknown name or option, or a class
+    that is none."""
+    return benchmark_class(name).from_options(options)
+
+
+def benchmark_class(name: str) -> type[Benchmark]:
+    """The class that ``name`` names, or ``./file.py:Class``, which runs that file.
+
+    Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
+    """
+    if local := _LOCAL.fullmatch(name):
+        return _checked(_from_file(local["path"], local["name"], name), name)
+    offered = _offered()
+    if name not in offered:
         raise UserError(
             f"no benchmark is called {name!r}",
             where="benchmarks",
-            fix=f"installed: {', '.join(sorted(makers))}",
+            fix=f"installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
-    benchmark: Benchmark = resolve_name(makers[name])(options)
-    return benchmark
+    try:
+        found = resolve_name(offered[name])
+    except Exception as error:
+        raise _fails(name, error) from error
+    return _checked(found, name)
+
+
+def known_class(name: str) -> type[Benchmark] | None:
+    """The class of an installed benchmark; None for any other. Runs no local file."""
+    return benchmark_class(name) if name in _offered() else None
+
+
+def installed() -> Iterator[tuple[str, type[Benchmark]]]:
+    """Every installed benchmark by name. Raises `UserError` as `benchmark_class`."""
+    for name in sorted(_offered()):
+        yield name, benchmark_class(name)
+
+
+def local_file(name: str) -> Path | None:
+    """The file of ``./file.py:Class``, None for another name."""
+    local = _LOCAL.fullmatch(name)
+    return folder_of(local["path"], "benchmarks").absolute() if local else None
+
+
+def pinned(name: str) -> str:
+    """``name`` as a stored config has it: a local file by its absolute path."""
+    path = local_file(name)
+    return name if path is None else f"{path}:{name.rpartition(':')[2]}"
+
+
+def _offered() -> dict[str, str]:
+    return BUILT_IN | {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def _from_file(path: str, attribute: str, name: str) -> Any:
+    file = folder_of(path, "benchmarks")
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read ({error.strerror})",
+            where="benchmarks",
+            fix="name an existing file, ./FILE.py:CLASS",
+        ) from error
+    # By content: an edited file is another module, and one that was read is not run again.
+    module_name = MODULE + hashlib.sha256(content).hexdigest()[:16]
+    module = sys.modules.get(module_name)
+    if module is None:
+        spec = importlib.util.spec_from_file_location(module_name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException as error:
+            del sys.modules[module_name]
+            if isinstance(error, Exception | SystemExit):
+                raise _fails(name, error) from error
+            raise
+    if not hasattr(module, attribute):
+        raise UserError(
+            f"{path} has no {attribute}", where="benchmarks", fix="name a class of the file"
+        )
+    return getattr(module, attribute)
+
+
+def _checked(found: Any, name: str) -> type[Benchmark]:
+    """``found``, if it is a whole benchmark class. Raises `UserError`."""
+    fix = "see docs/adding-a-benchmark.md"
+    if not isinstance(found, type) or not issubclass(found, Benchmark):
+        raise UserError(f"{name} is no subclass of Benchmark", where="benchmarks", fix=fix)
+    if lacking := sorted(found.__abstractmethods__):
+        raise UserError(f"{name} lacks {' and '.join(lacking)}", where="benchmarks", fix=fix)
+    if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
+        raise UserError(
+            f"the name of {name} is {found.name!r}, it should be letters, digits, '.', '_' and '-'",
+            where="benchmarks",
+            fix="give the class a name",
+        )
+    rules = found.rule_sets
+    if (
+        not isinstance(rules, tuple)
+        or not rules
+        or len(set(rules)) < len(rules)
+        or not all(isinstance(one, str) and _RULES.fullmatch(one) for one in rules)
+    ):
+        raise UserError(
+            f"the rule_sets of {name} are {rules!r}, they should be a tuple of names in lower case",
+            where="benchmarks",
+            fix="correct the class",
+        )
+    return found
+
+
+def _fails(name: str, error: BaseException) -> UserError:
+    return UserError(
+        f"{name} cannot be imported ({type(error).__name__}: {error})",
+        where="benchmarks",
+        fix="correct the code, or install what it needs",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.benchmarks.results import ReportedRun
 
 # 7B, 1.5b, 135M, 8x7B; not the 5B of 1.5B, nor the A3B of 30B-A3B.
 _SIZE = re.compile(

@@ -1,4 +1,4 @@
-"""Counting verdicts of one category: what came, what was judged, what was valid.
+"""Counting verdicts of one category: what came, what was judged, what it scored.
 
 The unit of judgement is the row, or the dialogue of the rows of a group: valid when all its turns
 are. Only counters are kept (per entry, and per dialogue and sample), never rows.
@@ -10,44 +10,48 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.records import RULE_SETS, STATUSES, Verdict
+from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.records import STATUSES, Verdict
 from ace_ray.stats import pass_at_k, wilson
 
-Units = list[tuple[int, int]]
-"""Per judged entry or dialogue: how many samples were judged, how many of them were valid."""
+Units = list[tuple[int, float]]
+"""Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is
+how many of them were valid where scores are right or wrong."""
 
 
 class Tally:
-    """Counters of one category in one language; ``multi_turn`` says that its rows are turns of
-    dialogues."""
+    """Counters of one category in one language under each of ``rule_sets``; ``multi_turn`` says
+    that its rows are turns of dialogues."""
 
-    def __init__(self, category: str, *, multi_turn: bool = False) -> None:
+    def __init__(
+        self, category: str, rule_sets: Sequence[str], *, multi_turn: bool = False
+    ) -> None:
         self.category = category
+        self.rule_sets = tuple(rule_sets)
         self.multi_turn = multi_turn
         self.status: Counter[str] = Counter()
-        self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in RULE_SETS}
-        self.process = {rule: [0.0, 0] for rule in RULE_SETS}
+        self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in rule_sets}
+        self.process = {rule: [0.0, 0] for rule in rule_sets}
         """Sum and count of the rows' process accuracies, of those that have one."""
         self.prompt_tokens = self.completion_tokens = 0
         self.generation_s = 0.0
-        # id -> [declared, scored, valid per rule set ...]
-        self._entries: dict[str, list[int]] = {}
+        # id -> [declared, scored, sum of scores per rule set ...]
+        self._entries: dict[str, list[float]] = {}
         self._turns: dict[str, set[str]] = {}
-        # dialogue -> sample -> (scored, valid per rule set ...)
-        self._dialogues: dict[str, dict[int, tuple[int, ...]]] = {}
+        # dialogue -> sample -> (scored, sum of scores per rule set ...)
+        self._dialogues: dict[str, dict[int, tuple[float, ...]]] = {}
 
     def add(self, row: ScoredRow) -> None:
         entry = self._declare(row.id, row.group, row.status, 1)
         if row.status != "scored":
             return
-        valid = [self._judge(rule, row.verdicts[rule]) for rule in RULE_SETS]
-        for place, gained in enumerate((1, *valid), start=1):
+        scores = [self._judge(rule, row.verdicts[rule]) for rule in self.rule_sets]
+        for place, gained in enumerate((1, *scores), start=1):
             entry[place] += gained
         if self.multi_turn:
             samples = self._dialogues.setdefault(row.group, {})
-            before = samples.get(row.sample, (0,) * (1 + len(RULE_SETS)))
-            samples[row.sample] = tuple(map(sum, zip(before, (1, *valid), strict=True)))
+            before = samples.get(row.sample, (0,) * (1 + len(self.rule_sets)))
+            samples[row.sample] = tuple(map(sum, zip(before, (1, *scores), strict=True)))
 
     def absent(self, entry_id: str, group: str, count: int) -> None:
         """``count`` declared rows of an entry that never came: they count as skipped."""
@@ -63,14 +67,14 @@ class Tally:
 
     def turns(self, rule: str) -> Units:
         """Per row, dialogues or not."""
-        place = 2 + RULE_SETS.index(rule)
-        return [(entry[1], entry[place]) for entry in self._entries.values() if entry[1]]
+        place = 2 + self.rule_sets.index(rule)
+        return [(int(entry[1]), entry[place]) for entry in self._entries.values() if entry[1]]
 
     def units(self, rule: str) -> Units:
         """Per entry, or per dialogue, of which only those with every turn scored are judged."""
         if not self.multi_turn:
             return self.turns(rule)
-        units = []
+        units: Units = []
         for group in self._dialogues:
             judged = [valid == turns for valid, turns in self._judged(group, rule)]
             if judged:
@@ -85,31 +89,45 @@ class Tally:
     def dialogues_declared(self) -> int:
         """Dialogues times samples, whether or not all their turns were scored."""
         return sum(
-            max(len(self._dialogues.get(group, ())), max(self._entries[i][0] for i in ids))
+            max(len(self._dialogues.get(group, ())), *(int(self._entries[i][0]) for i in ids))
             for group, ids in self._turns.items()
         )
 
-    def _declare(self, entry_id: str, group: str, status: str, count: int) -> list[int]:
+    def _declare(self, entry_id: str, group: str, status: str, count: int) -> list[float]:
         self.status[status] += count
-        entry = self._entries.setdefault(entry_id, [0] * (2 + len(RULE_SETS)))
+        entry = self._entries.setdefault(entry_id, [0] * (2 + len(self.rule_sets)))
         entry[0] += count
         if self.multi_turn:
             self._turns.setdefault(group, set()).add(entry_id)
         return entry
 
-    def _judge(self, rule: str, verdict: Verdict) -> bool:
+    def _judge(self, rule: str, verdict: Verdict) -> float:
         if not verdict.valid:
             self.errors[rule][verdict.error_type] += 1
         if "process_accuracy" in verdict.metrics:
             self.process[rule][0] += verdict.metrics["process_accuracy"]
             self.process[rule][1] += 1
-        return verdict.valid
+        return verdict.score
 
-    def _judged(self, group: str, rule: str) -> list[tuple[int, int]]:
+    def _judged(self, group: str, rule: str) -> list[tuple[float, int]]:
         """(valid turns, turns) of each sample of the dialogue whose turns were all scored."""
-        turns, place = len(self._turns[group]), 1 + RULE_SETS.index(rule)
+        turns, place = len(self._turns[group]), 1 + self.rule_sets.index(rule)
         states = self._dialogues[group].values()
         return [(state[place], turns) for state in states if state[0] == turns]
+
+
+_COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
+
+
+def add_costs(tally: Tally, row: ScoredRow) -> None:
+    """Add what ``row`` took, if it says so."""
+    for cost in _COSTS:
+        setattr(tally, cost, getattr(tally, cost) + getattr(row, cost, 0))
+
+
+def totals(tallies: Sequence[Tally]) -> dict[str, Any]:
+    """What the rows took."""
+    return {cost: sum(getattr(tally, cost) for tally in tallies) for cost in _COSTS}
 
 
 def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
@@ -180,6 +198,9 @@ def _named(name: str, value: float | None, interval: Any) -> dict[str, Any]:
 def _samples(units: Units) -> dict[str, Any]:
     """Mean over samples and pass@k per entry (dialogue), k up to the fewest samples any has."""
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
+    mean = sum(c / n for n, c in units) / len(units)
+    if any(c != int(c) for _, c in units):  # pass@k is of right and wrong answers only
+        return {"min": fewest, "max": most, "mean": mean, "pass_at_k": {}}
     ks = [k for k in (1 << i for i in range(fewest.bit_length())) if k < fewest] + [fewest]
-    at = {str(k): sum(pass_at_k(n, c, k) for n, c in units) / len(units) for k in ks}
+    at = {str(k): sum(pass_at_k(n, int(c), k) for n, c in units) / len(units) for k in ks}
     return {"min": fewest, "max": most, "mean": at["1"], "pass_at_k": at}

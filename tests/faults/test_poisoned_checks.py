@@ -32,7 +32,7 @@ class Poison(Benchmark):
     def prompt(self, entry):
         return [{"role": "user", "content": entry.id}]
 
-    async def run_episode(self, entry, stage):
+    async def run(self, entry, stage):
         episode = Episode(messages=self.prompt(entry))
         player = stage.candidate
         episode.record(await player.model.chat(episode.messages, player.sampling))

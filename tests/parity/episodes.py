@@ -200,7 +200,7 @@ async def _ours(benchmark: ACEBench, entry: Entry, agent: _Script, user: _Script
 
     roles = {"user": Player(user, Sampling())}
     stage = Stage(Player(agent, Sampling()), roles, open_sandbox)
-    return await benchmark.run_episode(entry, stage)
+    return await benchmark.run(entry, stage)
 
 
 def main() -> int:

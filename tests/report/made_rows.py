@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from ace_ray.benchmarks.reporting import own_task
 
 from ace_ray.benchmarks.acebench.categories import (
     AGENT,
@@ -13,7 +14,6 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     dialogue,
 )
-from ace_ray.benchmarks.reporting import own_task
 from ace_ray.records import RULE_SETS, Verdict
 from ace_ray.report.groups import groups_of
 from ace_ray.report.lines import Side

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ace_ray.benchmarks.reporting import Curves, Estimate
 from made_rows import column, made, side
 from synthetic_runs import everything, write_run
 
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-from ace_ray.benchmarks.reporting import Curves, Estimate
 from ace_ray.report.best import Best, best_runs, choosing_half
 from ace_ray.report.compared import compared
 from ace_ray.report.contenders import Contender, contenders_of

@@ -9,11 +9,11 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from ace_ray.benchmarks.reporting import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
 from PIL import Image
 from synthetic_runs import block, everything, row, write_run
 
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-from ace_ray.benchmarks.reporting import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
 from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.report.figures import draw
 from ace_ray.report.runs import load_runs

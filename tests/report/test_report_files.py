@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ace_ray.benchmarks.reporting import Estimate, Table
 from rich.console import Console
 from synthetic_runs import block, everything, write_run
 
-from ace_ray.benchmarks.reporting import Estimate, Table
 from ace_ray.errors import UserError
 from ace_ray.report.folder import claim, write
 from ace_ray.report.render import csv_text, escaped, markdown

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ace_ray.benchmarks.reporting import Estimate, Paper, Table
 from synthetic_runs import block, everything, row, write_run
 
 from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-from ace_ray.benchmarks.reporting import Estimate, Paper, Table
 from ace_ray.report.runs import load_runs
 from ace_ray.stats import wilson
 

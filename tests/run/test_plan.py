@@ -41,7 +41,7 @@ class Toy(Benchmark):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
 
-    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, stage: Stage) -> Episode:
         raise NotImplementedError
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:

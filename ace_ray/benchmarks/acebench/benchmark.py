@@ -1,4 +1,4 @@
-"""ACEBench behind the `Benchmark` protocol."""
+"""ACEBench as a `Benchmark`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
 from ace_ray.benchmarks.acebench.agent.episode import play_agent
 from ace_ray.benchmarks.acebench.agent.multi_turn import own_role
 from ace_ray.benchmarks.acebench.check import check_agent
-from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.acebench.data.loader import load, locate
+from ace_ray.benchmarks.acebench.paper import reporting
 from ace_ray.benchmarks.acebench.readers import Compared, check_read
 from ace_ray.benchmarks.acebench.scenarios.world import (
     World,
@@ -26,11 +27,19 @@ from ace_ray.benchmarks.acebench.scenarios.world import (
 )
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
-from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Stage
-from ace_ray.config import Section, validated
+from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Estimate,
+    Paper,
+    ReportedRun,
+    ScoredRow,
+)
+from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
+from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest, entries_sha256
 
 _GROUPS = {
     "all": groups.CATEGORIES,
@@ -56,7 +65,7 @@ OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8
 UPSTREAM_MESSAGES = 40
 
 
-class Options(Section):
+class ACEBenchOptions(Section):
     """The ``acebench`` section of a run's config."""
 
     data: str = Field(
@@ -121,8 +130,12 @@ class ACEBench(Benchmark):
     """All 17 categories: one model call an entry, or an episode with tools and a simulated user."""
 
     name = "acebench"
+    rule_sets = RULE_SETS
+    Options = ACEBenchOptions
+    groups = reporting.PAPER_GROUPS
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ACEBenchOptions) -> None:
+        super().__init__(options)
         self._native = options.mode == "native"
         if self._native:
             _check_native(options)
@@ -148,23 +161,17 @@ class ACEBench(Benchmark):
         if set(self._categories) & set(groups.AGENT):
             self._agents = _agent_texts(self._wording, self._folder)
             self._worlds = load_worlds(self._folder)
-        self._data_sha256 = ""
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> ACEBench:
-        return cls(validated(Options, options, where="benchmarks.acebench"))
 
     def entries(self) -> Sequence[Entry]:
         entries = load(self._folder, languages=self._options.languages, categories=self._categories)
         for entry in entries:
             if entry.category in groups.AGENT:
                 check_entry(self._worlds, entry)
-        self._data_sha256 = data_hash(entries)
         return entries
 
     def identity(self) -> Mapping[str, Any]:
         found = {
-            "data_sha256": self._data_sha256 or data_hash(self.entries()),
+            "data_sha256": entries_sha256(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
@@ -233,7 +240,7 @@ class ACEBench(Benchmark):
             behaviour="official" if self._options.sandbox == "official" else "fixed",
         )
 
-    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, stage: Stage) -> Episode:
         if entry.category in groups.AGENT:
             return await play_agent(
                 entry,
@@ -277,6 +284,53 @@ class ACEBench(Benchmark):
         api = self._options.upstream_agent == "api" and self._options.protocol == "official"
         return "zh" if api else entry.language
 
+    @classmethod
+    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        return summarize(rows, max_unscored=max_unscored)
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
+        return {"table": {"header": list(HEADER), "lines": table(summary)}}
+
+    @classmethod
+    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        return reporting.headline(run, rules)
+
+    @classmethod
+    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
+        return reporting.categories(run)
+
+    @classmethod
+    def task(cls, row: ScoredRow) -> str:
+        return reporting.task(row)
+
+    @classmethod
+    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
+        return reporting.paper(runs, rules)
+
+    @classmethod
+    def import_data(cls, path: Path | None, say: Say) -> None:
+        from ace_ray.benchmarks.acebench.data.importer import import_checkout
+
+        if path is None:
+            return super().import_data(path, say)
+        import_checkout(path, say=say)
+
+    @classmethod
+    def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
+        from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
+
+        pull(url=url or OFFICIAL_URL, sha256=sha256, say=say)
+
+    @classmethod
+    def check_data(cls, data: str, say: Say) -> bool:
+        from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
+
+        report = check_gold(locate(data))
+        for line in lines(report):
+            say(line)
+        return bool(report["ok"])
+
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         parsers = self._options.parsers
         compared, endings = Compared(parsers), Endings()
@@ -295,7 +349,7 @@ class ACEBench(Benchmark):
             "variant": self._prompts.variant,
             "comparable": self._comparable(),
             **summary,
-            "table": {"header": list(HEADER), "lines": table(summary)},
+            **self.tables(summary),
         }
 
     def _comparable(self) -> str:
@@ -333,14 +387,14 @@ class ACEBench(Benchmark):
                 yield f"the {key} of the agent episodes is not the official one"
 
 
-def _wording(options: Options, folder: Path) -> Literal["official", "own"]:
+def _wording(options: ACEBenchOptions, folder: Path) -> Literal["official", "own"]:
     """Whose prompts to take. Those of a shortened variant are partly ours either way."""
     if options.prompts != "auto":
         return options.prompts
     return "official" if (folder / texts.OFFICIAL_FILE).is_file() else "own"
 
 
-def _check_native(options: Options) -> None:
+def _check_native(options: ACEBenchOptions) -> None:
     """Raise `UserError` for what native tool calling leaves no room for."""
     asked = {
         "prompts": options.prompts == "official",

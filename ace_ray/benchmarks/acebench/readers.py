@@ -14,7 +14,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.json_calls import NotJson, calls_of, load_json
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.calls import Call, render
 from ace_ray.records import RULE_SETS, Entry, Verdict
 

@@ -1,18 +1,21 @@
-"""BFCL behind the `Benchmark` protocol."""
+"""BFCL as a `Benchmark`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl import reporting
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.copy import OFFICIAL_DATA_SHA256, Copy, data_sha256
-from ace_ray.benchmarks.bfcl.data.loader import data_hash, function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.docs import offered
 from ace_ray.benchmarks.bfcl.episodes import memory, multi_turn, web_search
@@ -20,7 +23,8 @@ from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder
 from ace_ray.benchmarks.bfcl.episodes.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
 from ace_ray.benchmarks.bfcl.gold import gold_text
-from ace_ray.benchmarks.bfcl.options import Options, absent, chosen, named
+from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
+from ace_ray.benchmarks.bfcl.options import absent, chosen, named
 from ace_ray.benchmarks.bfcl.prompts import official, own, with_system
 from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_metrics
 from ace_ray.benchmarks.bfcl.scoring.summary import summarize
@@ -29,12 +33,18 @@ from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, load_classes
 from ace_ray.benchmarks.bfcl.tools.opening import opening_of
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
-from ace_ray.config import validated
+from ace_ray.benchmarks.protocol import Preparation, Stage
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Estimate,
+    Paper,
+    ReportedRun,
+    ScoredRow,
+)
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
-from ace_ray.records import Entry, Episode, Verdict, digest
+from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest, entries_sha256
 from ace_ray.sandbox.protocol import Scenario
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
@@ -50,12 +60,16 @@ class BFCL(Benchmark):
     """22 scored categories and the forms of format sensitivity."""
 
     name = "bfcl"
+    rule_sets = RULE_SETS
+    Options = BFCLOptions
+    groups = reporting.TITLED_GROUPS
     refused_fix = (
         f"use a model whose template takes them, or write {_WHERE}.system: user for system "
         f"messages and {_WHERE}.results: user for those of tools"
     )
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: BFCLOptions) -> None:
+        super().__init__(options)
         self._native = options.mode == "native"
         _check(options)
         self._categories = chosen(options)
@@ -72,26 +86,18 @@ class BFCL(Benchmark):
         self._conversations = prerequisites(self._copy) if asks_memory else {}
         self._http = Http()
         self._embeddings: Embeddings | None = None
-        self._entries: list[Entry] = []
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> BFCL:
-        return cls(validated(Options, options, where=_WHERE))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Entries travel once, through the board.
-        return self.__dict__ | {"_entries": [], "_embeddings": None}
+        return super().__getstate__() | {"_embeddings": None}
 
     def entries(self) -> Sequence[Entry]:
-        if not self._entries:
-            self._entries = load(self._copy, self._categories)
-            for language in {groups.language_of(name) for name in self._categories} - {"python"}:
-                require_grammar(language)
-        return self._entries
+        for language in {groups.language_of(name) for name in self._categories} - {"python"}:
+            require_grammar(language)
+        return load(self._copy, self._categories)
 
     def ready(self, *, named: bool) -> None:
         self._sources = replace(self._sources, named=named)
-        classes = {name for e in self.entries() for name in e.data.get("involved_classes", ())}
+        classes = {name for e in self.dataset() for name in e.data.get("involved_classes", ())}
         if classes - {_WEB_TOOLS}:
             load_classes(self._sources, sorted(classes - {_WEB_TOOLS}))
 
@@ -102,7 +108,7 @@ class BFCL(Benchmark):
             shown["contamination"] = True
         found: dict[str, Any] = {
             "version": self._copy.version,
-            "data_sha256": data_hash(self.entries()),
+            "data_sha256": entries_sha256(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "protocol": shown,
@@ -199,7 +205,7 @@ class BFCL(Benchmark):
             embed=self._embedder(entry),
         )
 
-    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, stage: Stage) -> Episode:
         stage = self._staged(stage)
         category, results = entry.category, self._options.results
         if category in groups.MULTI_TURN:
@@ -267,6 +273,42 @@ class BFCL(Benchmark):
         verdicts = dict(check_single(asked, functions, entry.gold, answer, form_of(entry.id)))
         return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
 
+    @classmethod
+    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        return summarize(rows, max_unscored=max_unscored)
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
+        return {"table": table(summary, {}), "further_tables": further_tables(summary)}
+
+    @classmethod
+    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        return reporting.headline(run, rules)
+
+    @classmethod
+    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
+        return reporting.categories(run)
+
+    @classmethod
+    def task(cls, row: ScoredRow) -> str:
+        return reporting.task(row)
+
+    @classmethod
+    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
+        return reporting.paper(runs, rules)
+
+    @classmethod
+    def import_data(cls, path: Path | None, say: Say) -> None:
+        from ace_ray.benchmarks.bfcl.data.importer import import_copy
+
+        import_copy(path, say=say)
+
+    @classmethod
+    def check_data(cls, data: str, say: Say) -> bool:
+        from ace_ray.benchmarks.bfcl.goldcheck import check_all
+
+        return check_all(data, say=say)
+
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         asked = named(self._options)
@@ -327,7 +369,7 @@ class BFCL(Benchmark):
         return self._embeddings
 
 
-def _web(options: Options) -> Mapping[str, Any] | None:
+def _web(options: BFCLOptions) -> Mapping[str, Any] | None:
     """What of the services can move a score."""
     config = options.web_search
     if config is None:
@@ -346,7 +388,7 @@ def _hints(category: str) -> int:
     return 2 if category == groups.FORMAT_SENSITIVITY else 1
 
 
-def _wording(options: Options, copy: Copy) -> str:
+def _wording(options: BFCLOptions, copy: Copy) -> str:
     if options.prompts == "auto":
         return "own" if copy.kind == "mini" else "official"
     if options.prompts == "official" and copy.kind == "mini":
@@ -358,7 +400,7 @@ def _wording(options: Options, copy: Copy) -> str:
     return options.prompts
 
 
-def _check(options: Options) -> None:
+def _check(options: BFCLOptions) -> None:
     """Raise `UserError` for what does not go together, or is not there."""
     if options.contamination and options.mode == "native":
         raise UserError(

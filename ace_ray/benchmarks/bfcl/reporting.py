@@ -1,23 +1,22 @@
-"""BFCL's share in a report, behind the `Reporting` protocol: the leaderboard's tables."""
+"""What reports need of BFCL: the leaderboard's groups, columns and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
 from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
 from ace_ray.benchmarks.bfcl.scoring.aggregates import V3, V4, Column
-from ace_ray.benchmarks.bfcl.scoring.summary import summarize
 from ace_ray.benchmarks.conditions import comparable_sets, marked
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import (
+from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
     Estimate,
     Figure,
     Paper,
     ReportedRun,
+    ScoredRow,
     Table,
     Value,
     own_task,
@@ -29,64 +28,63 @@ _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic", "o
 _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
-class BFCLReporting:
-    """See `ace_ray.benchmarks.reporting.Reporting`."""
+def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+    """The groups of v4, and both overall scores."""
+    found = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
+    return found | {V3["overall"].title: _column(run, "v3", "overall", rules)}
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        return summarize(rows, max_unscored=max_unscored)
 
-    def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        """The groups of v4, and both overall scores."""
-        found = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
-        return found | {V3["overall"].title: _column(run, "v3", "overall", rules)}
+def categories(run: ReportedRun) -> Sequence[CategoryResult]:
+    return [
+        CategoryResult(
+            "en",
+            name,
+            "accuracy",
+            stats["declared"],
+            stats["scored"],
+            {rules: _category(run, name, rules) for rules in RULE_SETS},
+        )
+        for name, stats in run.summary["categories"].items()
+    ]
 
-    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
-        return [
-            CategoryResult(
-                "en",
-                name,
-                "accuracy",
-                stats["declared"],
-                stats["scored"],
-                {rules: _category(run, name, rules) for rules in RULE_SETS},
-            )
-            for name, stats in run.summary["categories"].items()
-        ]
 
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """Those of the leaderboard; format sensitivity is a group of its own and scores nothing."""
-        titles = {
-            "non_live": "Non-live",
-            "live": "Live",
-            "multi_turn": "Multi-turn",
-            "web_search": "Web search",
-            "memory": "Memory",
-        }
-        groups = {title: GROUPS[name] for name, title in titles.items()}
-        return {**groups, "Format sensitivity": (FORMAT_SENSITIVITY,)}
+_TITLES = {
+    "non_live": "Non-live",
+    "live": "Live",
+    "multi_turn": "Multi-turn",
+    "web_search": "Web search",
+    "memory": "Memory",
+}
+TITLED_GROUPS: Mapping[str, Sequence[str]] = {
+    **{title: GROUPS[name] for name, title in _TITLES.items()},
+    "Format sensitivity": (FORMAT_SENSITIVITY,),
+}
+"""Those of the leaderboard; format sensitivity is a group of its own and scores nothing."""
 
-    def task(self, row: ScoredRow) -> str:
-        """Questions of one memory stand together, and so do the forms of one question."""
-        if row.category in MEMORY:  # memory_kv_12-student-3
-            return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
-        if row.category == FORMAT_SENSITIVITY:
-            return asked_id(row.id)
-        return own_task(row)
 
-    def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        """The leaderboard's columns, the accuracy of each form, and accuracy against size."""
-        tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
-        notes = []
-        if forms := _forms(runs, rules):
-            tables.append(forms)
-        else:
-            notes.append("no table of format sensitivity: no run has its rows")
-        figures: list[Figure] = []
-        if sizes := _sizes(runs, rules):
-            figures.append(sizes)
-        else:
-            notes.append("no curve over sizes: it needs models of at least two known sizes")
-        return Paper(tables, figures, notes)
+def task(row: ScoredRow) -> str:
+    """Questions of one memory stand together, and so do the forms of one question."""
+    if row.category in MEMORY:  # memory_kv_12-student-3
+        return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
+    if row.category == FORMAT_SENSITIVITY:
+        return asked_id(row.id)
+    return own_task(row)
+
+
+def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+    """The leaderboard's columns, the accuracy of each form, and accuracy against size."""
+    tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
+    notes = []
+    if forms := _forms(runs, rules):
+        tables.append(forms)
+    else:
+        notes.append("no table of format sensitivity: no run has its rows")
+    figures: list[Figure] = []
+    if sizes := _sizes(runs, rules):
+        figures.append(sizes)
+    else:
+        notes.append("no curve over sizes: it needs models of at least two known sizes")
+    return Paper(tables, figures, notes)
 
 
 def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
@@ -178,6 +176,3 @@ def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
                 curves.setdefault(family_of(run) + mark, []).append((size.billions, found))
     title = f"Accuracy against model size ({rules} rules)"
     return Curves(name="bfcl-sizes", title=title, panels=panels) if panels else None
-
-
-REPORTING = BFCLReporting()

@@ -1,4 +1,4 @@
-"""StableToolBench behind the `Benchmark` protocol."""
+"""StableToolBench as a `Benchmark`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Service, Stage
-from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.protocol import Service, Stage
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Estimate,
+    Paper,
+    ReportedRun,
+    ScoredRow,
+)
+from ace_ray.benchmarks.stabletoolbench import judge, reporting
 from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, rehearsal
 from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
@@ -25,9 +33,10 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, r
 from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
-from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate, present
+from ace_ray.benchmarks.stabletoolbench.data.loader import load, locate, present
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Options
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
+from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.results.seed import Answered, Metadata, seed_json
@@ -37,12 +46,12 @@ from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
-from ace_ray.config import cache_root, validated
+from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.public_http import PublicHttp
 from ace_ray.models.roles import EndpointRole, Role, parse_role
-from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
+from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest, entries_sha256
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
@@ -55,9 +64,14 @@ class StableToolBench(Benchmark):
     """An agent works on queries with virtual APIs; a model judges its answers."""
 
     name = "stabletoolbench"
+    rule_sets = RULE_SETS
+    Options = StableToolBenchOptions
+    groups = reporting.LEVELS
+    judge_benchmark = "stabletoolbench_judge"
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: StableToolBenchOptions) -> None:
+        super().__init__(options)
         for key in FOLDERS:
             scheme, found, _ = (getattr(options, key) or "").partition("://")
             if found:  # the rest is not shown: it may hold a password
@@ -129,54 +143,47 @@ class StableToolBench(Benchmark):
         self._holder = uuid.uuid4().hex
         self._checked = False
         self._digest: str | None = None
-        self._loaded: list[Entry] = []
         self._warnings: list[str] = []
         self._lacking: list[str] = []
         self._pool: ToolPool | None = None
         self._callers: dict[str, ApiCaller] = {}
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> StableToolBench:
-        return cls(validated(Options, options, where=_WHERE))
-
     def __getstate__(self) -> dict[str, Any]:
-        # Entries travel through the board; the cache was checked where the run began.
+        # The cache was checked where the run began.
         pool = self._pool if self._pool and self._pool.scope.kind != "query" else None
-        return self.__dict__ | {"_loaded": [], "_callers": {}, "_checked": True, "_pool": pool}
+        return super().__getstate__() | {"_callers": {}, "_checked": True, "_pool": pool}
 
     def entries(self) -> Sequence[Entry]:
-        if not self._loaded:
-            options = self._options
-            folder = options.tool_folder
-            tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
-            scope = parse_scope(options.tool_scope, f"{_WHERE}.tool_scope")
-            wanted = load(
+        options = self._options
+        folder = options.tool_folder
+        tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
+        scope = parse_scope(options.tool_scope, f"{_WHERE}.tool_scope")
+        wanted = load(
+            self._folder,
+            groups=options.groups,
+            tools=tools,
+            without_apis=options.without_apis,
+            where=f"{_WHERE}.groups",
+        )
+        offering = wanted.entries
+        if scope.kind != "query":  # the pool holds the APIs of all groups that are there
+            offering = load(
                 self._folder,
-                groups=options.groups,
+                groups=present(self._folder),
                 tools=tools,
                 without_apis=options.without_apis,
-                where=f"{_WHERE}.groups",
-            )
-            offering = wanted.entries
-            if scope.kind != "query":  # the pool holds the APIs of all groups that are there
-                offering = load(
-                    self._folder,
-                    groups=present(self._folder),
-                    tools=tools,
-                    without_apis=options.without_apis,
-                ).entries
-            self._pool = ToolPool(offering, scope, seed=options.tool_scope_seed)
-            self._pool.require_fits(options.max_tool_chars, options.tools, self._settings.texts)
-            self._warnings = list(dict.fromkeys(wanted.warnings))
-            self._lacking = wanted.lacking
-            self._loaded = wanted.entries
-        return self._loaded
+            ).entries
+        self._pool = ToolPool(offering, scope, seed=options.tool_scope_seed)
+        self._pool.require_fits(options.max_tool_chars, options.tools, self._settings.texts)
+        self._warnings = list(dict.fromkeys(wanted.warnings))
+        self._lacking = wanted.lacking
+        return wanted.entries
 
     def identity(self) -> Mapping[str, Any]:
-        options, entries = self._options, self.entries()
+        options, entries = self._options, self.dataset()
         assert self._pool is not None  # made with the entries
         found: dict[str, Any] = {
-            "data_sha256": data_hash(entries),
+            "data_sha256": entries_sha256(entries),
             "prompts": self._settings.texts.source,
             "prompts_sha256": self._settings.texts.sha256(),
             "episodes": {
@@ -284,7 +291,7 @@ class StableToolBench(Benchmark):
         return list(
             dict.fromkeys(
                 (api.std_category, api.std_tool, api.std_api)
-                for entry in self.entries()
+                for entry in self.dataset()
                 for api in self._apis(entry)
             )
         )
@@ -342,7 +349,7 @@ class StableToolBench(Benchmark):
         system = self._systems.get(form) or system_text(form, None)
         return Simulator(player, form, system)
 
-    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, stage: Stage) -> Episode:
         apis = self._apis(entry)
         run = await run_agent(entry, stage, self._settings, apis, self._caller(stage))
         stored = run.as_json()
@@ -407,6 +414,34 @@ class StableToolBench(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
 
+    @classmethod
+    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        return summarize(rows, max_unscored=max_unscored)
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
+        return {"table": table(summary), "further_tables": further_tables(summary)}
+
+    @classmethod
+    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        return reporting.headline(run, rules)
+
+    @classmethod
+    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
+        return reporting.categories(run)
+
+    @classmethod
+    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
+        return reporting.paper(runs, rules)
+
+    @classmethod
+    def import_data(cls, path: Path | None, say: Say) -> None:
+        from ace_ray.benchmarks.stabletoolbench.data.importer import import_queries
+
+        if path is None:
+            return super().import_data(path, say)
+        import_queries(path, say=say)
+
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         asked = {"sopr": "judge" in self._roles, "fac": self._options.fac}
         asked |= dict.fromkeys(RATES, bool(self._reference))
@@ -423,8 +458,7 @@ class StableToolBench(Benchmark):
                 [self._comparable(), *(f"{note}." for note in notes(summary)), *self._warnings]
             ),
             **summary,
-            "table": table(summary),
-            "further_tables": further_tables(summary),
+            **self.tables(summary),
         }
 
     def _comparable(self) -> str:
@@ -441,7 +475,7 @@ class StableToolBench(Benchmark):
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         """The seed document's result JSON of all samples, and upstream's converted answers by
         group; of several samples the first."""
-        entries = {entry.key: entry for entry in self.entries()}
+        entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
             for row in rows():

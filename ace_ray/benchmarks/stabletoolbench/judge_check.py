@@ -13,11 +13,13 @@ from typing import Any
 
 from pydantic import Field
 
-from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Stage
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.tally import Tally, accuracies, counts
-from ace_ray.config import Section, validated
+from ace_ray.config import Section
 from ace_ray.local_files import folder_of
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
@@ -25,7 +27,7 @@ _WHERE = "benchmarks.stabletoolbench_judge"
 _SAID = "said:"
 
 
-class Options(Section):
+class JudgeOptions(Section):
     labels: str = Field(
         min_length=1, description="JSON lines of query_id, query, answer, label (see docs)"
     )
@@ -40,18 +42,17 @@ class JudgeCheck(Benchmark):
     """One entry a label; valid where most votes of the judge say the same."""
 
     name = "stabletoolbench_judge"
+    rule_sets = RULE_SETS
+    Options = JudgeOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: JudgeOptions) -> None:
+        super().__init__(options)
         self._options = options
         self._labels = judge.read_labels(folder_of(options.labels, f"{_WHERE}.labels"))
         upstream = options.upstream
         self._prompts = (
             judge.official(folder_of(upstream, f"{_WHERE}.upstream")) if upstream else judge.own()
         )
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> JudgeCheck:
-        return cls(validated(Options, options, where=_WHERE))
 
     def entries(self) -> Sequence[Entry]:
         return [
@@ -69,7 +70,7 @@ class JudgeCheck(Benchmark):
 
     def identity(self) -> Mapping[str, Any]:
         return {
-            "labels_sha256": digest([entry.content_hash() for entry in self.entries()]),
+            "labels_sha256": digest([entry.content_hash() for entry in self.dataset()]),
             "protocol": {
                 **judge.protocol(),
                 "votes": self._options.votes,
@@ -92,7 +93,7 @@ class JudgeCheck(Benchmark):
         text = self._prompts.of_answer(entry.data["query"], final, judge.CUTS[0])
         return [{"role": "user", "content": text}]
 
-    async def run_episode(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, stage: Stage) -> Episode:
         player = replace(stage.candidate, sampling=self._sampling(stage.candidate.sampling))
         answer = json.loads(entry.data["answer"])
         votes = await judge.judge_sopr(
@@ -132,7 +133,7 @@ class JudgeCheck(Benchmark):
         said: list[str | None] = []
         tallies: dict[str, Tally] = {}
         for row in rows:
-            tallies.setdefault(row.category, Tally(row.category)).add(row)
+            tallies.setdefault(row.category, Tally(row.category, RULE_SETS)).add(row)
             labels.append(row.category)
             metrics = row.verdicts["strict"].metrics if row.verdicts else {}
             found = [name.removeprefix(_SAID) for name in metrics if name.startswith(_SAID)]

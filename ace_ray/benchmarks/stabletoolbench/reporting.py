@@ -1,13 +1,12 @@
-"""StableToolBench's share in a report, behind the `Reporting` protocol: upstream's tables."""
+"""What reports need of StableToolBench: upstream's groups and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.conditions import comparable_sets, marked
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import (
+from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
     Estimate,
@@ -16,12 +15,10 @@ from ace_ray.benchmarks.reporting import (
     ReportedRun,
     Table,
     Value,
-    own_task,
 )
 from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.scoring.figures import SHARES
-from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.records import RULE_SETS
 
 _LEVELS = {"G1": "I1", "G2": "I2", "G3": "I3"}
@@ -39,70 +36,62 @@ _SHARE_TITLES = {
 _LIKE_FOR_LIKE = "runs compare only with the same judge and the same source of observations"
 
 
-class StableToolBenchReporting:
-    """See `ace_ray.benchmarks.reporting.Reporting`."""
+def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+    """The means over the six groups: SoPR, FAC, SoWR's wins, and the API call score."""
+    averages = run.summary["averages"]
+    found = {
+        "SoPR": run.summary["rules"][rules]["sopr"],
+        "FAC": averages["fac"],
+        "SoWR": averages["win"],
+        "API recall": averages["api_recall"],
+    }
+    return {name: _estimate(cell) if run.headline else None for name, cell in found.items()}
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        return summarize(rows, max_unscored=max_unscored)
 
-    def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        """The means over the six groups: SoPR, FAC, SoWR's wins, and the API call score."""
-        averages = run.summary["averages"]
-        found = {
-            "SoPR": run.summary["rules"][rules]["sopr"],
-            "FAC": averages["fac"],
-            "SoWR": averages["win"],
-            "API recall": averages["api_recall"],
+def categories(run: ReportedRun) -> Sequence[CategoryResult]:
+    """SoPR, and of runs with either FAC and API recall, which are the same in both rule
+    sets."""
+    results = []
+    for name, stats in run.summary["categories"].items():
+        measures = {
+            "SoPR": {rules: _group_cell(run, name, rules) for rules in RULE_SETS},
+            "FAC": dict.fromkeys(RULE_SETS, _usable(run, name, stats["fac"])),
+            "API recall": dict.fromkeys(
+                RULE_SETS, _usable(run, name, stats["shares"]["api_recall"])
+            ),
         }
-        return {name: _estimate(cell) if run.headline else None for name, cell in found.items()}
+        results += [
+            CategoryResult("en", name, measure, stats["declared"], stats["scored"], shares)
+            for measure, shares in measures.items()
+            if measure == "SoPR" or any(shares.values())
+        ]
+    return results
 
-    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
-        """SoPR, and of runs with either FAC and API recall, which are the same in both rule
-        sets."""
-        results = []
-        for name, stats in run.summary["categories"].items():
-            measures = {
-                "SoPR": {rules: _group_cell(run, name, rules) for rules in RULE_SETS},
-                "FAC": dict.fromkeys(RULE_SETS, _usable(run, name, stats["fac"])),
-                "API recall": dict.fromkeys(
-                    RULE_SETS, _usable(run, name, stats["shares"]["api_recall"])
-                ),
-            }
-            results += [
-                CategoryResult("en", name, measure, stats["declared"], stats["scored"], shares)
-                for measure, shares in measures.items()
-                if measure == "SoPR" or any(shares.values())
-            ]
-        return results
 
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        return {
-            level: [name for name in GROUPS if name.startswith(prefix)]
-            for prefix, level in _LEVELS.items()
-        }
+LEVELS: Mapping[str, Sequence[str]] = {
+    level: [name for name in GROUPS if name.startswith(prefix)] for prefix, level in _LEVELS.items()
+}
 
-    def task(self, row: ScoredRow) -> str:
-        return own_task(row)
 
-    def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        """Upstream's tables of SoPR, FAC and SoWR, what needs no judge, and SoPR against size."""
-        tables = [_sopr(runs, rules)]
-        notes = []
-        for name, title, pick in (
-            ("fac", "FAC, final answer completeness", "fac"),
-            ("sowr", "SoWR, wins against the reference run", "win"),
-        ):
-            if table := _judged(runs, name, title, pick):
-                tables.append(table)
-            else:
-                notes.append(f"no table of {name.upper()}: no run has it")
-        tables.append(_judge_free(runs))
-        figures: list[Figure] = []
-        if sizes := _sizes(runs, rules):
-            figures.append(sizes)
+def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+    """Upstream's tables of SoPR, FAC and SoWR, what needs no judge, and SoPR against size."""
+    tables = [_sopr(runs, rules)]
+    notes = []
+    for name, title, pick in (
+        ("fac", "FAC, final answer completeness", "fac"),
+        ("sowr", "SoWR, wins against the reference run", "win"),
+    ):
+        if table := _judged(runs, name, title, pick):
+            tables.append(table)
         else:
-            notes.append("no curve over sizes: it needs models of at least two known sizes")
-        return Paper(tables, figures, notes)
+            notes.append(f"no table of {name.upper()}: no run has it")
+    tables.append(_judge_free(runs))
+    figures: list[Figure] = []
+    if sizes := _sizes(runs, rules):
+        figures.append(sizes)
+    else:
+        notes.append("no curve over sizes: it needs models of at least two known sizes")
+    return Paper(tables, figures, notes)
 
 
 def _title(group: str) -> str:
@@ -212,6 +201,3 @@ def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
                 curves.setdefault(family_of(run) + mark, []).append((size.billions, found))
     title = f"SoPR against model size ({rules} rules)"
     return Curves(name="stabletoolbench-sizes", title=title, panels=panels) if panels else None
-
-
-REPORTING = StableToolBenchReporting()

@@ -72,7 +72,7 @@ def staged(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> Stage
 
 
 def played(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> Episode:
-    return asyncio.run(benchmark.run_episode(entry, staged(benchmark, entry, model, **more)))
+    return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))
 
 
 def verdicts(benchmark: BFCL, entry: Entry, episode: Episode) -> dict[str, tuple[bool, str]]:

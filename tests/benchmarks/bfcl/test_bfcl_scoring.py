@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, SCORING
 from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id, form_of
-from ace_ray.benchmarks.bfcl.reporting import REPORTING
 from ace_ray.benchmarks.bfcl.scoring.diagnostics import with_metrics
 from ace_ray.benchmarks.bfcl.scoring.summary import summarize
 from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
@@ -161,7 +161,7 @@ def test_format_sensitivity_is_by_form_and_scores_nothing() -> None:
     assert found["stdev"] == pytest.approx(math.sqrt(found["variance"]))
     assert columns([*WHOLE, *rows], "v4") == columns(WHOLE, "v4")
     assert [layout["title"] for layout in further_tables(summary)] == ["format sensitivity"]
-    assert REPORTING.task(rows[0]) == "multiple_0"
+    assert BFCL.task(rows[0]) == "multiple_0"
 
 
 def test_one_form_has_no_spread() -> None:
@@ -251,9 +251,9 @@ def test_the_printed_table_says_what_was_not_run() -> None:
 
 
 def test_questions_of_one_memory_are_one_task() -> None:
-    assert REPORTING.task(Row("memory_kv", "memory_kv_12-student-3")) == "memory_kv/student"
-    assert REPORTING.task(Row("memory_rec_sum", "memory_rec_sum_9-finance-0")) == (
+    assert BFCL.task(Row("memory_kv", "memory_kv_12-student-3")) == "memory_kv/student"
+    assert BFCL.task(Row("memory_rec_sum", "memory_rec_sum_9-finance-0")) == (
         "memory_rec_sum/finance"
     )
-    assert REPORTING.task(Row("multiple", "multiple_1")) == "en/multiple/multiple_1"
-    assert {c for group in REPORTING.groups().values() for c in group} == set(CATEGORIES)
+    assert BFCL.task(Row("multiple", "multiple_1")) == "en/multiple/multiple_1"
+    assert {c for group in BFCL.groups.values() for c in group} == set(CATEGORIES)

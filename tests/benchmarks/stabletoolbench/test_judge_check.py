@@ -55,7 +55,7 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     rows = []
     for entry in benchmark.entries():
         stage = Stage(Player(Judge(), Sampling()))
-        episode = asyncio.run(benchmark.run_episode(entry, stage))
+        episode = asyncio.run(benchmark.run(entry, stage))
         rows.append(Row(entry.category, entry.id, dict(benchmark.check(entry, episode))))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
     summary = benchmark.summarize([*rows, Row("Solved", "9", {}, "infra_error")], 0.0)
@@ -76,7 +76,7 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
     for given, wanted in (({}, judge.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
         benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels), **given})
         stage = Stage(Player(Noting(), Sampling()))
-        asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+        asyncio.run(benchmark.run(benchmark.entries()[0], stage))
         assert {sampling.temperature for sampling in asked} == {wanted}
         assert benchmark.identity()["protocol"]["temperature"] == wanted
         asked.clear()
@@ -116,7 +116,7 @@ def questions(labels: Path, given: Sampling, attempt: int = 1) -> list[Sampling]
 
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
     stage = Stage(Player(Noting(), given), attempt=attempt)
-    asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+    asyncio.run(benchmark.run(benchmark.entries()[0], stage))
     return asked
 
 
@@ -136,7 +136,7 @@ def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
     benchmark = pickle.loads(pickle.dumps(benchmark))
     assert benchmark.identity()
     assert benchmark.prompt(entry)
-    episode = asyncio.run(benchmark.run_episode(entry, Stage(Player(Judge(), Sampling()))))
+    episode = asyncio.run(benchmark.run(entry, Stage(Player(Judge(), Sampling()))))
     assert episode.output == "Unsolved", "it does not end in Finish"
 
 

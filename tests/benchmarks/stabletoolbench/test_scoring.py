@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from stb_rows import ENTRY, SCRIPTS, Row, entry, state
 
-from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.benchmarks.results import ReportedRun
+from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.reporting import REPORTING
 from ace_ray.benchmarks.stabletoolbench.scoring.calls import api_recall, metrics
 from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
@@ -419,23 +419,23 @@ def reported(summary: dict[str, Any], label: str = "a", **fields: Any) -> Report
 
 def test_the_headline() -> None:
     run = reported(summarize(whole(fac={"status": "Solved"})))
-    found = REPORTING.headline(run, "official")
+    found = StableToolBench.headline(run, "official")
     assert list(found) == ["SoPR", "FAC", "SoWR", "API recall"]
     assert found["SoPR"] is not None
     assert found["SoPR"].n == 21
     assert found["SoWR"] is None
     short = reported(summarize(whole()), headline=False)
-    assert set(REPORTING.headline(short, "strict").values()) == {None}
+    assert set(StableToolBench.headline(short, "strict").values()) == {None}
 
 
 def test_categories_and_groups() -> None:
-    results = REPORTING.categories(reported(summarize(whole())))
+    results = StableToolBench.categories(reported(summarize(whole())))
     assert [one.category for one in results if one.measure == "SoPR"] == list(GROUPS)
     assert not any(one.measure == "FAC" for one in results)
     last = results[-1]
     assert (last.category, last.measure, last.declared) == ("G3_instruction", "API recall", 6)
-    assert [name for names in REPORTING.groups().values() for name in names] == list(GROUPS)
-    assert REPORTING.task(G1[0]) == "en/G1_tool/0"
+    assert [name for names in StableToolBench.groups.values() for name in names] == list(GROUPS)
+    assert StableToolBench.task(G1[0]) == "en/G1_tool/0"
 
 
 def test_upstreams_tables() -> None:
@@ -444,7 +444,7 @@ def test_upstreams_tables() -> None:
         reported(summary, "1.5B", parameters=1_500_000_000),
         reported(summary, "7B", parameters=7_000_000_000),
     ]
-    paper = REPORTING.paper(runs, "official")
+    paper = StableToolBench.paper(runs, "official")
     assert [one.name for one in paper.tables] == ["sopr", "fac", "without-a-judge"]
     for one in paper.tables:
         assert all(len(line) == len(one.header) for line in one.lines)
@@ -456,5 +456,5 @@ def test_upstreams_tables() -> None:
 def test_a_group_with_too_many_failures_has_no_number_in_a_report() -> None:
     failed = Row("G1_tool", "99", status="infra_error", error_class="JudgeError")
     run = reported(summarize([*G1, failed]))
-    assert REPORTING.categories(run)[0].shares == {"official": None, "strict": None}
-    assert REPORTING.paper([run], "official").tables[0].lines[0][1:] == [None] * 8
+    assert StableToolBench.categories(run)[0].shares == {"official": None, "strict": None}
+    assert StableToolBench.paper([run], "official").tables[0].lines[0][1:] == [None] * 8

@@ -90,7 +90,7 @@ def staged(benchmark: StableToolBench, agent: Any, **roles: Any) -> Stage:
 
 
 def played(benchmark: StableToolBench, entry: Entry, agent: Any, **roles: Any) -> Episode:
-    return asyncio.run(benchmark.run_episode(entry, staged(benchmark, agent, **roles)))
+    return asyncio.run(benchmark.run(entry, staged(benchmark, agent, **roles)))
 
 
 def verdicts(benchmark: StableToolBench, entry: Entry, episode: Episode) -> dict[str, bool]:
@@ -294,7 +294,7 @@ def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: P
     for attempt in (1, 1, 2, 3):
         noting = Noting()
         stage = replace(staged(benchmark, Agent(), judge=noting), attempt=attempt)
-        asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+        asyncio.run(benchmark.run(benchmark.entries()[0], stage))
         asked.append(set(noting.seeds))
     assert asked[0] == asked[1]
     assert not (asked[1] & asked[2])
@@ -318,7 +318,7 @@ def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
     judging = Drawn()
     stage = staged(benchmark, Agent())
     stage = replace(stage, roles={"judge": Player(judging, given, {})})
-    asyncio.run(benchmark.run_episode(benchmark.entries()[0], stage))
+    asyncio.run(benchmark.run(benchmark.entries()[0], stage))
     *_, last = judging.samplings
     assert len(judging.samplings) == 4
     return replace(last, seed=given.seed)
@@ -476,7 +476,7 @@ def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -
     for makers, identity in enumerate(candidates, start=1):
         for _ in range(2):
             again = replace(stage, candidate=Player(Agent(), Sampling(), identity))
-            episode = asyncio.run(benchmark.run_episode(entry, again))
+            episode = asyncio.run(benchmark.run(entry, again))
             assert simulator.asked == makers
             assert identity.items() <= episode.state["simulator"].items()
 
@@ -488,7 +488,7 @@ def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) 
     stage = staged(benchmark, Agent(), simulator=simulator)
     for dtype in ("float16", "bfloat16"):
         candidate = Player(Agent(), Sampling(), {"engine": {"dtype": dtype}})
-        episode = asyncio.run(benchmark.run_episode(entry, replace(stage, candidate=candidate)))
+        episode = asyncio.run(benchmark.run(entry, replace(stage, candidate=candidate)))
         assert "engine" not in episode.state["simulator"]
     assert simulator.asked == 1
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.records import Verdict
 
 ENDINGS = ("finished", "max_messages", "context", "deadline")

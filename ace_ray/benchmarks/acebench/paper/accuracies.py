@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench.paper.cells import (
 )
 from ace_ray.benchmarks.acebench.scoring.aggregates import PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import marked, self_played
-from ace_ray.benchmarks.reporting import ReportedRun, Table, Value
+from ace_ray.benchmarks.results import ReportedRun, Table, Value
 
 _SPECIAL = {
     "Incomplete": "special_incomplete",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
 from ace_ray.benchmarks.acebench.scoring.aggregates import GROUPS
-from ace_ray.benchmarks.reporting import Estimate, ReportedRun
+from ace_ray.benchmarks.results import Estimate, ReportedRun
 
 Block = Mapping[str, Any]
 """A BLOCK of the summary (`ace_ray.benchmarks.acebench.scoring.summary`)."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ace_ray.benchmarks.acebench.categories import NORMAL
 from ace_ray.benchmarks.acebench.paper.cells import judged, notes_on_runs, standard
 from ace_ray.benchmarks.conditions import marked
-from ace_ray.benchmarks.reporting import ReportedRun, StackedBars, Table, Value
+from ace_ray.benchmarks.results import ReportedRun, StackedBars, Table, Value
 
 _DETECTED_IN = ("special_incomplete", "special_error_param")
 """What Table 5 counts. The paper does not say so, but only then do its rows agree with Table 3:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ace_ray.benchmarks.acebench.paper.cells import aggregate, standard
 from ace_ray.benchmarks.acebench.scoring.aggregates import PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import comparable_sets
-from ace_ray.benchmarks.reporting import Curves, Estimate, ReportedRun
+from ace_ray.benchmarks.results import Curves, Estimate, ReportedRun
 from ace_ray.benchmarks.sizes import family_of, size_of
 
 _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agent", "overall")}}

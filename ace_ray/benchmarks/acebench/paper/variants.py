@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ace_ray.benchmarks.acebench.paper.cells import aggregate, named
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.conditions import marked
-from ace_ray.benchmarks.reporting import ReportedRun, Table, Value
+from ace_ray.benchmarks.results import ReportedRun, Table, Value
 from ace_ray.records import canonical_json
 
 _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")

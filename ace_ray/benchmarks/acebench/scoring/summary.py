@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, MULTI_TURN
 from ace_ray.benchmarks.acebench.scoring.aggregates import (
@@ -48,18 +48,9 @@ from ace_ray.benchmarks.acebench.scoring.aggregates import (
     paper,
     workbook,
 )
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks
+from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
 from ace_ray.records import RULE_SETS, Verdict
-
-
-@runtime_checkable
-class Costed(Protocol):
-    """A row that knows what it cost."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    generation_s: float
 
 
 @dataclass(slots=True)
@@ -79,7 +70,7 @@ class SummaryRow:
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """One pass over ``rows``, each (id, sample) once; what `Costed` rows cost is added up.
+    """One pass over ``rows``, each (id, sample) once; what they took is added up.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored ones, but enters no aggregate.
@@ -99,10 +90,7 @@ class Summary:
     def add(self, row: ScoredRow) -> None:
         tally = self._tally(row.language, row.category)
         tally.add(row)
-        if isinstance(row, Costed):
-            tally.prompt_tokens += row.prompt_tokens
-            tally.completion_tokens += row.completion_tokens
-            tally.generation_s += row.generation_s
+        add_costs(tally, row)
 
     def absent(self, language: str, category: str, entry_id: str, group: str, count: int) -> None:
         """``count`` rows of an entry were declared and never came; they count as skipped."""
@@ -139,7 +127,7 @@ class Summary:
     def _tally(self, language: str, category: str) -> Tally:
         tally = self._tallies.get((language, category))
         if tally is None:
-            tally = Tally(category, multi_turn=category in MULTI_TURN)
+            tally = Tally(category, RULE_SETS, multi_turn=category in MULTI_TURN)
             self._tallies[language, category] = tally
         return tally
 
@@ -155,12 +143,7 @@ def _block(languages: Sequence[Mapping[str, Tally]]) -> dict[str, Any]:
         if tallies[0].multi_turn:
             block["dialogues"] = sum(tally.dialogues_declared() for tally in tallies)
         categories[name] = block | {rule: accuracies(tallies, rule) for rule in RULE_SETS}
-    totals = {
-        "prompt_tokens": sum(tally.prompt_tokens for tally in every),
-        "completion_tokens": sum(tally.completion_tokens for tally in every),
-        "generation_s": sum(tally.generation_s for tally in every),
-    }
-    return {"counts": counts(every), "totals": totals, "categories": categories}
+    return {"counts": counts(every), "totals": totals(every), "categories": categories}
 
 
 def _rules(usable: Mapping[str, Any], every: Sequence[Tally]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import LIVE, NON_LIVE
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.records import Verdict
 from ace_ray.stats import Z95
 

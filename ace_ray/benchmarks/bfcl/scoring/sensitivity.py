@@ -12,7 +12,7 @@ from statistics import stdev, variance
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.records import RULE_SETS
 
@@ -25,7 +25,7 @@ class Sensitivity:
 
     def add(self, row: ScoredRow) -> None:
         form = str(form_of(row.id))
-        self._tallies.setdefault(form, Tally(form)).add(row)
+        self._tallies.setdefault(form, Tally(form, RULE_SETS)).add(row)
 
     def result(self) -> dict[str, Any] | None:
         """``{rules: {"forms": {form: STATS}, "range", "stdev", "variance"}}``; None for no rows.

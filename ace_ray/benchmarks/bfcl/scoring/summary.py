@@ -26,11 +26,9 @@ from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMAT_SENSITIVITY, S
 from ace_ray.benchmarks.bfcl.scoring.aggregates import V3, V4, Accuracy, aggregates
 from ace_ray.benchmarks.bfcl.scoring.diagnostics import Diagnostics
 from ace_ray.benchmarks.bfcl.scoring.sensitivity import Sensitivity
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks
+from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
 from ace_ray.records import RULE_SETS
-
-_COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
@@ -42,10 +40,9 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
     tallies: dict[str, Tally] = {}
     sensitivity, diagnostics = Sensitivity(), Diagnostics()
     for row in diagnostics.through(rows):
-        tally = tallies.setdefault(row.category, Tally(row.category))
+        tally = tallies.setdefault(row.category, Tally(row.category, RULE_SETS))
         tally.add(row)
-        for cost in _COSTS:
-            setattr(tally, cost, getattr(tally, cost) + getattr(row, cost, 0))
+        add_costs(tally, row)
         if row.category == FORMAT_SENSITIVITY:
             sensitivity.add(row)
     tallies = {name: tallies[name] for name in CATEGORIES if name in tallies}
@@ -61,7 +58,7 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
     every = list(tallies.values())
     return {
         "counts": counts(every),
-        "totals": {cost: sum(getattr(tally, cost) for tally in every) for cost in _COSTS},
+        "totals": totals(every),
         "categories": categories,
         "rules": {
             rules: _rules(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import pstdev
 from typing import Any
 
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.stabletoolbench.scoring.calls import (
     CACHED,
     CALLS,
@@ -46,7 +46,7 @@ class Group:
     """One group: its `Tally`, and sums of the metrics that its rows' verdicts carry."""
 
     def __init__(self, name: str) -> None:
-        self.tally = Tally(name)
+        self.tally = Tally(name, RULE_SETS)
         self.judge_errors = 0
         self.calls = 0
         self.unrecorded = 0

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.scoring.figures import (
     RATES,
@@ -46,11 +46,9 @@ from ace_ray.benchmarks.stabletoolbench.scoring.figures import (
     sources_of,
     spread,
 )
-from ace_ray.benchmarks.tally import accuracies, counts, errors, lacks
+from ace_ray.benchmarks.tally import accuracies, add_costs, counts, errors, lacks, totals
 from ace_ray.records import RULE_SETS
 from ace_ray.stats import weighted_interval
-
-_COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 
 
 def summarize(
@@ -69,8 +67,7 @@ def summarize(
     for row in rows:
         group = found.setdefault(row.category, Group(row.category))
         group.add(row)
-        for cost in _COSTS:
-            setattr(group.tally, cost, getattr(group.tally, cost) + getattr(row, cost, 0))
+        add_costs(group.tally, row)
     groups = {name: found[name] for name in GROUPS if name in found}
     short = {
         name: lacks(name, group.tally)
@@ -85,7 +82,7 @@ def summarize(
     tallies = [group.tally for group in every]
     return {
         "counts": counts(tallies),
-        "totals": {cost: sum(getattr(tally, cost) for tally in tallies) for cost in _COSTS}
+        "totals": totals(tallies)
         | {
             "api_calls": sum(group.calls for group in every),
             "calls_per_query": calls_per_query(every),

@@ -68,7 +68,7 @@ def play(
             open_sandbox=open_sandbox,
             deadline=deadline,
         )
-        return await benchmark.run_episode(item, stage)
+        return await benchmark.run(item, stage)
 
     return asyncio.run(run())
 

@@ -1,27 +1,35 @@
-"""What a benchmark tells a report: a run's headline numbers, its paper's tables and figures.
+"""What a benchmark says of runs: rows as summaries see them, estimates, tables, figures, a run.
 
-The seam between `ace_ray.report`, which reads runs, prints and draws, and the benchmarks, which
-know what their numbers mean. A benchmark offers a `Reporting` through the entry-point group
-``ace_ray.reports``, under the name of the benchmark. It needs no data: rows hold the verdicts.
+Nothing here needs a benchmark's data: rows hold the verdicts. `ace_ray.report` reads runs, prints
+and draws; the benchmarks know what their numbers mean (`ace_ray.benchmarks.base.Benchmark`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
-from pkgutil import resolve_name
 from typing import Any, Literal, Protocol
 
-from ace_ray.benchmarks.protocol import ScoredRow
+from ace_ray.records import Verdict
 
-GROUP = "ace_ray.reports"
-BUILT_IN = {
-    "acebench": "ace_ray.benchmarks.acebench.paper.reporting:REPORTING",
-    "bfcl": "ace_ray.benchmarks.bfcl.reporting:REPORTING",
-    "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.reporting:REPORTING",
-}
-"""A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
+
+class ScoredRow(Protocol):
+    """One row as summaries see it: keys, status, verdicts by rule set, usage."""
+
+    @property
+    def language(self) -> str: ...
+    @property
+    def category(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def sample(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ class ReportedRun:
     move a score (both dotted key -> JSON, `ace_ray.benchmarks.conditions`), ``identity`` the
     benchmark's part of it.
     ``parameters`` is the model's size where the manifest names one. ``summary`` comes from
-    `Reporting.summarize`. ``plays`` are the roles of episodes that the candidate plays itself.
+    `Benchmark.statistics`. ``plays`` are the roles of episodes that the candidate plays itself.
     ``headline`` is false when more rows than allowed have no verdict, and
     ``incomplete`` says what is missing, "" for nothing. ``step`` is the training step of a
     checkpoint.
@@ -132,43 +140,6 @@ class ReportedRun:
     step: int | None = None
 
 
-class Reporting(Protocol):
-    """A benchmark's share in a report."""
-
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        """As `Benchmark.summarize`, from nothing but the rows."""
-
-    def headline(self, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        """Column -> number of the comparison of runs; the same columns for every run."""
-
-    def categories(self, run: ReportedRun) -> Sequence[CategoryResult]:
-        """Every category of the run, in the benchmark's order."""
-
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """The groups of categories that the benchmark's tables have: name -> categories.
-
-        In print order; the categories of runs are printed in the order in which they come here.
-        """
-
-    def task(self, row: ScoredRow) -> str:
-        """A key that rows share whose entries are no independent evidence: one task asked twice.
-
-        At least the rows of one dialogue share it, so `own_task` unless there is more to know.
-        """
-
-    def paper(self, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        """The tables and figures of the benchmark's paper for these runs, the main table first."""
-
-
 def own_task(row: ScoredRow) -> str:
     """The key of an entry, or dialogue, that shares its task with no other."""
     return f"{row.language}/{row.category}/{row.group}"
-
-
-def reporting_of(name: str) -> Reporting | None:
-    """What the benchmark ``name`` offers, None if nothing."""
-    offered = BUILT_IN | {point.name: point.value for point in entry_points(group=GROUP)}
-    if name not in offered:
-        return None
-    found: Reporting = resolve_name(offered[name])
-    return found

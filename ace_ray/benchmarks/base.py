@@ -1,0 +1,326 @@
+"""The seam between a benchmark and everything else.
+
+A benchmark is a class in plain Python and asyncio: it sees a `Model`, never Ray, vLLM or a store.
+It says what is asked (`Benchmark.entries`) and what an answer is worth (`Benchmark.check`); the
+rest has defaults: one model call an entry, accuracy by category, group and language. A package adds
+a benchmark through the entry-point group ``ace_ray.benchmarks``, a config through a local file
+(`ace_ray.benchmarks.registry`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ace_ray.benchmarks import statistics
+from ace_ray.benchmarks.outputs import Output, read_lines
+from ace_ray.benchmarks.protocol import Preparation, Service, Stage
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Estimate,
+    Paper,
+    ReportedRun,
+    ScoredRow,
+    own_task,
+)
+from ace_ray.config import Section, validated
+from ace_ray.errors import UserError
+from ace_ray.models.roles import Role
+from ace_ray.records import Entry, Episode, Sampling, Verdict, digest, entries_sha256
+from ace_ray.sandbox.protocol import Scenario
+
+Say = Callable[[str], None]
+
+
+class Benchmark(ABC):
+    """One benchmark; an object of the class is configured by a section of a run's config."""
+
+    name: ClassVar[str] = ""
+    """In configs, columns, file names and run ids."""
+    rule_sets: ClassVar[tuple[str, ...]] = ("correct",)
+    """What verdicts are given under; the first is the headline. Each has columns of its own."""
+    Options: ClassVar[type[Section]] = Section
+    """The keys of the benchmark's section of the config."""
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Group -> categories, in print order. Categories are printed in the order they have here."""
+
+    def __init__(self, options: Any = None) -> None:
+        self.options = options
+        self._dataset: list[Entry] | None = None
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The benchmark of a section of the config. Raises `UserError`: a key or a value of it is
+        wrong."""
+        return cls(validated(cls.Options, options, where=f"benchmarks.{cls.name}"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Entries travel once, as a table of their own.
+        return self.__dict__ | {"_dataset": None}
+
+    # What is asked, and what an answer is worth.
+
+    @abstractmethod
+    def entries(self) -> Iterable[Entry]:
+        """All entries of this run, in a stable order. Raises `UserError` on bad data."""
+
+    @abstractmethod
+    def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
+        """The verdict, or one for each of `rule_sets`. Stateless, and depends on nothing but its
+        arguments. The output is hostile; an exception leaves the row without a verdict."""
+
+    # How an entry is put to the model.
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        """The messages that open the entry's episode; used for planning and preflight, too."""
+        if isinstance(entry.prompt, str):
+            return [{"role": "user", "content": entry.prompt}]
+        return [dict(message) for message in entry.prompt]
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        """The tools that go with them through the model's own template, in OpenAI's form; None
+        when the messages say it all."""
+        return None
+
+    async def run(self, entry: Entry, context: Stage) -> Episode:
+        """The entry's episode; by default one call of the candidate.
+
+        Never catches `EngineDead` or `RowError`."""
+        episode = Episode(messages=self.prompt(entry))
+        candidate = context.candidate
+        episode.record(
+            await candidate.model.chat(episode.messages, candidate.sampling, self.tools(entry))
+        )
+        return episode
+
+    def interactive(self, entry: Entry) -> bool:
+        """Whether the episode makes more than one model call; by default where `run` is the
+        class's own."""
+        return type(self).run is not Benchmark.run
+
+    # What can move a score.
+
+    def identity(self) -> Mapping[str, Any]:
+        """What can move a score besides model and sampling: JSON values for the manifest and the
+        run's identity.
+
+        The value of ``protocol`` enters every row's id: what decides a row's content besides entry
+        and prompt. The value of ``episodes`` enters the ids of interactive rows."""
+        protocol = {key: value for key, value in self.resolved().items() if key != "data"}
+        if texts := self.texts():
+            protocol["texts_sha256"] = digest(texts)
+        return {"data_sha256": entries_sha256(self.dataset()), "protocol": protocol}
+
+    def texts(self) -> Mapping[str, str]:
+        """The texts that `run` sends and `prompt` does not show, by name."""
+        return {}
+
+    def resolved(self) -> dict[str, Any]:
+        """The benchmark's section of the config with nothing left open: defaults filled in, data
+        and files pinned by version or absolute path. It makes the same benchmark again, from any
+        folder; JSON values, without the name."""
+        options: dict[str, Any] = self.options.model_dump(mode="json") if self.options else {}
+        return options
+
+    def ready(self, *, named: bool) -> None:  # noqa: B027 - most have nothing to look at
+        """Find now what episodes and checks would lack. Called before these, and by nothing that
+        only reads a run. Raises `UserError`.
+
+        Args:
+            named: whether the user named the benchmark's data in this command. Data that only a
+                stored run names is read, and no code in it is run unless the benchmark knows it.
+        """
+
+    # What interactive episodes need.
+
+    def roles(self) -> Mapping[str, Role]:
+        """Other models that take part in episodes, by the name of their part."""
+        return {}
+
+    def role_sampling(self, role: str) -> Sampling:
+        """How the model in ``role`` draws its tokens unless the config says otherwise."""
+        return Sampling()
+
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        """A short chat of the shape that the model in ``role`` is sent; used for preflight."""
+        return [{"role": "user", "content": "x"}]
+
+    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+        """A short chat with a message of every kind that the entry's episode may send, used for
+        preflight."""
+        return self.prompt(entry)
+
+    refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
+    """What to do about a chat template that refuses them."""
+
+    def scenario(self, entry: Entry) -> Scenario:
+        """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
+        raise NotImplementedError(f"{self.name} has no sandbox")
+
+    def preparation(self, entry: Entry) -> str:
+        """Names what happens once before the episodes of an interactive entry and of all others
+        that name the same; "" for nothing. They run on one worker and end together."""
+        return ""
+
+    async def prepare(self, entry: Entry, context: Stage) -> Preparation:
+        """Do what `preparation` names, with any of the entries that name it. It is done again
+        wherever such entries are evaluated again."""
+        raise NotImplementedError(f"{self.name} prepares nothing")
+
+    def service(self) -> Service | None:
+        """What one process holds for all episodes; made there, on the machine of the run's driver.
+        None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
+        return None
+
+    def exclusive(self) -> str:
+        """What two runs must not have at the same time, such as a folder that they write; "" for
+        nothing. A sweep runs models that share it one after another."""
+        return ""
+
+    # The numbers of a run.
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        """What ``summary.json`` says of this benchmark: `statistics`, and the `tables` that are
+        printed. An optional ``comparable`` says in one sentence what the numbers compare with."""
+        summary = self.statistics(rows, max_unscored)
+        return {**summary, **self.tables(summary)}
+
+    def files(
+        self, rows: Callable[[], Iterable[Mapping[str, Any]]], summary: Mapping[str, Any]
+    ) -> Iterator[tuple[str, bytes]]:
+        """Files of the benchmark's own, (path, content), made whenever a run is summarized.
+
+        ``rows`` reads those stored (columns of docs/results.md), each once and without repeats;
+        ``summary`` is that of the whole run. They land under ``files/<benchmark>/``."""
+        return iter(())
+
+    # What reports need. All of it belongs to the class and needs no data: rows hold the verdicts.
+
+    @classmethod
+    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        """Accuracies, aggregates and error distributions (JSON values); see docs/results.md.
+
+        ``max_unscored``: share of rows without verdict up to which an aggregate is still given."""
+        return statistics.statistics(rows, cls.rule_sets, cls.groups, max_unscored)
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
+        """`statistics` for people: ``table`` {"header", "lines"}, and optional ``further_tables``,
+        each with a "title" too."""
+        return {"table": statistics.table(summary, cls.rule_sets)}
+
+    @classmethod
+    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+        """Column -> number of the comparison of runs; the same columns for every run."""
+        return statistics.headline(run, rules)
+
+    @classmethod
+    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
+        """Every category of the run, in print order."""
+        return statistics.categories(run, cls.rule_sets)
+
+    @classmethod
+    def task(cls, row: ScoredRow) -> str:
+        """A key that rows share whose entries are no independent evidence: one task asked twice.
+
+        At least the rows of one dialogue share it, as they do by default."""
+        return own_task(row)
+
+    @classmethod
+    def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper | None:
+        """The tables and figures of the benchmark's paper for these runs, the main table first;
+        None where there is no paper."""
+        return None
+
+    # What the command line asks for; a benchmark offers what it overrides.
+
+    @classmethod
+    def import_data(cls, path: Path | None, say: Say) -> None:
+        """``data import``: data from ``path`` into the cache, without one from an installed
+        package. Raises `UserError`."""
+        raise _offers_none(cls, "data import")
+
+    @classmethod
+    def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
+        """``data pull``: download data, check and import it. Raises `UserError`."""
+        raise _offers_none(cls, "data pull")
+
+    @classmethod
+    def check_data(cls, data: str, say: Say) -> bool:
+        """``data check``: whether the checks give every gold answer its point, and no wrong one.
+        Raises `UserError`."""
+        raise _offers_none(cls, "data check")
+
+    judge_benchmark: ClassVar[str] = ""
+    """``judge check``: the benchmark that holds a judge of this one's answers against labels."""
+
+    def outputs(self, path: Path) -> Iterator[Output]:
+        """``score``: outputs that were made elsewhere, as episodes; by default JSON lines.
+
+        Raises `UserError` naming file and line."""
+        return read_lines(path, self.dataset())
+
+    # What the pipeline calls.
+
+    def dataset(self) -> list[Entry]:
+        """`entries`, completed and looked at once. Raises `UserError`: two share an id, one is not
+        JSON, or has no prompt."""
+        if self._dataset is None:
+            self._dataset = self._completed()
+        return self._dataset
+
+    def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
+        """The verdict of every rule set. Raises what `check` raises, and `ValueError` when it gives
+        other verdicts than `rule_sets` says."""
+        found = self.check(entry, episode)
+        if isinstance(found, Verdict) and len(self.rule_sets) == 1:
+            found = {self.rule_sets[0]: found}
+        if not isinstance(found, Mapping) or set(found) != set(self.rule_sets):
+            raise ValueError(f"check gives no verdict for each of {', '.join(self.rule_sets)}")
+        return {rules: found[rules] for rules in self.rule_sets}
+
+    def _completed(self) -> list[Entry]:
+        completed: dict[tuple[str, str, str], Entry] = {}
+        for entry in self.entries():
+            where = f"benchmark {self.name}, entry {entry.id!r}"
+            if not isinstance(entry.id, str) or not entry.id:
+                raise UserError("an id is a text that is not empty", where=where, fix="give it one")
+            entry = _complete(entry, self.name)
+            if entry.key in completed:
+                raise UserError(
+                    "two entries share the language, category and id",
+                    where=where,
+                    fix="give each an id of its own",
+                )
+            try:
+                entry.content_hash()
+            except (TypeError, ValueError, RecursionError) as error:
+                raise UserError(
+                    f"is not JSON: {error}",
+                    where=where,
+                    fix="make data, gold and prompt of texts, numbers, lists and mappings",
+                ) from error
+            if entry.prompt is None and type(self).prompt is Benchmark.prompt:
+                raise UserError(
+                    "has no prompt", where=where, fix="give Entry(prompt=...), or override prompt"
+                )
+            completed[entry.key] = entry
+        return list(completed.values())
+
+
+def _complete(entry: Entry, name: str) -> Entry:
+    lacking: dict[str, Any] = {
+        key: value
+        for key, value in (("benchmark", name), ("category", name), ("group", entry.id))
+        if not getattr(entry, key)
+    }
+    return replace(entry, **lacking) if lacking else entry
+
+
+def _offers_none(benchmark: type[Benchmark], command: str) -> UserError:
+    return UserError(
+        f"{benchmark.name} offers no {command}", where=command, fix="see the benchmark's own page"
+    )

@@ -1,0 +1,147 @@
+"""The numbers of a benchmark that has no rules of its own for them: shares, by category and group.
+
+Keys (``docs/results.md`` explains them)::
+
+    counts           {"declared", "scored", "unscored", "status": {status: rows}}
+    totals           {"prompt_tokens", "completion_tokens", "generation_s"}
+    rules            {rule set: STATS} over all rows
+    categories       {category: counts + {rule set: STATS}}, its languages together
+    groups           {group: {rule set: STATS}}, groups of which every category has rows
+    languages        {language: counts + {"rules": {rule set: STATS}, "categories": as above}}
+    complete         whether every category has no more unscored rows than allowed
+    incomplete       one line per category that has more: what and how many
+    max_unscored     the allowed share of unscored rows of a category
+
+    STATS            {"accuracy", "interval", "n", "errors", with several samples "samples"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, ScoredRow
+from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, lacks, totals
+
+Groups = Mapping[str, Sequence[str]]
+
+
+def statistics(
+    rows: Iterable[ScoredRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
+) -> dict[str, Any]:
+    """One pass over ``rows``, each (id, sample) once. ``groups``: name -> categories."""
+    tallies: dict[tuple[str, str], Tally] = {}
+    for row in rows:
+        key = (row.language, row.category)
+        tally = tallies.setdefault(key, Tally(row.category, rule_sets))
+        tally.add(row)
+        add_costs(tally, row)
+    ordered = dict(sorted(tallies.items(), key=lambda item: _place(item[0], groups)))
+    every = list(ordered.values())
+    categories = {
+        name: [tally for tally in every if tally.category == name]
+        for name in dict.fromkeys(tally.category for tally in every)
+    }
+    short = {
+        key: lacks("/".join(filter(None, key)), tally)
+        for key, tally in ordered.items()
+        if tally.declared - tally.scored > max_unscored * tally.declared
+    }
+    return {
+        "counts": counts(every),
+        "totals": totals(every),
+        "rules": _rules(every, rule_sets),
+        "categories": {name: counts(t) | _rules(t, rule_sets) for name, t in categories.items()},
+        "groups": {
+            name: _rules([t for t in every if t.category in members], rule_sets)
+            for name, members in groups.items()
+            if categories.keys() >= set(members)
+        },
+        "languages": {
+            language: counts(spoken)
+            | {
+                "rules": _rules(spoken, rule_sets),
+                "categories": {t.category: counts([t]) | _rules([t], rule_sets) for t in spoken},
+            }
+            for language in dict.fromkeys(language for language, _ in ordered)
+            if (spoken := [t for key, t in ordered.items() if key[0] == language])
+        },
+        "complete": not short,
+        "incomplete": list(short.values()),
+        "max_unscored": max_unscored,
+    }
+
+
+def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any]:
+    """A line per category, group and language, and one of all, as a printed table."""
+    lines = [_line(name, stats, rule_sets) for name, stats in summary["categories"].items()]
+    lines += [_line(name, stats, rule_sets) for name, stats in summary["groups"].items()]
+    if len(summary["languages"]) > 1:
+        lines += [
+            _line(f"language {name}", stats["rules"], rule_sets)
+            for name, stats in summary["languages"].items()
+        ]
+    if len(lines) != 1:
+        lines.append(_line("all", summary["rules"], rule_sets))
+    return {"header": ["category", "n", *rule_sets], "lines": lines}
+
+
+def headline(run: ReportedRun, rules: str) -> dict[str, Estimate | None]:
+    """The accuracy of all rows, and of each group."""
+    summary = run.summary
+    cells = {"Accuracy": summary["rules"], **summary["groups"]}
+    return {name: estimate(stats[rules]) if run.headline else None for name, stats in cells.items()}
+
+
+def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResult]:
+    """The accuracy of every category, by language."""
+    most = run.summary["max_unscored"]
+    return [
+        CategoryResult(
+            language,
+            name,
+            "accuracy",
+            stats["declared"],
+            stats["scored"],
+            {
+                rules: estimate(stats[rules])
+                if stats["unscored"] <= most * stats["declared"]
+                else None
+                for rules in rule_sets
+            },
+        )
+        for language, block in run.summary["languages"].items()
+        for name, stats in block["categories"].items()
+    ]
+
+
+def estimate(stats: Mapping[str, Any], key: str = "accuracy") -> Estimate | None:
+    """The share ``key`` of a summary's block with its interval; None where there is none."""
+    if stats[key] is None:
+        return None
+    low, high = stats["interval"]
+    return Estimate(stats[key], (low, high), stats["n"])
+
+
+def percent(value: float | None, interval: Sequence[float] | None, *, missing: str = "N/A") -> str:
+    """A share and its interval for people: ``84.0 % [71.5, 91.7]``."""
+    if value is None or interval is None:
+        return missing
+    low, high = interval
+    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:
+    return {rules: accuracies(tallies, rules) for rules in rule_sets}
+
+
+def _place(key: tuple[str, str], groups: Groups) -> tuple[Any, ...]:
+    """By language, and by category as the groups name them, the others by name."""
+    named = [category for members in groups.values() for category in members]
+    language, category = key
+    return (language, named.index(category) if category in named else len(named), category)
+
+
+def _line(name: str, stats: Mapping[str, Any], rule_sets: Sequence[str]) -> list[str]:
+    cells = [percent(stats[rules]["accuracy"], stats[rules]["interval"]) for rules in rule_sets]
+    return [name, str(stats[rule_sets[0]]["n"]), *cells]
