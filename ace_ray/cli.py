@@ -447,6 +447,7 @@ def judge() -> None:
 @judge.command("check")
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.option("--config", required=True, help="Of a run whose model is the judge.")
+@click.option("--benchmark", help="Whose answers are judged. Default: the one that has a judge.")
 @click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
 @click.option(
     "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
@@ -457,6 +458,7 @@ def judge() -> None:
 def judge_check(
     labels: Path,
     config: str,
+    benchmark: str | None,
     votes: int,
     temperature: float | None,
     upstream: Path | None,
@@ -465,7 +467,7 @@ def judge_check(
 ) -> None:
     """How far a judge agrees with people: LABELS has a judged answer a line."""
     asked: dict[str, Any] = {
-        "name": "stabletoolbench_judge",
+        "name": _judge_benchmark(benchmark),
         "labels": str(labels.absolute()),
         "votes": votes,
     }
@@ -484,72 +486,70 @@ def judge_check(
     )
 
 
+def _judge_benchmark(name: str | None) -> str:
+    """The benchmark that holds a judge against labels, of ``name`` or of the only one with one."""
+    from ace_ray.benchmarks.registry import benchmark_class, installed
+
+    if name is not None:
+        found = benchmark_class(name).judge_benchmark
+        if not found:
+            raise UserError(f"{name} has no judge", where="--benchmark", fix="name another one")
+        return found
+    judged = {key: cls.judge_benchmark for key, cls in installed() if cls.judge_benchmark}
+    if len(judged) != 1:
+        raise UserError(
+            "several benchmarks have a judge" if judged else "no benchmark has a judge",
+            where="judge check",
+            fix=f"name one with --benchmark: {', '.join(judged)}",
+        )
+    return next(iter(judged.values()))
+
+
 @cli.group()
 def data() -> None:
-    """Benchmark data: import, pull, check."""
-
-
-_benchmark = click.argument("benchmark", type=click.Choice(["acebench", "bfcl", "stabletoolbench"]))
-_acebench = click.argument("benchmark", type=click.Choice(["acebench"]))
+    """Benchmark data: import, pull, check. A benchmark says what it offers."""
 
 
 @data.command("import")
-@_benchmark
+@click.argument("benchmark")
 @click.argument("path", type=click.Path(path_type=Path), required=False)
-@click.option("--from-installed", is_flag=True, help="bfcl: the installed package bfcl-eval.")
+@click.option("--from-installed", is_flag=True, help="From the benchmark's installed package.")
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
     """Import data into the cache.
 
-    PATH is a checkout of the official repository; of bfcl a wheel or a folder of bfcl-eval.
+    PATH is what the benchmark's page says: a checkout of its repository, a wheel, a folder.
     """
-    if (path is None) != from_installed or (from_installed and benchmark != "bfcl"):
-        either = " or --from-installed" if benchmark == "bfcl" else ""
+    from ace_ray.benchmarks.registry import benchmark_class
+
+    chosen = benchmark_class(benchmark)
+    if (path is None) != from_installed:
         raise UserError(
-            "it is not clear from where", where=f"data import {benchmark}", fix=f"give PATH{either}"
+            "it is not clear from where",
+            where=f"data import {benchmark}",
+            fix="give PATH, or --from-installed if the benchmark is an installed package",
         )
-    if benchmark == "bfcl":
-        from ace_ray.benchmarks.bfcl.data.importer import import_copy
-
-        import_copy(path, say=_say)
-        return
-    assert path is not None  # the only way, here
-    if benchmark == "stabletoolbench":
-        from ace_ray.benchmarks.stabletoolbench.data.importer import import_queries
-
-        import_queries(path, say=_say)
-        return
-    from ace_ray.benchmarks.acebench.data.importer import import_checkout
-
-    import_checkout(path, say=_say)
+    chosen.import_data(path, _say)
 
 
 @data.command("pull")
-@_acebench
+@click.argument("benchmark")
 @click.option("--url", help="Another address of the same archive (a mirror).")
 @click.option("--sha256", help="Expected SHA-256 of the archive.")
 def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
-    """Download the official data at its pinned commit, check it, import it."""
-    from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
+    """Download a benchmark's data at its pinned version, check it, import it."""
+    from ace_ray.benchmarks.registry import benchmark_class
 
-    pull(url=url or OFFICIAL_URL, sha256=sha256, say=_say)
+    benchmark_class(benchmark).pull_data(url, sha256, _say)
 
 
 @data.command("check")
-@click.argument("benchmark", type=click.Choice(["acebench", "bfcl"]))
+@click.argument("benchmark")
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
-    """Put every gold answer, and a mangled copy, through both rule sets; replay ideal paths."""
-    if benchmark == "bfcl":
-        from ace_ray.benchmarks.bfcl.goldcheck import check_all
+    """Put every gold answer, and a wrong copy of it, through all rule sets."""
+    from ace_ray.benchmarks.registry import benchmark_class
 
-        sys.exit(0 if check_all(folder, say=_say) else 1)
-    from ace_ray.benchmarks.acebench.data.loader import locate
-    from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
-
-    report = check_gold(locate(folder))
-    for line in lines(report):
-        _say(line)
-    sys.exit(0 if report["ok"] else 1)
+    sys.exit(0 if benchmark_class(benchmark).check_data(folder, _say) else 1)
 
 
 def main(arguments: list[str] | None = None) -> None:

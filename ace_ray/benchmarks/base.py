@@ -241,7 +241,7 @@ class Benchmark(ABC):
     def import_data(cls, path: Path | None, say: Say) -> None:
         """``data import``: data from ``path`` into the cache, without one from an installed
         package. Raises `UserError`."""
-        raise _offers_none(cls, "data import")
+        raise _offers_none(cls, "data import" if path else "data import --from-installed")
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
