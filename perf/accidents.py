@@ -1,6 +1,6 @@
 """Simulated runs in which engines die by accident and by rows: who is quarantined?
 
-The product's own book (`ace_ray.run.suspects`) on simulated engines: one worker, rows of
+The product's own book (`ace_ray.run.health.isolation`) on simulated engines: one worker, rows of
 exponentially distributed length, accidents as a Poisson process, at any time. An accident is
 recognised as coming from outside (a preempted node, a kill) or, with ``--unrecognised``, looks like
 the engine's own death. Killers kill in the middle of their work, each time.
@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from ace_ray.run.suspects import OPEN, Suspect, Suspects
+from ace_ray.run.health.isolation import OPEN, Suspect, Suspects
 
 ENGINE = "engine"
 

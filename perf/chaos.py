@@ -40,7 +40,7 @@ from s3_server import S3Server
 from same_rows import compare
 from soak_config import RUN_ID, fake_config, vllm_config
 
-from ace_ray.run.parts import FOLDER, part_names
+from ace_ray.run.storage.parts import FOLDER, part_names
 from ace_ray.store import open_store
 
 SIGNALS = {

@@ -40,7 +40,7 @@ from processes import family
 from s3_server import S3Server
 from soak_config import RUN_ID, fake_config
 
-from ace_ray.run.parts import FOLDER, read_ledger
+from ace_ray.run.storage.parts import FOLDER, read_ledger
 from ace_ray.store import open_store
 
 MIB = 1 << 20

@@ -22,11 +22,11 @@ import ray
 
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.config import RunConfig, validated
-from ace_ray.run import cluster
-from ace_ray.run.board import start_board
+from ace_ray.run.actors.coordinator import start_board
+from ace_ray.run.actors.job import Scenarios
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.job import Scenarios
-from ace_ray.run.rows import entry_table
+from ace_ray.run.planning import cluster
+from ace_ray.run.storage.rows import entry_table
 from ace_ray.sandbox.actor import SandboxPool, start_actors
 from ace_ray.sandbox.local import LocalSession
 from ace_ray.sandbox.protocol import Session

@@ -47,7 +47,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """``ace_ray.run.plan`` -> ``run``; "" for the package itself."""
+    """``ace_ray.run.planning.plan`` -> ``run``; "" for the package itself."""
     return [*module.split("."), ""][1]
 
 

@@ -18,13 +18,13 @@ from ray.data import ActorPoolStrategy, DataContext
 from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ace_ray.run.checker import Checker
-from ace_ray.run.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
-from ace_ray.run.engine_worker import EngineWorker
-from ace_ray.run.job import Job
-from ace_ray.run.plan import PlannedRows
-from ace_ray.run.rows import PLAN
-from ace_ray.run.writer import Writer
+from ace_ray.run.actors.checker import Checker
+from ace_ray.run.actors.engine_worker import EngineWorker
+from ace_ray.run.actors.job import Job
+from ace_ray.run.actors.writer import Writer
+from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
+from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
 CHECKER_TASKS = 16

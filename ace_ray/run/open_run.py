@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ace_ray.errors import UserError
-from ace_ray.run.lease import LEASE, Lease
-from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
-from ace_ray.run.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
-from ace_ray.run.rows import ROWS
-from ace_ray.run.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
+from ace_ray.run.health.isolation import KINDS, SHARED, Kind, Suspect, set_aside, shared_id
+from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
+from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
+from ace_ray.run.storage.lease import LEASE, Lease
+from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
+from ace_ray.run.storage.rows import ROWS
+from ace_ray.run.storage.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
@@ -28,7 +29,6 @@ from ace_ray.run.summary import (
     summarize,
     write_files,
 )
-from ace_ray.run.suspects import KINDS, SHARED, Kind, Suspect, set_aside, shared_id
 from ace_ray.store import Store
 
 

@@ -17,18 +17,18 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run import roles
-from ace_ray.run.facts import machine_facts
-from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.interrupts import Interrupts, RunFailed
+from ace_ray.run.monitoring.facts import machine_facts
+from ace_ray.run.monitoring.timing import timing
 from ace_ray.run.open_run import OpenRun
-from ace_ray.run.parts import new_session, part_names
-from ace_ray.run.plan import PlannedRows
-from ace_ray.run.stored import earlier_timing
-from ace_ray.run.timing import timing
+from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.storage.parts import new_session, part_names
+from ace_ray.run.storage.stored import earlier_timing
 
 if TYPE_CHECKING:
-    from ace_ray.run.board import Tally
-    from ace_ray.run.cluster import Resources
-    from ace_ray.run.suspects import Kind, Suspect
+    from ace_ray.run.actors.coordinator import Tally
+    from ace_ray.run.health.isolation import Kind, Suspect
+    from ace_ray.run.planning.cluster import Resources
 
 Owed = dict[int, PlannedRows]
 """Index of a run -> its rows."""
@@ -172,19 +172,19 @@ class Session:
 
     def _pass(self, owed: Owed) -> None:
         """``owed`` through the graph. Raises `RunFailed`."""
-        from ace_ray.run import cluster
+        from ace_ray.run.planning import cluster
 
         cluster.set_environment()
         import ray
 
-        from ace_ray.run.board import Tally, start_board
+        from ace_ray.run.actors.coordinator import Tally, start_board
+        from ace_ray.run.actors.job import Job, JobRun, Scenarios
+        from ace_ray.run.actors.service import start_services
         from ace_ray.run.graph import Work, run_graph
-        from ace_ray.run.job import Job, JobRun, Scenarios
-        from ace_ray.run.metrics import Metrics
-        from ace_ray.run.progress import ProgressView
-        from ace_ray.run.rows import entry_table
-        from ace_ray.run.service import start_services
-        from ace_ray.run.watch import Watch
+        from ace_ray.run.health.health_monitor import Watch
+        from ace_ray.run.monitoring.metrics import Metrics
+        from ace_ray.run.monitoring.progress import ProgressView
+        from ace_ray.run.storage.rows import entry_table
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -337,7 +337,7 @@ def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
 
     What an engine or a server says that has never started would be said again. All else may
     pass."""
-    from ace_ray.run.server import ServerFailed
+    from ace_ray.run.servers.server import ServerFailed
 
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
     passing = proven or bool(tally.workers) or not cause

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
-from ace_ray.run.clock import STATES
-from ace_ray.run.stored import Summary, read_summary
+from ace_ray.run.monitoring.clock import STATES
+from ace_ray.run.storage.stored import Summary, read_summary
 from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.runs import SweepRun
@@ -38,7 +38,7 @@ class Account:
     devices: float = 0.0
     parameters: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """Device seconds by state (`ace_ray.run.clock`)."""
+    """Device seconds by state (`ace_ray.run.monitoring.clock`)."""
     entries: int = 0
     tokens: dict[str, int] = field(default_factory=dict)
     cost: float | None = None

@@ -17,10 +17,10 @@ from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
 from ace_ray.run import roles
-from ace_ray.run.cluster import gpus_per_worker
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.plan import Plan
-from ace_ray.run.stored import MANIFEST
+from ace_ray.run.planning.cluster import gpus_per_worker
+from ace_ray.run.planning.plan import Plan
+from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import check_lasting
-from ace_ray.run.lease import Lease, LeaseLost
+from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepConfig, SweepModel

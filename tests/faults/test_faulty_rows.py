@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from fault_runs import Driver, Run
 
-from ace_ray.run.board import FRUITLESS
+from ace_ray.run.actors.coordinator import FRUITLESS
 
 WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE = range(8)
 """Entries, by what the engine does on them."""

@@ -15,7 +15,7 @@ import pytest
 from hostile_folders import MUTATIONS, make_run
 
 from ace_ray.errors import UserError
-from ace_ray.run import lease
+from ace_ray.run.storage import lease
 from ace_ray.store import LocalStore
 from ace_ray.sweep.ledger import account, kept, read_ledger
 from ace_ray.sweep.runs import is_finished

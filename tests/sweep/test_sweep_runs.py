@@ -13,7 +13,7 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.run import roles
-from ace_ray.run.plan import make_manifest
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
