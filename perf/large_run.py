@@ -49,7 +49,7 @@ IN_FLIGHT = 512
 CPUS = 0.8
 """Logical CPUs of all workers together: they fit a machine of two cores beside the others."""
 COMMAND = (sys.executable, "-m", "ace_ray.cli", "evaluate")
-SHOWN = ("driver", "engine", "checker", "writer", "sandbox", "board", "raylet", "gcs")
+SHOWN = ("driver", "engine", "checker", "writer", "sandbox", "coordinator", "raylet", "gcs")
 _NOTED = {
     "objects": re.compile(r"num local plasma objects: (\d+)"),
     "object_bytes": re.compile(r"- pinned objects size: (\d+)"),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
-from ace_ray.run.monitoring.clock import STATES
+from ace_ray.run.monitoring.timing import STATES
 from ace_ray.run.storage.stored import Summary, read_summary
 from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import Store, Unreachable
@@ -38,7 +38,7 @@ class Account:
     devices: float = 0.0
     parameters: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """Device seconds by state (`ace_ray.run.monitoring.clock`)."""
+    """Device seconds by state (`ace_ray.run.monitoring.timing`)."""
     entries: int = 0
     tokens: dict[str, int] = field(default_factory=dict)
     cost: float | None = None

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ace_ray.config import RunConfig, load_config
-from ace_ray.run.health.health_monitor import END_S
+from ace_ray.run.health.monitor import END_S
 from ace_ray.run.planning.cluster import fit
 from ace_ray.sweep.config import load_sweep
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.monitoring.clock import STATES
+from ace_ray.run.monitoring.timing import STATES
 from ace_ray.store import LocalStore
 from ace_ray.sweep.ledger import LEDGER, Account, account, kept, read_ledger, write_ledger
 from ace_ray.sweep.runs import SweepRun

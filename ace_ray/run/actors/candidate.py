@@ -22,11 +22,11 @@ from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
 from ace_ray.models.probe import CannotTell, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, materialize, release
-from ace_ray.run.actors.coordinator import Who
 from ace_ray.run.actors.job import Job
 from ace_ray.run.health.heartbeat import die
-from ace_ray.run.health.monitored_engine import Watched
-from ace_ray.run.monitoring.clock import Clock
+from ace_ray.run.health.monitored_engine import MonitoredEngine
+from ace_ray.run.health.processes import ProcessInfo
+from ace_ray.run.monitoring.timing import Clock
 from ace_ray.run.storage.rows import clean
 from ace_ray.store import Unreachable
 
@@ -49,7 +49,7 @@ class _Prepared:
 
 
 class Candidate:
-    """Starts the engine, swaps its weights, and says how on the board.
+    """Starts the engine, swaps its weights, and tells the coordinator how.
 
     Where the job says so, every checkpoint is examined: before it is loaded for all shards, all
     values finite, and the content that was planned; after that, since it was read meanwhile, for
@@ -57,8 +57,13 @@ class Candidate:
     `NoRoom` and `Unreachable`.
     """
 
-    def __init__(self, job: Job, who: Who, clock: Clock, run: int) -> None:
-        self._job, self._board, self._who, self._clock = job, job.board, who, clock
+    def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
+        self._job, self._coordinator, self._process, self._clock = (
+            job,
+            job.coordinator,
+            process,
+            clock,
+        )
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
         self._ahead: _Prepared | None = None
         self._lock = asyncio.Lock()
@@ -77,18 +82,18 @@ class Candidate:
                         fix="mend the checkpoints",
                     ) from error
                 self.run += 1
-        ray.get(self._board.loading.remote(who, self.run))
+        ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
-        self.engine = Watched(
+        self.engine = MonitoredEngine(
             start_engine(job, folder), ask_after_s=job.config.stall_s / 4, clock=clock
         )
         self._held = folder
         self._probe = Probe(self.engine)
         self._facts: dict[str, Any] = {
             "how": "restarted"
-            if ray.get(self._board.unswappable.remote(run=self.run))
+            if ray.get(self._coordinator.unswappable.remote(run=self.run))
             else "fresh",
-            "worker": who.name,
+            "worker": process.name,
             "load_s": round(time.perf_counter() - began, 2),
         }
         self._prepare(self.run + 1)
@@ -128,23 +133,23 @@ class Candidate:
                 return
             finally:
                 self._clock.preparing(None)
-        await self._board.loaded.remote(self.run, facts)
+        await self._coordinator.loaded.remote(self.run, facts)
 
     async def _swap(self, run: int) -> None:
         try:
             folder = await asyncio.to_thread(self._folder, run)
         except _PASSING as error:
             await self._end(str(error), None, for_all=False)
-        self._board.spent.remote(self.run, self._who.name, self._clock.read())
+        self._coordinator.spent.remote(self.run, self._process.name, self._clock.read())
         self._clock.restart()
         self._clock.preparing("load")
         if self.run in self._broken:
             await self._end("nobody knows the weights in the engine", run, for_all=False)
-        if why := await self._board.unswappable.remote():
+        if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
         if why := _why_not(self._held, folder):
             await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
-        await self._board.loading.remote(self._who, run)
+        await self._coordinator.loading.remote(self._process, run)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
         try:
@@ -154,7 +159,7 @@ class Candidate:
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
             if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
-                await self._board.unswappable.remote(clean(why), run=run)
+                await self._coordinator.unswappable.remote(clean(why), run=run)
             await self._end(why, run, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
         release(self._job.runs[self.run].model)
@@ -162,8 +167,8 @@ class Candidate:
         self.run, self._held = run, folder
         if self._job.examine:
             await asyncio.to_thread(self._check_unchanged, run)
-        facts = {"how": "swapped", "worker": self._who.name, "load_s": seconds, "probe": found}
-        await self._board.loaded.remote(run, facts)
+        facts = {"how": "swapped", "worker": self._process.name, "load_s": seconds, "probe": found}
+        await self._coordinator.loaded.remote(run, facts)
         self._prepare(run + 1)
 
     async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
@@ -173,18 +178,18 @@ class Candidate:
         Rows that have ended and not yet passed on would be lost with it, and their blocks would
         come to the successor, which has other weights: they are waited for."""
         if for_all:
-            await self._board.unswappable.remote(clean(why))
+            await self._coordinator.unswappable.remote(clean(why))
         if run is not None:
-            await self._board.loading.remote(self._who, run)
+            await self._coordinator.loading.remote(self._process, run)
         end = time.monotonic() + PASS_ON_S
-        while await self._board.underway.remote(self._who) and time.monotonic() < end:
+        while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
             await asyncio.sleep(PASS_ON_POLL_S)
-        die(self._board, self._who, why, [])
+        die(self._coordinator, self._process, why, [])
         raise EngineDead(why)  # not reached: the process is gone
 
     def _give_up(self, run: int, why: str) -> None:
         self._broken.add(run)
-        ray.get(self._board.broken.remote(run, clean(why)))
+        ray.get(self._coordinator.broken.remote(run, clean(why)))
 
     def _prepare(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on those before."""

@@ -19,17 +19,25 @@ from ace_ray.clean import one_line
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
-from ace_ray.run.actors.admission import Gate, Party
+from ace_ray.run.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.run.actors.candidate import Broken, Candidate
 from ace_ray.run.actors.coordinator import Start, fetch_entries
 from ace_ray.run.actors.job import Job, report, start
 from ace_ray.run.actors.judging import log_traceback
 from ace_ray.run.actors.service import RunningService
 from ace_ray.run.health.causes import CrashFile, outside_cause
-from ace_ray.run.health.heartbeat import LONGEST_WHY, Lifeline, die, end_children, whoami
-from ace_ray.run.health.isolation import OPEN, Suspect, ended_columns, grouped, of_rows, shared_id
-from ace_ray.run.monitoring.clock import Clock
+from ace_ray.run.health.heartbeat import LONGEST_WHY, Heartbeat, die, end_children
+from ace_ray.run.health.isolation import (
+    OPEN,
+    IsolatedRow,
+    ended_columns,
+    grouped,
+    of_rows,
+    shared_id,
+)
+from ace_ray.run.health.processes import this_process
 from ace_ray.run.monitoring.facts import engine_facts
+from ace_ray.run.monitoring.timing import Clock
 from ace_ray.run.roles import Players
 from ace_ray.run.storage.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
@@ -44,11 +52,11 @@ ARRIVE_S = 5.0
 """After the first block of a process that takes another's place: the other's blocks are here."""
 
 LEAVE_S = 0.5
-"""At most between the end of a row and the board's knowing of it: one call tells of many rows."""
+"""At most between the end of a row and telling the coordinator: one call tells of many rows."""
 
 
 CONTROL = [{"role": "user", "content": "Say yes."}]
-"""What an engine is asked that has answered nothing yet, before it gets a suspect."""
+"""What an engine is asked that has answered nothing yet, before it gets an isolated row."""
 
 Shared = dict[str, asyncio.Task[Preparation]]
 """Preparations of one block: `shared_id` -> the task that does it, or did."""
@@ -59,34 +67,35 @@ class EngineWorker:
 
     One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
     share the engine's batches. At most ``most`` rows are at work at a time. They come to work in
-    parties of an eighth of that, and each leaves room for another as soon as it ends, so that slow
+    groups of an eighth of that, and each leaves room for another as soon as it ends, so that slow
     rows do not keep the engine waiting for their block.
     """
 
     def __init__(self, job: Job, most: int) -> None:
-        self._job, self._board = job, job.board
-        self._who = whoami("engine")
+        self._job, self._coordinator = job, job.coordinator
+        self._process = this_process("engine")
         began = time.perf_counter()
         begun: Start | None = None
         try:
-            begun = start(self._board, self._who, job.first)
-            self._crash_file = CrashFile(self._who)
-            self._entries = fetch_entries(job.board)
+            begun = start(self._coordinator, self._process, job.first)
+            self._crash_file = CrashFile(self._process)
+            self._entries = fetch_entries(job.coordinator)
             self._clock = Clock()
             self._clock.preparing("load")
-            self._candidate = Candidate(job, self._who, self._clock, begun.run)
+            self._candidate = Candidate(job, self._process, self._clock, begun.run)
             self._engine = self._candidate.engine
             self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
             self._sandboxes = SandboxPool(job.sandboxes)
             self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
-            if begun and begun.hopeful and not isinstance(error, UserError):
+            if begun and begun.retryable and not isinstance(error, UserError):
                 # Memory of an engine that has just died may not be free yet. A raised exception
                 # would end the run; a dead process is started anew.
                 log_traceback()
                 print(
-                    f"the engine worker {self._who.name} ends itself: it could not start, and is "
-                    f"started again in {START_AGAIN_S:g} s: {one_line(str(error), LONGEST_WHY)}",
+                    f"the engine worker {self._process.name} ends itself: it could not start, "
+                    f"and is started again in {START_AGAIN_S:g} s: "
+                    f"{one_line(str(error), LONGEST_WHY)}",
                     flush=True,
                 )
                 time.sleep(START_AGAIN_S)
@@ -99,31 +108,31 @@ class EngineWorker:
         """Those of the rows held that wait for what they share with others."""
         self._preparing: Shared = {}
         """What is at work."""
-        self._gate = Gate(
+        self._admission = AdmissionControl(
             most,
             run=self._candidate.run,
-            fruitless=begun.fruitless,
+            starts_since_progress=begun.starts_since_progress,
             arriving=begun.replaces,
         )
-        self._party = max(1, most // 8)
+        self._group_size = max(1, most // 8)
         self._ended: list[str] = []
-        """Rows that the board still takes for being worked on."""
+        """Rows that the coordinator still takes for being worked on."""
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
         load_s = time.perf_counter() - began
         facts = {
-            "worker": self._who.name,
+            "worker": self._process.name,
             "load_s": round(load_s, 2),
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
             "engine": engine_facts(self._engine.device),
         }
         self._clock.preparing(None)
-        ray.get(self._board.ready.remote(self._who, facts))
-        Lifeline(
-            self._board,
-            self._who,
+        ray.get(self._coordinator.ready.remote(self._process, facts))
+        Heartbeat(
+            self._coordinator,
+            self._process,
             stall_s=job.config.stall_s,
             busy_since=self._busy_since,
             held=self._at_work,
@@ -134,22 +143,24 @@ class EngineWorker:
     async def __call__(self, block: pa.Table) -> pa.Table:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._loop.call_later(ARRIVE_S, self._gate.arrived)
+            self._loop.call_later(ARRIVE_S, self._admission.arrived)
         planned = block.to_pylist()
         if self._stopping:
             return EPISODES.empty_table()
         ids = [row["row_id"] for row in planned]
         ids += {shared_id(row) for row in planned if row["shares"] >= 0}
-        known = of_rows(planned, await self._board.suspects.remote("engine", ids))
-        suspects = {row_id: suspect for row_id, (suspect, _) in known.items()}
-        ended, groups = grouped(planned, suspects)
+        known = of_rows(planned, await self._coordinator.isolated.remote("engine", ids))
+        isolated = {row_id: isolated_row for row_id, (isolated_row, _) in known.items()}
+        ended, groups = grouped(planned, isolated)
         shared: Shared = {}
         parts = await asyncio.gather(
             *(
-                self._together(rows[start : start + self._party], (run, group), suspects, shared)
+                self._together(
+                    rows[start : start + self._group_size], (run, group), isolated, shared
+                )
                 for group, found in groups.items()
                 for run, rows in _by_run(found).items()
-                for start in range(0, len(rows), self._party)
+                for start in range(0, len(rows), self._group_size)
             )
         )
         done = [self._ended_row(row, *known[row["row_id"]]) for row, _ in ended]
@@ -159,44 +170,44 @@ class EngineWorker:
     async def _together(
         self,
         rows: list[dict[str, Any]],
-        group: tuple[int, int],
-        suspects: Mapping[str, Suspect],
+        partition: Partition,
+        isolated: Mapping[str, IsolatedRow],
         shared: Shared,
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
-        tried = max(s.deaths_alone if (s := suspects.get(row["row_id"])) else 0 for row in rows)
-        async with self._gate.entered(group, len(rows), tried=tried) as party:
+        tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
+        async with self._admission.entered(partition, len(rows), tried=tried) as group:
             if self._stopping:
                 return []
-            run, _ = group
+            run, isolation_group = partition
             try:
                 await self._candidate.hold(run)
             except Broken:
                 return []
             ids = [row["row_id"] for row in rows]
-            if group[1] != OPEN:
+            if isolation_group != OPEN:
                 await self._show_that_it_works()
             if self._stopping:  # it may have taken a while
                 return []
             # Those that share something enter when that is done.
             alone = [row["row_id"] for row in rows if row["shares"] < 0]
-            await self._board.enter.remote(self._who, alone)
+            await self._coordinator.enter.remote(self._process, alone)
             for row in rows:
-                suspect = suspects.get(row["row_id"])
-                attempt = row["attempt"] + (suspect.unstored if suspect else 0)
+                isolated_row = isolated.get(row["row_id"])
+                attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
-                task.add_done_callback(partial(self._row_ended, party, row["row_id"]))
+                task.add_done_callback(partial(self._row_ended, group, row["row_id"]))
                 self._held[row["row_id"]] = task
             tasks = [self._held[row_id] for row_id in ids]
             await asyncio.wait(tasks)
             self._leave()
-            self._board.spent.remote(run, self._who.name, self._clock.read())
+            self._coordinator.spent.remote(run, self._process.name, self._clock.read())
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _show_that_it_works(self) -> None:
-        """Before a suspect: an engine that dies on everything must not accuse it."""
+        """Before an isolated row: an engine that dies on everything must not accuse it."""
         self._crash_file.note_memory()
-        if self._gate.passed:
+        if self._admission.passed:
             return
         request = self._engine.chat(CONTROL, Sampling(max_tokens=1))
         try:
@@ -210,7 +221,7 @@ class EngineWorker:
             log_traceback()
 
     def _die(self, why: str) -> NoReturn:
-        die(self._board, self._who, why, self._at_work(), self._outside())
+        die(self._coordinator, self._process, why, self._at_work(), self._outside())
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
@@ -222,16 +233,16 @@ class EngineWorker:
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
 
-    def _row_ended(self, party: Party, row_id: str, _: asyncio.Task[Any]) -> None:
-        self._gate.row_ended(party)
+    def _row_ended(self, group: Group, row_id: str, _: asyncio.Task[Any]) -> None:
+        self._admission.row_ended(group)
         self._ended.append(row_id)
         if len(self._ended) == 1:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
     def _leave(self) -> None:
-        """Tell the board which rows have ended: it blames none of them for a death from now on."""
+        """Tell the coordinator which rows have ended: a death from now on is none of theirs."""
         if self._ended:
-            self._board.leave.remote(self._who, self._ended)
+            self._coordinator.leave.remote(self._process, self._ended)
             self._ended = []
 
     async def _row(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
@@ -276,13 +287,15 @@ class EngineWorker:
             "error": None,
             "attempts": attempt,
             "started_at": datetime.now(UTC),
-            "worker": self._who.name,
+            "worker": self._process.name,
             "duration_s": 0.0,
         }
 
-    def _ended_row(self, row: dict[str, Any], suspect: Suspect, shared: bool) -> dict[str, Any]:
-        attempts = row["attempt"] + suspect.unstored - 1
-        return self._blank(row, attempts) | ended_columns(suspect, "engine", shared=shared)
+    def _ended_row(
+        self, row: dict[str, Any], isolated_row: IsolatedRow, shared: bool
+    ) -> dict[str, Any]:
+        attempts = row["attempt"] + isolated_row.unstored - 1
+        return self._blank(row, attempts) | ended_columns(isolated_row, "engine", shared=shared)
 
     async def _episode(
         self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
@@ -330,16 +343,16 @@ class EngineWorker:
             shared[name] = self._preparing[name]
         before = await asyncio.shield(shared[name])
         self._waiting.discard(row_id)
-        await self._board.enter.remote(self._who, [row_id])
+        await self._coordinator.enter.remote(self._process, [row_id])
         return before, first
 
     async def _share(self, name: str, work: Callable[[], Awaitable[Preparation]]) -> Preparation:
         try:
-            await self._board.enter.remote(self._who, [name])
+            await self._coordinator.enter.remote(self._process, [name])
             return await work()
         finally:
             del self._preparing[name]
-            self._board.prepared.remote(self._who, name)
+            self._coordinator.prepared.remote(self._process, name)
 
     async def _prepare(
         self, benchmark: Benchmark, entry: Entry, stage: Stage, seconds: float

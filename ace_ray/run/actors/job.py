@@ -15,14 +15,13 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.actors.coordinator import (
-    NAMES,
     Start,
-    Who,
     fetch_benchmarks,
     fetch_entries,
-    named_board,
+    named_coordinator,
 )
 from ace_ray.run.health.causes import KILLED, NODE_GONE, why_gone
+from ace_ray.run.health.processes import NAMES, ProcessInfo
 from ace_ray.run.roles import Parts, Served
 from ace_ray.run.storage.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
@@ -45,15 +44,15 @@ class JobRun:
 
 @dataclass(frozen=True)
 class Job:
-    """What every actor of one graph needs. Small: entries travel once, through the board."""
+    """What every actor of one graph needs. Small: entries travel once, through the coordinator."""
 
     runs: tuple[JobRun, ...]
     """They differ in the weights and in nothing else; several are a lane of a sweep."""
     config: RunConfig
     engine: dict[str, Any]
     benchmarks: Mapping[str, Benchmark]
-    board: Any
-    """Actor handle of the run's `Board`, which also knows the entries."""
+    coordinator: Any
+    """Actor handle of the run's `Coordinator`, which also knows the entries."""
     parts: Parts
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
@@ -67,44 +66,45 @@ class Job:
 
 
 class Scenarios:
-    """Opens the scenario of an entry by its index, in a sandbox actor. ``board`` is its name."""
+    """Opens the scenario of an entry by its index, in a sandbox actor. ``coordinator`` is
+    the name of the run's."""
 
-    def __init__(self, board: str) -> None:
-        self._board = board
+    def __init__(self, coordinator: str) -> None:
+        self._coordinator = coordinator
         self._benchmarks: Mapping[str, Benchmark] = {}
         self._entries: pa.Table | None = None
 
     def __call__(self, index: int) -> Scenario:
         if self._entries is None:
-            board = named_board(self._board)
-            self._benchmarks = fetch_benchmarks(board)
-            self._entries = fetch_entries(board)
+            coordinator = named_coordinator(self._coordinator)
+            self._benchmarks = fetch_benchmarks(coordinator)
+            self._entries = fetch_entries(coordinator)
         entry = entry_at(self._entries, index)
         return self._benchmarks[entry.benchmark].scenario(entry)
 
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
-    """Put the cause on the board: Ray hands a driver the text of a long traceback only."""
+    """Tell the coordinator the cause: Ray hands a driver the text of a long traceback only."""
     line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    ray.get(job.board.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
+    ray.get(job.coordinator.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
 
 
-def start(board: Any, who: Who, first: int = 0) -> Start:
-    """Tell the board that this process begins, and how the one before it ended.
+def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
+    """Tell the coordinator that this process begins, and how the one before it ended.
 
     ``first``: the run whose weights an engine loads if no other one has or wants any. Raises
     `RuntimeError` when there were too many starts."""
-    before: Who | None = ray.get(board.predecessor.remote(who))
-    gone = _why_gone(before, who) if before is not None else ("", False)
-    begun: Start | None = ray.get(board.starting.remote(who, first, gone))
+    before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
+    gone = _why_gone(before, process) if before is not None else ("", False)
+    begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
     if begun is None:
-        raise RuntimeError(f"the {NAMES[who.kind]} is not started again")
+        raise RuntimeError(f"the {NAMES[process.kind]} is not started again")
     return begun
 
 
-def _why_gone(before: Who, who: Who) -> tuple[str, bool]:
+def _why_gone(before: ProcessInfo, process: ProcessInfo) -> tuple[str, bool]:
     """`why_gone`, asked where ``before`` was, if its node is there."""
-    if before.node == who.node:
+    if before.node == process.node:
         return why_gone(before)
     if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
         return NODE_GONE

@@ -8,10 +8,7 @@ from typing import Any
 
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.records import Entry, Verdict
-from ace_ray.run.storage.rows import clean, episode_of, verdict_columns
-
-CHECK_FAILED = "CheckFailed"
-"""``error_class`` of a row whose episode is fine and whose checker was not."""
+from ace_ray.run.storage.rows import CHECK_FAILED, clean, episode_of, verdict_columns
 
 
 def judged(

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.protocol import Benchmark, Service
 from ace_ray.errors import RowError, UserError
-from ace_ray.run.actors.coordinator import fetch_benchmarks, named_board
+from ace_ray.run.actors.coordinator import fetch_benchmarks, named_coordinator
 from ace_ray.run.actors.judging import log_traceback
 
 CALL_S = 60.0
@@ -121,13 +121,13 @@ class RunningService:
                 pause_s = min(5.0, 2 * pause_s)
 
 
-def start_services(board: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
+def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
     """An actor for each benchmark that has a service, on this node: it may own a local folder.
-    ``board`` is the name of the board. Raises `UserError`: one cannot be had, and none is left."""
+    ``coordinator`` is its name. Raises `UserError`: one cannot be had, and none is left."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
     started = {
-        name: actor.remote(partial(_service_of, board, name))
+        name: actor.remote(partial(_service_of, coordinator, name))
         for name, benchmark in benchmarks.items()
         if benchmark.service() is not None
     }
@@ -140,7 +140,7 @@ def start_services(board: str, benchmarks: Mapping[str, Benchmark]) -> dict[str,
     return started
 
 
-def _service_of(board: str, benchmark: str) -> Service:
-    service = fetch_benchmarks(named_board(board))[benchmark].service()
+def _service_of(coordinator: str, benchmark: str) -> Service:
+    service = fetch_benchmarks(named_coordinator(coordinator))[benchmark].service()
     assert service is not None  # only benchmarks that have one get an actor
     return service

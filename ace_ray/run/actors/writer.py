@@ -14,7 +14,8 @@ import ray
 
 from ace_ray.errors import UserError
 from ace_ray.run.actors.job import Job, JobRun, report, start
-from ace_ray.run.health.heartbeat import Lifeline, whoami
+from ace_ray.run.health.heartbeat import Heartbeat
+from ace_ray.run.health.processes import this_process
 from ace_ray.run.storage.parts import PART_BYTES, write_parts
 from ace_ray.run.storage.rows import clean
 
@@ -42,18 +43,18 @@ class Writer:
 
     def __init__(self, job: Job, *, rows: int, planned: Sequence[int], calls: int) -> None:
         self._job, self._rows, self._calls = job, rows, calls
-        self._board, self._who = job.board, whoami("writer")
-        start(self._board, self._who)
-        tally = ray.get(job.board.read.remote())
+        self._coordinator, self._process = job.coordinator, this_process("writer")
+        start(self._coordinator, self._process)
+        tally = ray.get(job.coordinator.read.remote())
         self._piles = [_Pile(left - tally.of(run).stored) for run, left in enumerate(planned)]
         self._writing: list[float] = []
         self._flushes: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining = asyncio.Event()
-        ray.get(self._board.ready.remote(self._who, {}))
-        Lifeline(
-            self._board,
-            self._who,
+        ray.get(self._coordinator.ready.remote(self._process, {}))
+        Heartbeat(
+            self._coordinator,
+            self._process,
             stall_s=job.config.store_patience_s + WRITE_S,
             busy_since=lambda: min(self._writing, default=None),
             on_drain=self._drain,
@@ -118,7 +119,7 @@ class Writer:
             return
         finally:
             self._writing.remove(began)
-        self._job.board.stored.remote(run, table.num_rows)
+        self._job.coordinator.stored.remote(run, table.num_rows)
         stored.set_result(None)
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
@@ -133,10 +134,12 @@ class Writer:
             except UserError as error:
                 if time.monotonic() + wait > until:
                     raise
-                self._job.board.notice.remote(f"results cannot be stored yet: {clean(str(error))}")
+                self._job.coordinator.notice.remote(
+                    f"results cannot be stored yet: {clean(str(error))}"
+                )
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
-        self._job.board.notice.remote("")
+        self._job.coordinator.notice.remote("")
 
 
 def _by_run(table: pa.Table) -> list[tuple[int, pa.Table]]:

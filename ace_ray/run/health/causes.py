@@ -15,12 +15,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 import psutil
 
-if TYPE_CHECKING:
-    from ace_ray.run.actors.coordinator import Who
+from ace_ray.run.health.processes import ProcessInfo
 
 EXIT_S = 60.0
 """Longest wait for an engine core that answers no more to be gone."""
@@ -38,9 +37,9 @@ class CrashFile:
     """What this process leaves for its successor on the same node: the trace of a crash
     (`faulthandler`), and how often the kernel had killed for want of memory before."""
 
-    def __init__(self, who: Who) -> None:
+    def __init__(self, process: ProcessInfo) -> None:
         _remove_old()
-        self._path = _path(who)
+        self._path = _path(process)
         self.oom_kills = oom_kills()
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file: TextIO | None = None
@@ -65,14 +64,14 @@ NODE_GONE = "its node is gone", True
 KILLED = "its process was killed", True
 
 
-def why_gone(who: Who) -> tuple[str, bool]:
-    """Why ``who``, a process of this node that said nothing, is gone; and whether the cause lies
-    outside of it. Removes its `CrashFile`.
+def why_gone(process: ProcessInfo) -> tuple[str, bool]:
+    """Why ``process``, of this node, is gone and said nothing; and whether the cause lies outside
+    of it. Removes its `CrashFile`.
 
     A check takes milliseconds: nobody kills a checker while it is on one row, again and again."""
-    if who.kind != "engine":
+    if process.kind != "engine":
         return "its process was killed", False
-    path = _path(who)
+    path = _path(process)
     try:
         before, _, trace = path.read_text(errors="replace").partition("\n")
         path.unlink()
@@ -141,8 +140,8 @@ def oom_kills() -> int:
     return 0
 
 
-def _path(who: Who) -> Path:
-    return Path(tempfile.gettempdir(), f"{_PREFIX}{who.pid}-{who.began:.2f}")
+def _path(process: ProcessInfo) -> Path:
+    return Path(tempfile.gettempdir(), f"{_PREFIX}{process.pid}-{process.began:.2f}")
 
 
 def _remove_old() -> None:

@@ -1,7 +1,7 @@
 """Which rows were being worked on when a process died, and with whom they may run again.
 
 A process that dies takes many rows along and does not say which one did it. So the rows that it was
-working on become suspects: each runs again in a group that has its process to itself, alone if they
+working on are isolated: each runs again in a group that has its process to itself, alone if they
 are few, else with about as many others as there are groups. Those whose group's process dies, too,
 run alone.
 
@@ -10,7 +10,7 @@ trial. Each is in another process, which must have done something else before (`
 After `TRIALS` of them the row is set aside until all others are done; then new processes try it
 once more. Only a row that fails then, too, is quarantined.
 
-What several rows share and an engine does once for them, a preparation, is in the book as one row
+What several rows share and an engine does once for them, a preparation, counts as one row here
 (`shared_id`) while it is at work, and they are not: they go where it goes, and end as it ends.
 """
 
@@ -21,6 +21,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from ace_ray.run.health.processes import Kind
 
 FEW = 16
 """Rows that run alone at once after their process died; more of them run in small groups first."""
@@ -33,18 +35,14 @@ MOST_ALONE = 4
 from outside each time cannot be told from a row that does so without a trace."""
 
 OPEN = 0
-"""The group of all rows that are no suspects."""
-
-Kind = Literal["engine", "checker", "writer"]
-"""Of a process of a run."""
-KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
+"""The group of all rows that are not isolated."""
 
 End = Literal["", "set_aside", "quarantined", "given_up"]
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """``group`` rows may run together, and with no others; those in `OPEN` are cleared."""
+class IsolatedRow:
+    """``group`` rows may run together, and with no others; those in `OPEN` are released."""
 
     deaths: int
     group: int
@@ -60,7 +58,7 @@ class Suspect:
     """Deaths that its stored row counts among its attempts, since it was set aside."""
 
     @property
-    def cleared(self) -> bool:
+    def released(self) -> bool:
         """It has lived through its work. Kept, since a process that dies before the row has passed
         on makes Ray repeat it, and its attempts go on counting."""
         return self.group == OPEN and not self.end
@@ -72,17 +70,17 @@ class Suspect:
 
 
 def grouped(
-    rows: Iterable[dict[str, Any]], suspects: Mapping[str, Suspect]
-) -> tuple[list[tuple[dict[str, Any], Suspect]], dict[int, list[dict[str, Any]]]]:
+    rows: Iterable[dict[str, Any]], isolated: Mapping[str, IsolatedRow]
+) -> tuple[list[tuple[dict[str, Any], IsolatedRow]], dict[int, list[dict[str, Any]]]]:
     """Those of ``rows`` that this pass does not try any more, and group -> rows."""
     ended = []
     groups: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
-        suspect = suspects.get(row["row_id"])
-        if suspect is not None and suspect.end:
-            ended.append((row, suspect))
+        isolated_row = isolated.get(row["row_id"])
+        if isolated_row is not None and isolated_row.end:
+            ended.append((row, isolated_row))
         else:
-            groups.setdefault(suspect.group if suspect else OPEN, []).append(row)
+            groups.setdefault(isolated_row.group if isolated_row else OPEN, []).append(row)
     return ended, groups
 
 
@@ -90,21 +88,21 @@ _SHARED = "shared "
 
 
 def shared_id(row: Mapping[str, Any]) -> str:
-    """In the book, of what ``row`` shares with others; "" if it shares nothing."""
+    """Stands for what ``row`` shares with others; "" if it shares nothing."""
     if row["shares"] < 0:
         return ""
     return f"{_SHARED}{row['run']} {row['shares']} {row['sample']} {row['repeat']}"
 
 
 def of_rows(
-    rows: Iterable[Mapping[str, Any]], known: Mapping[str, Suspect]
-) -> dict[str, tuple[Suspect, bool]]:
+    rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
+) -> dict[str, tuple[IsolatedRow, bool]]:
     """Row -> what decides with whom it may run, and whether that is what it shares with others."""
-    found: dict[str, tuple[Suspect, bool]] = {}
+    found: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
         if own is not None and shared is not None:
-            first = own.end or (not shared.end and (not own.cleared or shared.cleared))
+            first = own.end or (not shared.end and (not own.released or shared.released))
             one, other = (own, shared) if first else (shared, own)
             # Both have cost the row attempts.
             found[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
@@ -115,20 +113,22 @@ def of_rows(
     return found
 
 
-def ended_columns(suspect: Suspect, process: str, *, shared: bool = False) -> dict[str, str]:
+def ended_columns(
+    isolated_row: IsolatedRow, process: str, *, shared: bool = False
+) -> dict[str, str]:
     """Status, class and message of a row that a pass does not try any more. ``process``: what died
     of it, "engine" or "checker". ``shared``: of what it shares with others."""
     what = "what this row shares with others" if shared else "this row"
-    died = f"{suspect.deaths} {process}s died while they worked on {what}"
-    alone = f"{suspect.deaths_alone} of them on it alone"
+    died = f"{isolated_row.deaths} {process}s died while they worked on {what}"
+    alone = f"{isolated_row.deaths_alone} of them on it alone"
     name = PREPARATION_KILLED if shared else f"{process.capitalize()}Killed"
-    if suspect.end == "quarantined":
+    if isolated_row.end == "quarantined":
         return {
             "status": "quarantined",
             "error_class": name,
             "error": f"{died}, {alone}, the last one after all other rows were done",
         }
-    if suspect.end == "set_aside":
+    if isolated_row.end == "set_aside":
         return {
             "status": "infra_error",
             "error_class": name,
@@ -158,86 +158,95 @@ SET_ASIDE: dict[str | None, Kind | Literal["shared"]] = {
 others has killed engines."""
 
 
-def set_aside(attempts: int) -> Suspect:
+def set_aside(attempts: int) -> IsolatedRow:
     """A row that an earlier command has set aside, after so many attempts."""
-    return Suspect(
+    return IsolatedRow(
         attempts, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside", stored=attempts
     )
 
 
-class Suspects:
-    """The book of one kind of process (engine workers, or checkers). Plain Python."""
+class Isolation:
+    """The isolated rows of one kind of process (engine workers, or checkers). Plain Python."""
 
-    def __init__(self, earlier: Mapping[str, Suspect] | None = None) -> None:
-        # What those that were cleared have cost is in their stored rows by now; it is forgotten of
+    def __init__(self, earlier: Mapping[str, IsolatedRow] | None = None) -> None:
+        # What those that were released have cost is in their stored rows by now; it is forgotten of
         # one whose result was lost as the pass broke off. What was given up from outside decides
-        # nothing for a row that shares it and comes again on its own account.
-        self.known = {
+        # nothing for a row that shares it and comes again of its own.
+        self.rows = {
             row: s
             for row, s in (earlier or {}).items()
-            if not s.cleared and not (s.end == "given_up" and row.startswith(_SHARED))
+            if not s.released and not (s.end == "given_up" and row.startswith(_SHARED))
         }
-        self._held: dict[str, dict[str, None]] = {}
-        first = max((s.group for s in self.known.values()), default=0) + 1
+        self._at_work: dict[str, dict[str, None]] = {}
+        first = max((s.group for s in self.rows.values()), default=0) + 1
         self._groups = itertools.count(first)
-        for row_id, suspect in self.known.items():
-            if suspect.end == "set_aside":
-                self.known[row_id] = replace(
-                    suspect, group=next(self._groups), alone=True, end="", stored=suspect.deaths
+        for row_id, isolated_row in self.rows.items():
+            if isolated_row.end == "set_aside":
+                self.rows[row_id] = replace(
+                    isolated_row,
+                    group=next(self._groups),
+                    alone=True,
+                    end="",
+                    stored=isolated_row.deaths,
                 )
 
     @property
-    def held(self) -> int:
-        """Rows that processes are working on."""
-        return sum(len(rows) for rows in self._held.values())
+    def at_work(self) -> int:
+        """How many rows processes are working on."""
+        return sum(len(rows) for rows in self._at_work.values())
 
-    def among(self, ids: Iterable[str]) -> dict[str, Suspect]:
-        """Those of ``ids`` that are suspects, or were."""
-        if not self.known:
+    def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
+        """Those of ``ids`` that are isolated, or were."""
+        if not self.rows:
             return {}
-        return {row_id: self.known[row_id] for row_id in ids if row_id in self.known}
+        return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
 
     def enter(self, process: str, ids: Iterable[str]) -> None:
         """``process`` works on ``ids`` from now on."""
-        self._held.setdefault(process, {}).update(dict.fromkeys(ids))
+        self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
-        """The rows are done with; a suspect that lives through it is cleared."""
-        held = self._held.get(process, {})
+        """The rows are done with; an isolated row that lives through it is released."""
+        at_work = self._at_work.get(process, {})
         for row_id in ids:
-            held.pop(row_id, None)
-            suspect = self.known.get(row_id)
-            if suspect is not None and not suspect.end:
-                self.known[row_id] = Suspect(suspect.deaths, OPEN, stored=suspect.stored)
+            at_work.pop(row_id, None)
+            isolated_row = self.rows.get(row_id)
+            if isolated_row is not None and not isolated_row.end:
+                self.rows[row_id] = IsolatedRow(
+                    isolated_row.deaths, OPEN, stored=isolated_row.stored
+                )
 
     def died(
-        self, process: str, held: Iterable[str] | None = None, *, outside: bool = False
+        self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
     ) -> bool:
-        """``process`` is gone; ``held`` is what it was working on, where it could still say so.
+        """``process`` is gone; ``at_work`` is what it was working on, where it could still say so.
 
         ``outside``: the cause lies outside of the process and its rows. Returns whether a row has
         come to its end by this.
         """
-        noted = self._held.pop(process, {})
-        rows = list(noted if held is None else held)
+        noted = self._at_work.pop(process, {})
+        rows = list(noted if at_work is None else at_work)
         before = self.among(rows)
         if len(rows) == 1 and before and before[rows[0]].alone:
-            after = self.known[rows[0]] = self._after_one_alone(before[rows[0]], outside)
+            after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
             return bool(after.end)
         # Two deaths lead to rows that are alone, however many there were.
-        known = any(not suspect.cleared for suspect in before.values())
-        size = 1 if known or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
+        was_isolated = any(not isolated_row.released for isolated_row in before.values())
+        size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):
             group, members = next(self._groups), rows[start : start + size]
             for row_id in members:
-                suspect = before.get(row_id, Suspect(0, group))
-                self.known[row_id] = replace(
-                    suspect, deaths=suspect.deaths + 1, group=group, alone=len(members) == 1
+                isolated_row = before.get(row_id, IsolatedRow(0, group))
+                self.rows[row_id] = replace(
+                    isolated_row,
+                    deaths=isolated_row.deaths + 1,
+                    group=group,
+                    alone=len(members) == 1,
                 )
         return False
 
-    def _after_one_alone(self, suspect: Suspect, outside: bool) -> Suspect:
-        trials, alone = suspect.trials + (not outside), suspect.deaths_alone + 1
+    def _after_one_alone(self, isolated_row: IsolatedRow, outside: bool) -> IsolatedRow:
+        trials, alone = isolated_row.trials + (not outside), isolated_row.deaths_alone + 1
         end: End = ""
         if trials > TRIALS:
             end = "quarantined"
@@ -246,8 +255,8 @@ class Suspects:
         elif alone - trials >= MOST_ALONE:
             end = "given_up"
         return replace(
-            suspect,
-            deaths=suspect.deaths + 1,
+            isolated_row,
+            deaths=isolated_row.deaths + 1,
             trials=trials,
             deaths_alone=alone,
             end=end,

@@ -12,13 +12,13 @@ from typing import Any
 from ace_ray.errors import RequestFailed
 from ace_ray.models.probe import Logprobs
 from ace_ray.records import Completion, Sampling
-from ace_ray.run.monitoring.clock import Clock
+from ace_ray.run.monitoring.timing import Clock
 
 ALIVE_S = 30.0
 """Seconds within which a working engine answers between two steps."""
 
 
-class Watched:
+class MonitoredEngine:
     """The candidate's engine, and since when it owes a sign of life.
 
     Answers are such signs. Where none comes for a while, since all are long, the engine is asked

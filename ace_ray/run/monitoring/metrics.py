@@ -1,11 +1,11 @@
-"""What Prometheus sees of a run: the board's tally, through Ray's own exporter.
+"""What Prometheus sees of a run: the coordinator's tally, through Ray's own exporter.
 
 Every node of a cluster serves the metrics of its processes. Ray writes ``ray_`` before each name
 and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A run that
 starts a Ray of its own exports nothing (`cluster.connect`).
 
-A pass over the owed rows has a board of its own, so its counters begin at 0. Ray passes a gauge on
-once for each time it is set: one that is there belongs to a run that somebody watches.
+A pass over the owed rows has a coordinator of its own, so its counters begin at 0. Ray passes a
+gauge on once for each time it is set: one that is there belongs to a run that somebody watches.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections import Counter as Count
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from ace_ray.run.actors.coordinator import Tally
+from ace_ray.run.monitoring.counts import Tally
 
 HEARD_S = 30.0
 """An engine worker tells of itself every 2 s; one that was let go does no more."""
@@ -72,7 +71,7 @@ SPECS = (
 
 
 class Metrics:
-    """The metrics of one pass. Make it in the process that reports them: the board's actor.
+    """The metrics of one pass. Make it in the process that reports them: the coordinator's actor.
 
     Args:
         runs: id and model, which tag every metric, and the rows that the pass is to evaluate, of
@@ -116,9 +115,9 @@ class Metrics:
         """Set the gauges; to be repeated while the run lives."""
         self._set(PLANNED, self._planned[self._latest])
         self._set(IN_FLIGHT, in_flight)
-        heard = [who for who, silence_s in tally.silent.items() if silence_s < HEARD_S]
-        self._set(ENGINES, sum(who.kind == "engine" for who in heard))
-        self._set(STARTING, sum(who.kind == "engine" for who in tally.starting))
+        heard = [process for process, silence_s in tally.silent.items() if silence_s < HEARD_S]
+        self._set(ENGINES, sum(process.kind == "engine" for process in heard))
+        self._set(STARTING, sum(process.kind == "engine" for process in tally.starting))
         self._set(REFUSING, int(bool(tally.notice)))
         for (benchmark, language), shares in _accuracies(tally).items():
             for rules, share in shares.items():

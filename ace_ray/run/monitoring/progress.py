@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_ray.run.actors.coordinator import Tally
+from ace_ray.run.monitoring.counts import Tally
 
 POLL_S = 0.5
 LOG_EVERY_S = 10.0

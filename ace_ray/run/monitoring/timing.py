@@ -1,16 +1,78 @@
-"""What a session of a run took, and what its engines' time went into."""
+"""What the time of engine workers goes into, and what a session of a run took."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
-from ace_ray.run.monitoring.clock import STATES
+from ace_ray.run.monitoring.counts import Tally
+from ace_ray.run.planning.cluster import Resources
 
-if TYPE_CHECKING:
-    from ace_ray.run.actors.coordinator import Tally
-    from ace_ray.run.planning.cluster import Resources
+State = Literal["load", "warm_up", "generation", "tool", "idle"]
+STATES: tuple[State, ...] = ("load", "warm_up", "generation", "tool", "idle")
+"""Of an engine worker, as a sweep's ledger has them."""
+
+
+class Clock:
+    """Counts seconds by state: ``load`` while weights come in, ``warm_up`` while they are probed,
+    ``generation`` while the engine owes answers, ``tool`` while rows are at work and it owes none
+    (sandboxes, other models), ``idle`` while there is no row."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._since = now()
+        self._preparing: State | None = None
+        self._rows = self._calls = 0
+        self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
+
+    def preparing(self, state: State | None) -> None:
+        """The engine is being loaded or warmed up until this is called with None."""
+        self._count()
+        self._preparing = state
+
+    @contextmanager
+    def row(self) -> Iterator[None]:
+        self._count()
+        self._rows += 1
+        try:
+            yield
+        finally:
+            self._count()
+            self._rows -= 1
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        self._count()
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._count()
+            self._calls -= 1
+
+    def read(self) -> dict[str, float]:
+        """Seconds by state since the last `restart`."""
+        self._count()
+        return {state: round(seconds, 3) for state, seconds in self._spent.items()}
+
+    def restart(self) -> None:
+        """Count for another run from now on."""
+        self._count()
+        self._spent = dict.fromkeys(STATES, 0.0)
+
+    def _count(self) -> None:
+        now = self._now()
+        self._spent[self._state()] += now - self._since
+        self._since = now
+
+    def _state(self) -> State:
+        if self._preparing is not None:
+            return self._preparing
+        if self._calls:
+            return "generation"
+        return "tool" if self._rows else "idle"
 
 
 def timing(
@@ -26,20 +88,20 @@ def timing(
 
     ``device_s`` is by state and over all sessions, ``earlier`` ones included: what the run cost.
     What is served beside the engines counts with them, in the states that they are in.
-    ``engines`` are the different ones of all sessions (`ace_ray.run.monitoring.facts.engine_facts`).
+    ``engines`` are the different ones of all sessions (`facts.engine_facts`).
     """
-    shares = [tally.runs[run] for tally in tallies if run in tally.runs]
-    if not shares:
+    counts = [tally.runs[run] for tally in tallies if run in tally.runs]
+    if not counts:
         return {}
     seconds = stored = 0.0
-    for share in shares:
-        ready = share.ready_at or 0.0
-        seconds += max(0.0, (share.last_row_at or ready) - ready)
-        stored += max(0.0, (share.last_stored_at or ready) - ready)
-    ready_at = next((share.ready_at for share in shares if share.ready_at), None)
-    first = next((share.first_row_at for share in shares if share.first_row_at), None)
-    rows = sum(share.done for share in shares)
-    tokens = sum(share.prompt_tokens + share.completion_tokens for share in shares)
+    for one in counts:
+        ready = one.ready_at or 0.0
+        seconds += max(0.0, (one.last_row_at or ready) - ready)
+        stored += max(0.0, (one.last_stored_at or ready) - ready)
+    ready_at = next((one.ready_at for one in counts if one.ready_at), None)
+    first = next((one.first_row_at for one in counts if one.first_row_at), None)
+    rows = sum(one.done for one in counts)
+    tokens = sum(one.prompt_tokens + one.completion_tokens for one in counts)
     each = _each(resources)
     before = earlier.get("device_s") or {}
     workers = [worker for tally in tallies for worker in tally.workers]
@@ -60,13 +122,13 @@ def timing(
         ],
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
-        "loads": [load for share in shares for load in share.loads],
+        "loads": [load for one in counts for load in one.loads],
         "device": "gpu" if resources and resources.worker_gpus else "cpu",
         "devices": round(each * (resources.workers if resources else 1), 3),
         "device_s": {
             state: round(
                 float(before.get(state, 0.0))
-                + each * sum(spent[state] for share in shares for spent in share.spent.values()),
+                + each * sum(spent[state] for one in counts for spent in one.spent.values()),
                 3,
             )
             for state in STATES

@@ -17,10 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ace_ray.errors import UserError
-from ace_ray.run.actors.judging import CHECK_FAILED
 from ace_ray.run.health.isolation import KILLED_FROM_OUTSIDE, SET_ASIDE
 from ace_ray.run.storage.parquet import Limits, read_flat
-from ace_ray.run.storage.rows import RESULT_COLUMNS, ROWS, ResultRow, check_values, result_rows
+from ace_ray.run.storage.rows import (
+    CHECK_FAILED,
+    RESULT_COLUMNS,
+    ROWS,
+    ResultRow,
+    check_values,
+    result_rows,
+)
+from ace_ray.run.storage.stored import MANIFEST, Manifest
 from ace_ray.store import Store
 
 FOLDER = "rows/"
@@ -123,7 +130,7 @@ class Ledger:
     """False where another attempt of the same command cannot help: evaluating was fine and a
     checker failed, or engines were killed on it again and again."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="U8"))
-    """What the row has killed, if it waits until all others are done (`suspects.SET_ASIDE`)."""
+    """What the row has killed, if it waits until all others are done (`isolation.SET_ASIDE`)."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Part -> positions of its rows that count."""
     parts: tuple[str, ...] = ()
@@ -254,3 +261,19 @@ def compact(
     for name in ledger.parts:
         store.delete(name)
     return len(ledger.parts), len(new)
+
+
+def stored_rows(
+    store: Store, manifest: Manifest, say: Callable[[str], None] = lambda line: None
+) -> Ledger:
+    """`read_ledger` of the run with this ``manifest``. Raises `UserError` also when the run holds
+    rows that it does not declare: they count in no number, and nothing bounds how many there
+    are."""
+    ledger = read_ledger(store, say)
+    if len(ledger.ids) > manifest.declared:
+        raise UserError(
+            f"the run declares {manifest.declared} rows in {MANIFEST} and holds {len(ledger.ids)}",
+            where=store.root,
+            fix=f"remove the files in {FOLDER} that are not of this run, or name an intact run",
+        )
+    return ledger

@@ -19,6 +19,9 @@ from ace_ray.records import RULE_SETS, STATUSES, Entry, Episode, Verdict, canoni
 
 _T = TypeVar("_T")
 
+CHECK_FAILED = "CheckFailed"
+"""``error_class`` of a row whose episode is fine and whose checker was not."""
+
 _PLANNED = [
     ("row_id", pa.string()),
     ("entry", pa.int32()),
@@ -215,8 +218,8 @@ def check_values(table: pa.Table) -> None:
             continue
         if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
             raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
-        if name == "status" and (odd := set(column.unique().to_pylist()) - set(STATUSES)):
-            raise ValueError(f"it has rows of status {min(odd)!r:.80}")
+        if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
+            raise ValueError(f"it has rows of status {min(unknown)!r:.80}")
         if name in _COUNTS:
             _check_range(name, column, 0, _MOST_COUNT)
         elif name in _AMOUNTS:

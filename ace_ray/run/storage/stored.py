@@ -1,7 +1,7 @@
 """What a run's folder says of itself, whoever wrote it: read within bounds into typed records.
 
 The one place where ``run.json`` and ``summary.json`` are read; what is not of their shape is a
-`UserError`. Rows are read by `ace_ray.run.storage.parts`, which looks at their values in the same way.
+`UserError`. Rows are read by `parts`, which looks at their values in the same way.
 """
 
 from __future__ import annotations

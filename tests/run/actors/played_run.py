@@ -1,6 +1,7 @@
-"""A run played on a virtual clock: the real worker loop, gate, board and book of suspects, without
-Ray and engines. What Ray Data does is played: a worker holds some blocks, a dead one's come back,
-and a block whose call has returned is with a checker after a while."""
+"""A run played on a virtual clock: the real worker loop, admission control, coordinator and
+isolation of rows, without Ray and engines. What Ray Data does is played: a worker holds some
+blocks, a dead one's come back, and a block whose call has returned is with a checker after a
+while."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from typing import Any
 
 from ace_ray.benchmarks.protocol import Preparation
 from ace_ray.run.actors import engine_worker
-from ace_ray.run.actors.admission import Gate
-from ace_ray.run.actors.coordinator import Board, Start, Who
+from ace_ray.run.actors.admission import AdmissionControl
+from ace_ray.run.actors.coordinator import Coordinator, Start
 from ace_ray.run.actors.engine_worker import EngineWorker
-from ace_ray.run.health.isolation import Kind, Suspect, ended_columns, shared_id
+from ace_ray.run.health.isolation import IsolatedRow, ended_columns, shared_id
+from ace_ray.run.health.processes import Kind, ProcessInfo
 
 Row = dict[str, Any]
 
@@ -42,13 +44,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class Handle:
-    """A `Board` as its actor's handle."""
+    """A `Coordinator` as its actor's handle."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._board, name)
+        method = getattr(self._coordinator, name)
 
         def remote(*args: Any, **kwargs: Any) -> asyncio.Future[Any]:
             done = asyncio.get_running_loop().create_future()
@@ -61,23 +63,26 @@ class Handle:
 class Worker(EngineWorker):
     """The real one, but for its engine and its end."""
 
-    def __init__(self, run: PlayedRun, who: Who, begun: Start) -> None:
+    def __init__(self, run: PlayedRun, process: ProcessInfo, begun: Start) -> None:
         async def hold(run: int) -> None:
             pass
 
-        self._run, self._board, self._who = run, Handle(run.board), who
+        self._run, self._coordinator, self._process = run, Handle(run.coordinator), process
         self._held, self._waiting, self._preparing, self._ended = {}, set(), {}, []
         self._stopping, self._loop = False, None
-        self._gate = Gate(
-            run.most, run=begun.run, fruitless=begun.fruitless, arriving=begun.replaces
+        self._admission = AdmissionControl(
+            run.most,
+            run=begun.run,
+            starts_since_progress=begun.starts_since_progress,
+            arriving=begun.replaces,
         )
-        self._party = max(1, run.most // 8)
+        self._group_size = max(1, run.most // 8)
         self._candidate: Any = SimpleNamespace(hold=hold)
         self._clock: Any = SimpleNamespace(read=dict)
         self.dead: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def _show_that_it_works(self) -> None:
-        if not self._gate.passed:
+        if not self._admission.passed:
             await asyncio.sleep(0.05)
 
     async def _row(self, row: Row, attempt: int, shared: Any) -> Row:
@@ -101,13 +106,13 @@ class Worker(EngineWorker):
         if not self.dead.done():
             held = self._at_work()
             self._run.engines.update(self._run.killers & set(held))
-            self._run.board.dying(self._who, why, held)
-            self._board = Handle(Board([]))  # nothing that it says from now on arrives
+            self._run.coordinator.dying(self._process, why, held)
+            self._coordinator = Handle(Coordinator([]))  # nothing that it says from now on arrives
             self.dead.set_result(None)
 
-    def _ended_row(self, row: Row, suspect: Suspect, shared: bool) -> Row:
-        attempts = row["attempt"] + suspect.unstored - 1
-        ended = ended_columns(suspect, "engine", shared=shared)
+    def _ended_row(self, row: Row, isolated_row: IsolatedRow, shared: bool) -> Row:
+        attempts = row["attempt"] + isolated_row.unstored - 1
+        ended = ended_columns(isolated_row, "engine", shared=shared)
         return {**row, **ended, "attempts": attempts}
 
 
@@ -131,9 +136,9 @@ class PlayedRun:
         size: int,
         seed: int,
         shuffled: bool,
-        earlier: Mapping[Kind, Mapping[str, Suspect]] | None = None,
+        earlier: Mapping[Kind, Mapping[str, IsolatedRow]] | None = None,
     ) -> None:
-        self.board = Board([], earlier, proven=True)
+        self.coordinator = Coordinator([], earlier, had_success=True)
         self.killers, self.most = killers, most
         self.engines = Counter[str]()
         """Killer -> engines that died with it at work."""
@@ -151,17 +156,17 @@ class PlayedRun:
     async def play(self) -> None:
         held: list[list[Row]] = []
         while self._left:
-            who = Who("engine", "actor", "host", "node", self.starts, 1.0)
-            begun = self.board.starting(who)
+            process = ProcessInfo("engine", "actor", "host", "node", self.starts, 1.0)
+            begun = self.coordinator.starting(process)
             if begun is None:
-                self.failure = self.board.read().failure
+                self.failure = self.coordinator.read().failure
                 return
             self.starts += 1
             await asyncio.sleep(30)
-            self.board.ready(who, {})
+            self.coordinator.ready(process, {})
             if self._shuffled:
                 self._random.shuffle(held)
-            await self._life(Worker(self, who, begun), held)
+            await self._life(Worker(self, process, begun), held)
 
     async def _life(self, worker: Worker, held: list[list[Row]]) -> None:
         running: dict[str, tuple[list[Row], asyncio.Task[Any]]] = {}
@@ -191,8 +196,8 @@ class PlayedRun:
         await asyncio.gather(*calls, *rest, return_exceptions=True)
 
     def _checked(self, rows: list[Row]) -> None:
-        self.board.suspects("checker", [row["row_id"] for row in rows])
-        self.board.rows([(0, "b", "en", "c", row["status"], 1, 1, 1, 1) for row in rows])
+        self.coordinator.isolated("checker", [row["row_id"] for row in rows])
+        self.coordinator.rows([(0, "b", "en", "c", row["status"], 1, 1, 1, 1) for row in rows])
         for row in rows:
             assert row["row_id"] not in self.stored
             self.stored[row["row_id"]] = row
@@ -246,7 +251,7 @@ def played(
     ]
     if first.failure or not aside:
         return first, None
-    return first, one_pass(aside, size=1, earlier=first.board.read().suspects)
+    return first, one_pass(aside, size=1, earlier=first.coordinator.read().isolated)
 
 
 def without_arrow(patch: Callable[[Any, str, Any], None]) -> None:

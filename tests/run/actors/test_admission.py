@@ -1,4 +1,5 @@
-"""Who is in an engine together: one group at a time, suspects first, and nobody waits for ever."""
+"""Who is in an engine together: one group at a time, isolated ones first, and nobody waits for
+ever."""
 
 from __future__ import annotations
 
@@ -9,30 +10,30 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.actors.admission import DOUBTFUL, STUBBORN, Gate, Party
+from ace_ray.run.actors.admission import ISOLATED_LAST, MOST_TRIED_FIRST, AdmissionControl, Group
 from ace_ray.run.health.isolation import OPEN
 
 
 class Visitors:
-    """Tasks that go through a gate, and a look at who is inside."""
+    """Tasks that ask for admission, and a look at who is inside."""
 
     def __init__(self, most: int = 1000, **how: Any) -> None:
-        self.gate = Gate(most, **how)
+        self.admission = AdmissionControl(most, **how)
         self.inside: list[str] = []
         self.order: list[str] = []
-        self.parties: dict[str, Party] = {}
+        self.groups: dict[str, Group] = {}
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def come(self, name: str, group: int = OPEN, rows: int = 1, **how: Any) -> None:
-        """Somebody comes to the gate and waits, or enters and stays until told to go."""
+        """Somebody asks for admission and waits, or enters and stays until told to go."""
         self._ends[name] = asyncio.Event()
         self._tasks[name] = asyncio.create_task(self._visit(name, group, rows, **how))
         await settle()
 
     async def _visit(self, name: str, group: int, rows: int, run: int = 0, tried: int = 0) -> None:
-        async with self.gate.entered((run, group), rows, tried=tried) as party:
-            self.parties[name] = party
+        async with self.admission.entered((run, group), rows, tried=tried) as admitted:
+            self.groups[name] = admitted
             self.inside.append(name)
             self.order.append(name)
             try:
@@ -41,7 +42,7 @@ class Visitors:
                 self.inside.remove(name)
 
     async def row_ends(self, name: str) -> None:
-        self.gate.row_ended(self.parties[name])
+        self.admission.row_ended(self.groups[name])
         await settle()
 
     async def go(self, *names: str) -> None:
@@ -58,7 +59,7 @@ class Visitors:
         await settle()
 
     async def end(self) -> None:
-        """Everybody leaves, however long the queue; the gate is then as new."""
+        """Everybody leaves, however long the queue; nothing is left of them."""
         for _ in range(len(self._tasks) + 1):
             await self.go(*self._ends)
         ended = await asyncio.wait_for(
@@ -66,11 +67,11 @@ class Visitors:
         )
         assert all(r is None or isinstance(r, asyncio.CancelledError) for r in ended)
         for group in (7, OPEN, 8):
-            await asyncio.wait_for(pass_through(self.gate, group), 5)
+            await asyncio.wait_for(pass_through(self.admission, group), 5)
 
 
-async def pass_through(gate: Gate, group: int) -> None:
-    async with gate.entered((0, group), 1):
+async def pass_through(admission: AdmissionControl, group: int) -> None:
+    async with admission.entered((0, group), 1):
         pass
 
 
@@ -106,14 +107,14 @@ def test_rows_that_nothing_is_known_of_are_together() -> None:
 def test_a_group_has_the_engine_to_itself() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("open")
-        await v.come("suspect", 1)
+        await v.come("isolated row", 1)
         await v.come("late")
         assert v.inside == ["open"], "who comes later does not overtake the group that waits"
         await v.go("open")
-        assert v.inside == ["suspect"]
+        assert v.inside == ["isolated row"]
         await v.come("later")
-        assert v.inside == ["suspect"]
-        await v.go("suspect")
+        assert v.inside == ["isolated row"]
+        await v.go("isolated row")
         assert v.inside == ["late", "later"]
 
     played(scene)
@@ -137,7 +138,7 @@ def test_members_of_a_group_enter_together() -> None:
     played(scene)
 
 
-def test_suspects_enter_in_the_order_in_which_their_groups_asked_then_all_others() -> None:
+def test_isolated_rows_enter_in_the_order_in_which_their_groups_asked_then_all_others() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("inside")
         for group in (5, 3, OPEN, 4):
@@ -150,19 +151,19 @@ def test_suspects_enter_in_the_order_in_which_their_groups_asked_then_all_others
     played(scene)
 
 
-def test_suspects_do_not_wait_until_no_other_row_is_left() -> None:
+def test_isolated_rows_do_not_wait_until_no_other_row_is_left() -> None:
     """There is always another row that nothing is known of, waiting since before they came."""
 
     async def scene(v: Visitors) -> None:
         for index in range(6):
             await v.come(f"open {index}")
-        await v.come("suspect", 1)
+        await v.come("isolated row", 1)
         await v.go("open 0")
         await v.come("open 6")
         assert v.inside == ["open 1"]
         await v.go("open 1")
-        assert v.inside == ["suspect"]
-        await v.go("suspect")
+        assert v.inside == ["isolated row"]
+        await v.go("isolated row")
         assert v.inside == ["open 2", "open 3"]
 
     played(scene, most=2)
@@ -204,16 +205,16 @@ def test_each_row_leaves_room_as_soon_as_it_ends() -> None:
 
 
 def test_another_group_waits_until_all_parties_have_left() -> None:
-    """What a party does after its last row ended is done before the weights change."""
+    """What a group does after its last row ended is done before the weights change."""
 
     async def scene(v: Visitors) -> None:
         await v.come("two", rows=2)
-        await v.come("suspect", 1)
+        await v.come("isolated row", 1)
         await v.row_ends("two")
         await v.row_ends("two")
         assert v.inside == ["two"]
         await v.go("two")
-        assert v.inside == ["suspect"]
+        assert v.inside == ["isolated row"]
 
     played(scene)
 
@@ -221,9 +222,9 @@ def test_another_group_waits_until_all_parties_have_left() -> None:
 def test_a_row_that_ends_after_its_party_has_left_frees_nothing_twice() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("gone", rows=2)
-        party = v.parties["gone"]
+        admitted = v.groups["gone"]
         await v.cancelled("gone")
-        v.gate.row_ended(party)
+        v.admission.row_ended(admitted)
         await v.come("a", rows=2)
         await v.come("b")
         assert v.inside == ["a"]
@@ -231,10 +232,10 @@ def test_a_row_that_ends_after_its_party_has_left_frees_nothing_twice() -> None:
     played(scene, most=2)
 
 
-def test_an_exception_leaves_the_gate() -> None:
+def test_an_exception_gives_its_places_back() -> None:
     async def scene(v: Visitors) -> None:
         async def fails() -> None:
-            async with v.gate.entered((0, 1), 1):
+            async with v.admission.entered((0, 1), 1):
                 raise ValueError("inside")
 
         with pytest.raises(ValueError, match="inside"):
@@ -271,8 +272,8 @@ def test_cancelled_while_waiting() -> None:
 def test_who_waited_for_one_that_was_cancelled_enters() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("inside")
-        await v.come("suspect", 1)
-        await v.cancelled("suspect")
+        await v.come("isolated row", 1)
+        await v.cancelled("isolated row")
         await v.come("open")
         assert v.inside == ["inside", "open"], "nobody waits any more"
 
@@ -300,7 +301,7 @@ def test_cancelled_in_the_step_in_which_it_is_let_in(when: str, others: int) -> 
         last = asyncio.Event()
 
         async def leave_and_cancel() -> None:
-            async with v.gate.entered((0, OPEN), 1):
+            async with v.admission.entered((0, OPEN), 1):
                 await last.wait()
                 if when == "before":
                     v.cancel("goes")
@@ -344,14 +345,14 @@ def test_all_who_wait_are_cancelled() -> None:
 def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> None:
     random_ = random.Random(seed)
     most = random_.choice([1, 3, 1000])
-    gate, through = Gate(most), []
+    admission, through = AdmissionControl(most), []
     inside: dict[int, tuple[int, int]] = {}
 
     async def visit(name: int, group: int) -> None:
         rows = random_.randrange(1, 4)
         for _ in range(random_.randrange(4)):
             await asyncio.sleep(0)
-        async with gate.entered((0, group), rows) as party:
+        async with admission.entered((0, group), rows) as admitted:
             inside[name] = group, rows
             assert {other for other, _ in inside.values()} == {group}, "two groups are inside"
             assert len(inside) == 1 or sum(count for _, count in inside.values()) <= most
@@ -359,7 +360,7 @@ def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> No
                 for _ in range(random_.randrange(4)):
                     await asyncio.sleep(0)
                     if random_.random() < 0.5:
-                        gate.row_ended(party)
+                        admission.row_ended(admitted)
                         rows = max(1, rows - 1)
                         inside[name] = group, rows
             finally:
@@ -377,7 +378,7 @@ def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> No
         assert not [r for r in results if isinstance(r, AssertionError)]
         spared = set(range(60)) - set(doomed)
         assert spared <= set(through)
-        await asyncio.wait_for(pass_through(gate, 99), 5)
+        await asyncio.wait_for(pass_through(admission, 99), 5)
 
     asyncio.run(play())
 
@@ -386,11 +387,11 @@ def test_the_earlier_run_comes_first_and_alone() -> None:
     """Each change of runs changes the engine's weights: late rows of a run go before the next."""
 
     async def scene() -> None:
-        gate, order = Gate(10), []
+        admission, order = AdmissionControl(10), []
         leave = asyncio.Event()
 
         async def visit(run: int, group: int) -> None:
-            async with gate.entered((run, group), 1):
+            async with admission.entered((run, group), 1):
                 order.append((run, group))
                 await leave.wait()
 
@@ -418,7 +419,7 @@ class TestAfterAnother:
             assert v.inside == ["awaited"]
             await v.go("awaited")
             assert v.inside == [], "none has passed"
-            v.gate.arrived()
+            v.admission.arrived()
             await settle()
             assert v.inside == ["earlier run"]
             await v.go("earlier run")
@@ -429,7 +430,7 @@ class TestAfterAnother:
     def test_they_may_not_come(self) -> None:
         async def scene(v: Visitors) -> None:
             await v.come("other", run=1)
-            v.gate.arrived()
+            v.admission.arrived()
             await settle()
             assert v.inside == ["other"]
 
@@ -448,10 +449,10 @@ class TestAfterAnother:
         async def scene(v: Visitors) -> None:
             await v.come("held", run=2)
             await v.come("earlier run", run=1)
-            await v.come("held suspect", 7, run=2)
+            await v.come("held isolated row", 7, run=2)
             await v.go("held")
-            assert v.inside == ["held suspect"]
-            await v.go("held suspect")
+            assert v.inside == ["held isolated row"]
+            await v.go("held isolated row")
             assert v.inside == ["earlier run"]
 
         played(scene, run=2)
@@ -462,23 +463,23 @@ class TestAfterAnother:
             assert v.inside == [], "others may be on their way"
             await v.come("open")
             assert v.inside == ["open"]
-            await v.come("suspect", 6)
+            await v.come("isolated row", 6)
             await v.row_ends("open")
             await v.go("open")
             assert v.inside == ["tried"], "it came first"
             await v.go("tried")
-            assert v.inside == ["suspect"]
+            assert v.inside == ["isolated row"]
 
         played(scene, run=0, arriving=True)
 
-    def test_suspects_that_were_not_tried_go_before_it(self) -> None:
+    def test_isolated_rows_that_were_not_tried_go_before_it(self) -> None:
         async def scene(v: Visitors) -> None:
             await v.come("inside", 4)
             await v.come("tried", 5, tried=1)
             await v.come("open")
-            await v.come("suspect", 6)
+            await v.come("isolated row", 6)
             await v.go("inside")
-            assert v.inside == ["suspect"]
+            assert v.inside == ["isolated row"]
 
         played(scene, run=0)
 
@@ -486,7 +487,7 @@ class TestAfterAnother:
         async def scene(v: Visitors) -> None:
             await v.come("tried", 5, tried=1)
             assert v.inside == []
-            v.gate.arrived()
+            v.admission.arrived()
             await settle()
             assert v.inside == ["tried"]
 
@@ -494,15 +495,15 @@ class TestAfterAnother:
 
     def test_where_engines_die_again_and_again_open_rows_go_first(self) -> None:
         async def scene(v: Visitors) -> None:
-            await v.come("suspect", 5)
-            await v.come("other suspect", 6)
+            await v.come("isolated row", 5)
+            await v.come("other isolated row", 6)
             await v.come("open")
             assert v.inside == ["open"]
             await v.row_ends("open")
             await v.go("open")
-            assert v.inside == ["suspect"]
+            assert v.inside == ["isolated row"]
 
-        played(scene, run=0, arriving=True, fruitless=DOUBTFUL)
+        played(scene, run=0, arriving=True, starts_since_progress=ISOLATED_LAST)
 
     def test_and_of_many_killers_one_comes_to_its_end_after_the_other(self) -> None:
         async def scene(v: Visitors) -> None:
@@ -511,8 +512,8 @@ class TestAfterAnother:
             await v.come("new", 7)
             await v.come("open")
             assert v.inside == [], "more may be on their way"
-            v.gate.arrived()
+            v.admission.arrived()
             await settle()
             assert v.inside == ["twice"]
 
-        played(scene, run=0, arriving=True, fruitless=STUBBORN)
+        played(scene, run=0, arriving=True, starts_since_progress=MOST_TRIED_FIRST)

@@ -1,4 +1,4 @@
-"""Whose weights an engine holds, on a board and an engine of plain Python."""
+"""Whose weights an engine holds, on a coordinator and an engine of plain Python."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import resolve
 from ace_ray.run.actors import candidate as module
 from ace_ray.run.actors.candidate import Broken, Candidate
-from ace_ray.run.actors.coordinator import Board, Who
-from ace_ray.run.monitoring.clock import Clock
+from ace_ray.run.actors.coordinator import Coordinator
+from ace_ray.run.health.processes import ProcessInfo
+from ace_ray.run.monitoring.timing import Clock
 from ace_ray.store import Unreachable
 
 NAN = float("nan")
-WHO = Who("engine", "a", "h", "n", 1, 0.0)
+WHO = ProcessInfo("engine", "a", "h", "n", 1, 0.0)
 
 
 class Answer:
@@ -36,13 +37,13 @@ class Answer:
 
 
 class Handle:
-    """A `Board` as its actor's handle."""
+    """A `Coordinator` as its actor's handle."""
 
     def __init__(self) -> None:
-        self.board = Board([])
+        self.coordinator = Coordinator([])
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self.board, name)
+        method = getattr(self.coordinator, name)
         return SimpleNamespace(remote=lambda *args, **kwargs: Answer(method(*args, **kwargs)))
 
 
@@ -80,8 +81,8 @@ class Engines:
         self.on_start()
         return engine
 
-    def die(self, board: Any, who: Who, why: str, held: Any) -> None:
-        board.dying.remote(who, why, held)
+    def die(self, coordinator: Any, process: ProcessInfo, why: str, held: Any) -> None:
+        coordinator.dying.remote(process, why, held)
         raise Ended(why)
 
     def candidate(self, *steps: int, examine: bool = True) -> Candidate:
@@ -91,7 +92,7 @@ class Engines:
         runs = [SimpleNamespace(run_id=f"run-{ref.name}", model=ref) for ref in refs]
         self.job: Any = SimpleNamespace(
             runs=tuple(runs),
-            board=self.handle,
+            coordinator=self.handle,
             config=SimpleNamespace(stall_s=60.0),
             first=0,
             examine=examine,
@@ -100,7 +101,7 @@ class Engines:
 
     def successor(self) -> Candidate:
         """Of a process that ended, or the first one."""
-        begun = self.handle.board.starting(WHO, self.job.first)
+        begun = self.handle.coordinator.starting(WHO, self.job.first)
         return Candidate(self.job, WHO, Clock(), begun.run)
 
     def save(self, step: int, *values: float) -> Path:
@@ -108,12 +109,12 @@ class Engines:
 
     @property
     def broken(self) -> dict[int, str]:
-        runs = self.handle.board.read().runs
+        runs = self.handle.coordinator.read().runs
         return {run: share.broken for run, share in runs.items() if share.broken}
 
     @property
     def loads(self) -> dict[int, list[str]]:
-        runs = self.handle.board.read().runs
+        runs = self.handle.coordinator.read().runs
         return {run: [load["how"] for load in share.loads] for run, share in runs.items()}
 
 
@@ -229,7 +230,7 @@ class TestFirstSwap:
             candidate = engines.candidate(1, 2, 3)
             with pytest.raises(Ended, match="150 %"):
                 hold(candidate, 0, 1)
-        assert engines.handle.board.unswappable() == ""
+        assert engines.handle.coordinator.unswappable() == ""
         hold(engines.successor(), 1, 2)
         assert engines.loads == {0: ["fresh"], 1: ["restarted"], 2: ["swapped"]}
 

@@ -1,8 +1,8 @@
 """A lane in which weights cannot be swapped gets through, however the blocks of a dead process come
 back.
 
-Plain Python: the real gate, candidate and board; the process, and how Ray repeats what it has not
-handed on, are played.
+Plain Python: the real admission control, candidate and coordinator; the process, and how Ray
+repeats what it has not handed on, are played.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from test_candidate import WHO, Ended, Engines
 
-from ace_ray.run.actors.admission import Gate
+from ace_ray.run.actors.admission import AdmissionControl
 from ace_ray.run.actors.candidate import Candidate
 from ace_ray.run.health.isolation import OPEN
-from ace_ray.run.monitoring.clock import Clock
+from ace_ray.run.monitoring.timing import Clock
 
 RUNS, ROWS_OF_A_RUN = 4, 3
 
@@ -32,7 +32,7 @@ class Lane:
     def __init__(self, engines: Engines, order: random.Random, slowness: int) -> None:
         self.engines, self.order, self.slowness = engines, order, slowness
         self.candidate = engines.candidate(*range(1, RUNS + 1))
-        self.board = engines.handle.board
+        self.coordinator = engines.handle.coordinator
         self.owed: list[Row] = [
             (run, f"{run}-{row}") for run in range(RUNS) for row in range(ROWS_OF_A_RUN)
         ]
@@ -49,22 +49,22 @@ class Lane:
                 self.begin()
 
     def begin(self) -> None:
-        begun = self.board.starting(WHO, 0)
-        assert begun is not None, self.board.read().failure
+        begun = self.coordinator.starting(WHO, 0)
+        assert begun is not None, self.coordinator.read().failure
         self.candidate = Candidate(self.engines.job, WHO, Clock(), begun.run)
-        self.board.ready(WHO, {})
-        self.gate = Gate(
+        self.coordinator.ready(WHO, {})
+        self.admission = AdmissionControl(
             8,
             run=begun.run,
-            fruitless=begun.fruitless,
+            starts_since_progress=begun.starts_since_progress,
             arriving=begun.replaces,
         )
 
     async def life(self) -> None:
         """Until all is done, or the process ends itself."""
         if self.starts == 1:
-            self.board.ready(WHO, {})
-            self.gate = Gate(8, run=0)
+            self.coordinator.ready(WHO, {})
+            self.admission = AdmissionControl(8, run=0)
         blocks = list(self.owed)
         if self.starts > 1:
             self.order.shuffle(blocks)
@@ -73,7 +73,7 @@ class Lane:
             tasks.append(asyncio.create_task(self.row(block)))
             for _ in range(self.order.randrange(4)):
                 await asyncio.sleep(0)
-        asyncio.get_running_loop().call_later(0.2, self.gate.arrived)
+        asyncio.get_running_loop().call_later(0.2, self.admission.arrived)
         done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in pending:
             task.cancel()
@@ -83,19 +83,19 @@ class Lane:
 
     async def row(self, block: Row) -> None:
         run, name = block
-        async with self.gate.entered((run, OPEN), 1) as party:
+        async with self.admission.entered((run, OPEN), 1) as admitted:
             try:
                 await self.candidate.hold(run)
             except Ended as error:
                 # asyncio would end the loop for a BaseException.
                 raise EndedHere(str(error)) from None
             self.evaluated.append((block, self.candidate.run))
-            self.gate.row_ended(party)
-            self.board.leave(WHO, [name])
+            self.admission.row_ended(admitted)
+            self.coordinator.leave(WHO, [name])
         for _ in range(self.slowness):
             await asyncio.sleep(0.001)
-        self.board.suspects("checker", [name])
-        self.board.rows([(run, "toy", "en", "c", "scored", True, True, 1, 1)])
+        self.coordinator.isolated("checker", [name])
+        self.coordinator.rows([(run, "toy", "en", "c", "scored", True, True, 1, 1)])
         self.owed.remove(block)
 
 
@@ -114,7 +114,7 @@ def test_one_engine_for_each_checkpoint(
 ) -> None:
     engines = Engines(tmp_path, make_checkpoint, monkeypatch)
     lane = Lane(engines, random.Random(seed), slowness)
-    lane.board.unswappable("a swap has failed")
+    lane.coordinator.unswappable("a swap has failed")
     lane.to_the_end(most=RUNS)
     assert {run for (run, _), _ in lane.evaluated} == set(range(RUNS))
     assert all(run == held for (run, _), held in lane.evaluated)

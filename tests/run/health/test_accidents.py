@@ -32,7 +32,7 @@ def test_nor_where_accidents_look_like_deaths_of_the_engines_own(simulated: Any)
         assert {row for row, end in run.ends.items() if end == "quarantined"} == run.killers
 
 
-def test_the_simulation_can_condemn(simulated: Any) -> None:
+def test_the_simulation_can_quarantine_an_innocent_row(simulated: Any) -> None:
     """With accidents at the pace of the work, and none recognised."""
     runs = simulated(5, rows=2000, minutes=1 / 6, seconds=60.0, start_s=1.0, recognised=False)
     assert any(set(run.ends) - run.killers for run in runs)

@@ -15,9 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from ace_ray.run.actors.coordinator import Who
 from ace_ray.run.health import causes
-from ace_ray.run.health.isolation import Kind
+from ace_ray.run.health.processes import Kind, ProcessInfo
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -39,8 +38,8 @@ def core() -> Iterator[Any]:
     process.join()
 
 
-def who(pid: int = 1, *, node: str = "node", kind: Kind = "engine") -> Who:
-    return Who(kind, "actor", "host", node, pid, 1.0)
+def process_info(pid: int = 1, *, node: str = "node", kind: Kind = "engine") -> ProcessInfo:
+    return ProcessInfo(kind, "actor", "host", node, pid, 1.0)
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGQUIT"])
@@ -112,10 +111,10 @@ def test_this_kernel_counts_kills() -> None:
 
 WORKER = """
 import os, signal, sys
-from ace_ray.run.actors.coordinator import Who
+from ace_ray.run.health.processes import ProcessInfo
 from ace_ray.run.health.causes import CrashFile
 
-file = CrashFile(Who("engine", "actor", "host", "node", int(sys.argv[1]), 1.0))
+file = CrashFile(ProcessInfo("engine", "actor", "host", "node", int(sys.argv[1]), 1.0))
 file.note_memory()
 os.kill(os.getpid(), getattr(signal, sys.argv[2]))
 """
@@ -133,7 +132,7 @@ class TestPredecessors:
 
     def test_one_that_crashed(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.died("SIGSEGV")
-        why, outside = causes.why_gone(who(7))
+        why, outside = causes.why_gone(process_info(7))
         assert (why, outside) == (
             "its process crashed: Fatal Python error: Segmentation fault",
             False,
@@ -143,26 +142,26 @@ class TestPredecessors:
 
     def test_one_that_was_killed(self) -> None:
         self.died("SIGKILL")
-        assert causes.why_gone(who(7)) == ("its process was killed", True)
+        assert causes.why_gone(process_info(7)) == ("its process was killed", True)
 
     def test_one_that_the_kernel_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.died("SIGKILL")
         monkeypatch.setattr(causes, "oom_kills", lambda: 1 << 30)
         why = "its process was killed as memory ran out"
-        assert causes.why_gone(who(7)) == (why, False)
+        assert causes.why_gone(process_info(7)) == (why, False)
 
     def test_one_that_left_nothing(self) -> None:
-        assert causes.why_gone(who(8)) == ("its process was killed", True)
+        assert causes.why_gone(process_info(8)) == ("its process was killed", True)
 
     def test_a_checker(self) -> None:
         """Nobody kills one in the milliseconds that it has for a row, three times."""
-        assert causes.why_gone(who(8, kind="checker")) == ("its process was killed", False)
+        assert causes.why_gone(process_info(8, kind="checker")) == ("its process was killed", False)
 
     def test_a_link_is_not_followed(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         target = folder / "precious"
         target.write_text("x")
-        causes._path(who(9)).symlink_to(target)
-        file = causes.CrashFile(who(9))
+        causes._path(process_info(9)).symlink_to(target)
+        file = causes.CrashFile(process_info(9))
         file.note_memory()
         assert target.read_text() == "x"
         assert "no trace of a crash can be left" in capfd.readouterr().out

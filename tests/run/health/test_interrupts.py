@@ -1,4 +1,4 @@
-"""Signals that are really sent to this process, and the run's own watch."""
+"""Signals that are really sent to this process, and the run's own health monitor."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ def test_signals_that_others_took_meanwhile_are_taken_back(handlers: dict[int, A
     ids=["event", "sleep", "join"],
 )
 def test_an_abort_wakes_a_main_thread_that_waits(wait: Callable[[], Any]) -> None:
-    failure = RunFailed("the board is gone", again=True)
+    failure = RunFailed("the coordinator is gone", again=True)
     with Interrupts() as interrupts:
         interrupts.drainable = True
         timer = threading.Timer(0.05, interrupts.abort, [failure])
         began = time.monotonic()
         timer.start()
-        with pytest.raises(RunFailed, match="the board is gone") as caught:
+        with pytest.raises(RunFailed, match="the coordinator is gone") as caught:
             wait()
         assert caught.value is failure
         assert time.monotonic() - began < 20, "it was not woken"
@@ -141,7 +141,7 @@ def test_an_abort_wakes_a_main_thread_that_waits(wait: Callable[[], Any]) -> Non
 
 
 def test_an_abort_may_be_an_interrupt() -> None:
-    """What the watch does when a drain takes too long, or nothing is in flight."""
+    """What the health monitor does when a drain takes too long, or nothing is in flight."""
     with Interrupts() as interrupts:
         interrupts.drainable = True
         send(signal.SIGINT, lambda: interrupts.asked)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import ray.util.metrics
 
-from ace_ray.run.actors.coordinator import Board, Tally, Who
+from ace_ray.run.actors.coordinator import Coordinator
+from ace_ray.run.health.processes import ProcessInfo
 from ace_ray.run.monitoring import metrics
+from ace_ray.run.monitoring.counts import Tally
 from ace_ray.run.monitoring.metrics import PREFIX, RUN_TAGS, SPECS, Metrics
 
 Series = tuple[tuple[str, str], ...]
@@ -53,8 +55,8 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> dict[str, Meter]:
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board([], metrics=lambda: Metrics([("run-1", "model-1", 40)]))
+def coordinator() -> Coordinator:
+    return Coordinator([], metrics=lambda: Metrics([("run-1", "model-1", 40)]))
 
 
 def row(status: str = "scored", official: Any = True, strict: Any = False, **over: Any) -> Any:
@@ -72,8 +74,8 @@ def row(status: str = "scored", official: Any = True, strict: Any = False, **ove
     )
 
 
-def who(kind: Any = "engine", actor: str = "a", pid: int = 1) -> Who:
-    return Who(kind, actor, "host", "node", pid, 1.0)
+def process(kind: Any = "engine", actor: str = "a", pid: int = 1) -> ProcessInfo:
+    return ProcessInfo(kind, actor, "host", "node", pid, 1.0)
 
 
 def value(meters: dict[str, Meter], name: str, **tags: str) -> float:
@@ -94,11 +96,13 @@ def test_names_are_prometheus_names_and_unique() -> None:
     assert every == set(SPECS)
 
 
-def test_every_metric_is_tagged_with_its_run(board: Board, meters: dict[str, Meter]) -> None:
+def test_every_metric_is_tagged_with_its_run(
+    coordinator: Coordinator, meters: dict[str, Meter]
+) -> None:
     assert len(meters) == len(SPECS)
-    board.rows([row()])
-    board.stored(0, 1)
-    board.read()
+    coordinator.rows([row()])
+    coordinator.stored(0, 1)
+    coordinator.read()
     for meter in meters.values():
         assert meter.keys[:2] == RUN_TAGS
         assert {run for run, _ in meter.runs} <= {("run-1", "model-1")}
@@ -106,21 +110,23 @@ def test_every_metric_is_tagged_with_its_run(board: Board, meters: dict[str, Met
 
 
 def test_runs_of_a_lane_have_their_own_tags(meters: dict[str, Meter]) -> None:
-    board = Board([], metrics=lambda: Metrics([("r0", "m0", 0), ("r1", "m1", 5), ("r2", "m2", 6)]))
-    board.read()
+    coordinator = Coordinator(
+        [], metrics=lambda: Metrics([("r0", "m0", 0), ("r1", "m1", 5), ("r2", "m2", 6)])
+    )
+    coordinator.read()
     assert meters[f"{PREFIX}rows_planned"].runs == {(("r1", "m1"), 5)}
-    board.rows([row(run=1), row(run=2)])
-    board.stored(1, 1)
-    board.read()
+    coordinator.rows([row(run=1), row(run=2)])
+    coordinator.stored(1, 1)
+    coordinator.read()
     assert meters[f"{PREFIX}rows"].runs == {(("r1", "m1"), 1), (("r2", "m2"), 1)}
     assert meters[f"{PREFIX}rows_stored"].runs == {(("r1", "m1"), 1)}
     assert (("r2", "m2"), 6) in meters[f"{PREFIX}rows_planned"].runs
 
 
-def test_rows_are_counted_by_their_end(board: Board, meters: dict[str, Meter]) -> None:
-    board.rows([row(), row("infra_error", None, None), row(language="zh"), row(prompt=0)])
-    board.rows([row("quarantined", None, None)])
-    board.rows([])
+def test_rows_are_counted_by_their_end(coordinator: Coordinator, meters: dict[str, Meter]) -> None:
+    coordinator.rows([row(), row("infra_error", None, None), row(language="zh"), row(prompt=0)])
+    coordinator.rows([row("quarantined", None, None)])
+    coordinator.rows([])
     english = {"benchmark": "toy", "language": "en"}
     assert value(meters, "rows", **english, status="scored") == 2
     assert value(meters, "rows", **english, status="infra_error") == 1
@@ -130,64 +136,68 @@ def test_rows_are_counted_by_their_end(board: Board, meters: dict[str, Meter]) -
     assert value(meters, "tokens", benchmark="toy", kind="completion") == 25
 
 
-def test_a_step_of_nothing_is_left_out(board: Board, meters: dict[str, Meter]) -> None:
-    board.rows([row(prompt=0)])
-    board.stored(0, 0)
+def test_a_step_of_nothing_is_left_out(coordinator: Coordinator, meters: dict[str, Meter]) -> None:
+    coordinator.rows([row(prompt=0)])
+    coordinator.stored(0, 0)
     assert value(meters, "tokens", benchmark="toy", kind="completion") == 5
     assert len(meters[f"{PREFIX}tokens"].values) == 1
     assert meters[f"{PREFIX}rows_stored"].values == {}
-    board.stored(0, 7)
-    board.stored(0, 2)
+    coordinator.stored(0, 7)
+    coordinator.stored(0, 2)
     assert value(meters, "rows_stored") == 9
 
 
 @pytest.mark.parametrize("kind", ["engine", "checker", "writer"])
-def test_deaths_are_counted_by_kind(kind: Any, board: Board, meters: dict[str, Meter]) -> None:
-    board.starting(who(kind))
-    board.ready(who(kind), {})
-    board.dying(who(kind), "dead", [])
-    board.dying(who(kind), "still dead", [])
+def test_deaths_are_counted_by_kind(
+    kind: Any, coordinator: Coordinator, meters: dict[str, Meter]
+) -> None:
+    coordinator.starting(process(kind))
+    coordinator.ready(process(kind), {})
+    coordinator.dying(process(kind), "dead", [])
+    coordinator.dying(process(kind), "still dead", [])
     assert value(meters, "deaths", process=kind) == 1
 
 
-def test_gauges_follow_the_board(board: Board, meters: dict[str, Meter]) -> None:
-    board.starting(who(actor="a"))
-    board.starting(who(actor="b"))
-    board.ready(who(actor="a"), {})
-    board.starting(who("checker", actor="c"))
-    board.ready(who("checker", actor="c"), {})
-    board.enter(who(actor="a"), ["1", "2", "3"])
-    board.enter(who("checker", actor="c"), ["4"])
-    board.notice("results cannot be stored yet: no luck")
-    board.read()
+def test_gauges_follow_the_coordinator(coordinator: Coordinator, meters: dict[str, Meter]) -> None:
+    coordinator.starting(process(actor="a"))
+    coordinator.starting(process(actor="b"))
+    coordinator.ready(process(actor="a"), {})
+    coordinator.starting(process("checker", actor="c"))
+    coordinator.ready(process("checker", actor="c"), {})
+    coordinator.enter(process(actor="a"), ["1", "2", "3"])
+    coordinator.enter(process("checker", actor="c"), ["4"])
+    coordinator.notice("results cannot be stored yet: no luck")
+    coordinator.read()
     shown = {
         name: value(meters, name) for name in ("engines", "engines_starting", "rows_in_flight")
     }
     assert shown == {"engines": 1, "engines_starting": 1, "rows_in_flight": 3}
     assert value(meters, "rows_planned") == 40
     assert value(meters, "store_refusing") == 1
-    board.leave(who(actor="a"), ["1", "2"])
-    board.notice("")
-    board.read()
+    coordinator.leave(process(actor="a"), ["1", "2"])
+    coordinator.notice("")
+    coordinator.read()
     assert value(meters, "rows_in_flight") == 1
     assert value(meters, "store_refusing") == 0
-    board.dying(who(actor="a"), "dead", None)
-    board.read()
+    coordinator.dying(process(actor="a"), "dead", None)
+    coordinator.read()
     assert value(meters, "rows_in_flight") == 0
     assert value(meters, "engines") == 0
 
 
 def test_an_engine_that_was_let_go_counts_no_more(meters: dict[str, Meter]) -> None:
     tally = Tally()
-    tally.silent = {who(actor="a"): 2.0, who(actor="b"): metrics.HEARD_S}
+    tally.silent = {process(actor="a"): 2.0, process(actor="b"): metrics.HEARD_S}
     Metrics([("r", "m", 1)]).show(tally, in_flight=0)
     assert value(meters, "engines") == 1
 
 
-def test_accuracy_is_of_scored_rows_only(board: Board, meters: dict[str, Meter]) -> None:
-    board.rows([row(), row(official=False), row(), row(), row("infra_error", None, None)])
-    board.rows([row(language="zh", official=False)])
-    board.read()
+def test_accuracy_is_of_scored_rows_only(
+    coordinator: Coordinator, meters: dict[str, Meter]
+) -> None:
+    coordinator.rows([row(), row(official=False), row(), row(), row("infra_error", None, None)])
+    coordinator.rows([row(language="zh", official=False)])
+    coordinator.read()
     english = {"benchmark": "toy", "language": "en"}
     assert value(meters, "accuracy", **english, rules="official") == 0.75
     assert value(meters, "accuracy", **english, rules="strict") == 0.0
@@ -195,9 +205,9 @@ def test_accuracy_is_of_scored_rows_only(board: Board, meters: dict[str, Meter])
     assert len(meters[f"{PREFIX}accuracy"].values) == 4
 
 
-def test_a_board_without_metrics_makes_none(meters: dict[str, Meter]) -> None:
-    board = Board([])
-    board.rows([row()])
-    board.stored(0, 1)
-    board.read()
+def test_a_coordinator_without_metrics_makes_none(meters: dict[str, Meter]) -> None:
+    coordinator = Coordinator([])
+    coordinator.rows([row()])
+    coordinator.stored(0, 1)
+    coordinator.read()
     assert meters == {}

@@ -17,7 +17,6 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.records import Episode, Verdict
-from ace_ray.run.actors.judging import CHECK_FAILED
 from ace_ray.run.storage import parts
 from ace_ray.run.storage.parts import (
     FOLDER,
@@ -29,7 +28,7 @@ from ace_ray.run.storage.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.run.storage.rows import ROWS, episode_columns, verdict_columns
+from ace_ray.run.storage.rows import CHECK_FAILED, ROWS, episode_columns, verdict_columns
 from ace_ray.store import LocalStore, Store, open_store
 
 EARLY, LATE = "00000000000001-aa", "00000000000002-aa"

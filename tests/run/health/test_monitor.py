@@ -1,4 +1,4 @@
-"""What the watch makes of a tally: when it ends a run, and how."""
+"""What the health monitor makes of a tally: when it ends a run, and how."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ace_ray.config import RunConfig
-from ace_ray.run.actors.coordinator import Tally, Who
-from ace_ray.run.health import health_monitor as watch_module
-from ace_ray.run.health.health_monitor import Watch
+from ace_ray.run.health import monitor as monitor_module
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.monitor import HealthMonitor
+from ace_ray.run.health.processes import ProcessInfo
+from ace_ray.run.monitoring.counts import Tally
 
 CONFIG = RunConfig.model_validate(
     {
@@ -23,12 +24,12 @@ CONFIG = RunConfig.model_validate(
         "stall_s": 40.0,
     }
 )
-ENGINE = Who("engine", "actor", "host", "node", 7, 1.0)
+ENGINE = ProcessInfo("engine", "actor", "host", "node", 7, 1.0)
 READY = {"worker": "host:7"}
 
 
 class Ended(Interrupts):
-    """Keeps what the watch ends the run with."""
+    """Keeps what the health monitor ends the run with."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,13 +49,17 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(watch_module, "time", clock)
+    monkeypatch.setattr(monitor_module, "time", clock)
     return clock
 
 
-def watched(*, proven: bool = False, rows: int = 10, lost: str = "") -> tuple[Watch, Ended]:
+def monitored(
+    *, had_success: bool = False, rows: int = 10, lost: str = ""
+) -> tuple[HealthMonitor, Ended]:
     ended = Ended()
-    return Watch(None, CONFIG, ended, lambda: lost, list, rows=rows, proven=proven), ended
+    return HealthMonitor(
+        None, CONFIG, ended, lambda: lost, list, rows=rows, had_success=had_success
+    ), ended
 
 
 def tally(**known: Any) -> Tally:
@@ -71,53 +76,53 @@ def failure(ended: Ended) -> RunFailed:
 
 
 def test_a_run_that_works_goes_on(clock: Clock) -> None:
-    watch, ended = watched()
-    watch.engines_start()
-    watch._give_up(tally())
-    watch._give_up(tally(workers=[READY], failure="a checker failed", silent={ENGINE: 20.0}))
+    monitor, ended = monitored()
+    monitor.engines_start()
+    monitor._give_up(tally())
+    monitor._give_up(tally(workers=[READY], failure="a checker failed", silent={ENGINE: 20.0}))
     assert ended.error is None
 
 
 def test_servers_may_load_before_the_engines_time_begins(clock: Clock) -> None:
-    watch, ended = watched()
+    monitor, ended = monitored()
     clock.now += 50
-    watch._heard = clock.now
-    watch._give_up(tally())
-    watch.engines_start()
+    monitor._heard = clock.now
+    monitor._give_up(tally())
+    monitor.engines_start()
     clock.now += 99
-    watch._heard = clock.now
-    watch._give_up(tally())
+    monitor._heard = clock.now
+    monitor._give_up(tally())
     assert ended.error is None
     clock.now += 2
-    watch._give_up(tally())
+    monitor._give_up(tally())
     assert "no engine has started within start_timeout_s = 100" in str(failure(ended))
     assert failure(ended).resumable
 
 
-@pytest.mark.parametrize("proven", [False, True])
-def test_a_failure_before_any_engine_is_up(clock: Clock, proven: bool) -> None:
+@pytest.mark.parametrize("had_success", [False, True])
+def test_a_failure_before_any_engine_is_up(clock: Clock, had_success: bool) -> None:
     """What an engine says that has never started would be said again."""
-    watch, ended = watched(proven=proven)
-    watch._give_up(tally(failure="an engine worker could not start"))
-    assert (failure(ended).resumable, failure(ended).again) == (proven, proven)
+    monitor, ended = monitored(had_success=had_success)
+    monitor._give_up(tally(failure="an engine worker could not start"))
+    assert (failure(ended).resumable, failure(ended).again) == (had_success, had_success)
 
 
-def test_hopeless_engines_end_the_run(clock: Clock) -> None:
-    watch, ended = watched(proven=True)
-    watch._give_up(tally(workers=[READY], failure="engines die on every row", hopeless=True))
+def test_engines_without_progress_end_the_run(clock: Clock) -> None:
+    monitor, ended = monitored(had_success=True)
+    monitor._give_up(tally(workers=[READY], failure="engines die on every row", no_progress=True))
     assert (failure(ended).resumable, failure(ended).again) == (True, False)
 
 
 def test_a_lost_lease_ends_the_run(clock: Clock) -> None:
-    watch, ended = watched(lost="somebody else has it")
-    watch._give_up(tally(workers=[READY]))
+    monitor, ended = monitored(lost="somebody else has it")
+    monitor._give_up(tally(workers=[READY]))
     assert "somebody else" in str(failure(ended))
 
 
-def test_a_silent_board_ends_the_pass(clock: Clock) -> None:
-    watch, ended = watched()
+def test_a_silent_coordinator_ends_the_pass(clock: Clock) -> None:
+    monitor, ended = monitored()
     clock.now += 61
-    watch._give_up(tally(workers=[READY]))
+    monitor._give_up(tally(workers=[READY]))
     assert failure(ended).again
 
 
@@ -135,17 +140,17 @@ def test_a_silent_board_ends_the_pass(clock: Clock) -> None:
 def test_a_process_that_is_gone(
     clock: Clock, monkeypatch, there: bool, silent: float, stored: int, ends: bool
 ) -> None:
-    monkeypatch.setattr(watch_module, "_kill", lambda board, who: there)
-    watch, ended = watched()
+    monkeypatch.setattr(monitor_module, "_kill", lambda coordinator, process: there)
+    monitor, ended = monitored()
     known = tally(workers=[READY], silent={ENGINE: silent}, stored=stored)
-    watch._end_frozen(known)
-    watch._give_up(known)
+    monitor._end_frozen(known)
+    monitor._give_up(known)
     assert bool(ended.error) == ends
     if ends:
         assert failure(ended).again
 
 
 def test_a_process_that_does_not_get_ready(clock: Clock) -> None:
-    watch, ended = watched()
-    watch._give_up(tally(workers=[READY], starting={ENGINE: 101.0}))
+    monitor, ended = monitored()
+    monitor._give_up(tally(workers=[READY], starting={ENGINE: 101.0}))
     assert "host:7 is gone" in str(failure(ended))
