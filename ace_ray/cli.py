@@ -198,7 +198,7 @@ def run_sweep(
         return 0
     code = found.run()
     print_ledger(found, console)
-    if any(line.state == "complete" for line in found.accounts):
+    if any(line.state == "complete" for line in found.cost_records):
         try:
             make_report(
                 [found.uri],

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from ace_ray.errors import UserError
-from ace_ray.run.health.isolation import KINDS, SHARED, IsolatedRow, Kind, set_aside, shared_id
+from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
+from ace_ray.run.health.processes import KINDS, Kind
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.storage.lease import LEASE, Lease

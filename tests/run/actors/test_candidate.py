@@ -110,12 +110,12 @@ class Engines:
     @property
     def broken(self) -> dict[int, str]:
         runs = self.handle.coordinator.read().runs
-        return {run: share.broken for run, share in runs.items() if share.broken}
+        return {run: counts.broken for run, counts in runs.items() if counts.broken}
 
     @property
     def loads(self) -> dict[int, list[str]]:
         runs = self.handle.coordinator.read().runs
-        return {run: [load["how"] for load in share.loads] for run, share in runs.items()}
+        return {run: [load["how"] for load in counts.loads] for run, counts in runs.items()}
 
 
 @pytest.fixture

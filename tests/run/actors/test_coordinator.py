@@ -289,10 +289,14 @@ def test_when_what_came_first(clock: Clock) -> None:
     coordinator.stored(0, 2)
     tally = coordinator.read()
     assert tally.first_ready_at == 1e9 + 50
-    share = tally.of(0)
-    assert (share.ready_at, share.first_row_at, share.last_row_at) == (1e9 + 50, 1e9 + 51, 1e9 + 52)
-    assert (tally.last_row_at, share.last_stored_at) == (1e9 + 52, 1e9 + 53)
-    assert [load["how"] for load in share.loads] == ["fresh", "fresh"]
+    counts = tally.of(0)
+    assert (counts.ready_at, counts.first_row_at, counts.last_row_at) == (
+        1e9 + 50,
+        1e9 + 51,
+        1e9 + 52,
+    )
+    assert (tally.last_row_at, counts.last_stored_at) == (1e9 + 52, 1e9 + 53)
+    assert [load["how"] for load in counts.loads] == ["fresh", "fresh"]
 
 
 def test_runs_share_a_board() -> None:
@@ -304,7 +308,7 @@ def test_runs_share_a_board() -> None:
     coordinator.spent(1, "host:1", {"load": 1.0})
     coordinator.spent(1, "host:1", {"load": 2.0})
     tally = coordinator.read()
-    assert {run: share.done for run, share in tally.runs.items()} == {0: 1, 1: 2, 2: 0}
+    assert {run: counts.done for run, counts in tally.runs.items()} == {0: 1, 1: 2, 2: 0}
     assert (tally.done, tally.stored, tally.of(0).stored, tally.of(1).stored) == (3, 2, 0, 2)
     assert tally.of(2).broken == "NaN"
     assert tally.of(1).spent == {"host:1": {"load": 2.0}}
@@ -412,7 +416,7 @@ class TestCauses:
         isolated_row = coordinator.isolated("engine", ["a"])["a"]
         return isolated_row.trials, isolated_row.deaths_alone
 
-    def suspected(self) -> Coordinator:
+    def with_isolated_rows(self) -> Coordinator:
         coordinator = Coordinator([])
         up(coordinator, process(1))
         coordinator.enter(process(1), ["a"])
@@ -422,13 +426,13 @@ class TestCauses:
         return coordinator
 
     def test_a_process_says_so_itself(self) -> None:
-        coordinator = self.suspected()
+        coordinator = self.with_isolated_rows()
         coordinator.dying(process(2), "the engine core was ended by SIGTERM", ["a"], True)
         assert self.deaths_alone(coordinator) == (0, 1)
 
     @pytest.mark.parametrize("outside", [True, False])
     def test_its_successor_has_found_out(self, outside: bool) -> None:
-        coordinator = self.suspected()
+        coordinator = self.with_isolated_rows()
         assert coordinator.predecessor(process(3)) == process(2)
         coordinator.starting(process(3), gone=("its node is gone", outside))
         assert self.deaths_alone(coordinator) == (0 if outside else 1, 1)
@@ -436,14 +440,14 @@ class TestCauses:
 
     @pytest.mark.parametrize("outside", [True, False])
     def test_the_driver_knows_whom_it_kills(self, outside: bool) -> None:
-        coordinator = self.suspected()
+        coordinator = self.with_isolated_rows()
         coordinator.killing(process(2), "it did not react and was killed", outside)
         coordinator.starting(process(3), gone=("its process was killed", True))
         assert self.deaths_alone(coordinator) == (0 if outside else 1, 1)
         assert coordinator.read().deaths[-1] == "host:2: it did not react and was killed"
 
     def test_one_that_said_why_has_no_successor_to_ask(self) -> None:
-        coordinator = self.suspected()
+        coordinator = self.with_isolated_rows()
         coordinator.dying(process(2), "it died", ["a"])
         assert coordinator.predecessor(process(3)) is None
 
