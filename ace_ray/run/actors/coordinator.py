@@ -49,7 +49,7 @@ class _ProcessState:
 
 
 class Coordinator:
-    """Actor around a `Tally`; what it knows dies with the session, never a row."""
+    """Actor around a `Tally`. What it knows ends with the session; it holds no rows."""
 
     def __init__(
         self,
@@ -174,13 +174,13 @@ class Coordinator:
                 f"the {NAMES[process.kind]} on {process.host} died {MAX_STARTS} times as it started"
             )
             return None
-        starts_since_progress = self._starts_since_progress[process.actor]
+        starts = self._starts_since_progress[process.actor]
         if process.kind != "writer":
-            if starts_since_progress >= MAX_STARTS_WITHOUT_PROGRESS:
+            if starts >= MAX_STARTS_WITHOUT_PROGRESS:
                 self._tally.no_progress = True
                 self.fail(
-                    f"{starts_since_progress} {process.kind}s started one after another and "
-                    "no row got further; the last one ended: "
+                    f"{starts} {process.kind}s started one after another and no row got further; "
+                    "the last one ended: "
                     f"{self._last.get(process.kind, 'none says why')}"
                 )
                 return None
@@ -190,7 +190,7 @@ class Coordinator:
             and state.starts < MAX_STARTS,
             run=self._runs.get(process.actor, first if self._run is None else self._run),
             replaces=last is not None,
-            starts_since_progress=starts_since_progress,
+            starts_since_progress=starts,
         )
 
     def ready(self, process: ProcessInfo, facts: dict[str, Any]) -> None:
@@ -201,7 +201,7 @@ class Coordinator:
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
         """Those among ``ids``, of rows that have come to a process of ``kind`` and of what they
-        counts."""
+        share."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
@@ -216,7 +216,7 @@ class Coordinator:
             self._underway.update(dict.fromkeys(ids, process.actor))
 
     def prepared(self, process: ProcessInfo, shared: str) -> None:
-        """What several rows counts (`isolated.shared_id`) is done; it passes on to no checker."""
+        """What several rows share (`isolation.shared_id`) is done; it passes on to no checker."""
         self._isolation[process.kind].leave(process.actor, [shared])
 
     def underway(self, process: ProcessInfo) -> int:
@@ -253,7 +253,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo) -> float | None:
-        """The process lives. Returns the seconds left to end its work in; None: no hurry."""
+        """The process lives. Returns the seconds left to end its work in; None: no deadline."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at = time.monotonic()

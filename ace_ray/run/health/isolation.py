@@ -113,22 +113,20 @@ def of_rows(
     return found
 
 
-def ended_columns(
-    isolated_row: IsolatedRow, process: str, *, shared: bool = False
-) -> dict[str, str]:
+def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
     """Status, class and message of a row that a pass does not try any more. ``process``: what died
     of it, "engine" or "checker". ``shared``: of what it shares with others."""
     what = "what this row shares with others" if shared else "this row"
-    died = f"{isolated_row.deaths} {process}s died while they worked on {what}"
-    alone = f"{isolated_row.deaths_alone} of them on it alone"
+    died = f"{row.deaths} {process}s died while they worked on {what}"
+    alone = f"{row.deaths_alone} of them on it alone"
     name = PREPARATION_KILLED if shared else f"{process.capitalize()}Killed"
-    if isolated_row.end == "quarantined":
+    if row.end == "quarantined":
         return {
             "status": "quarantined",
             "error_class": name,
             "error": f"{died}, {alone}, the last one after all other rows were done",
         }
-    if isolated_row.end == "set_aside":
+    if row.end == "set_aside":
         return {
             "status": "infra_error",
             "error_class": name,
@@ -180,14 +178,10 @@ class Isolation:
         self._at_work: dict[str, dict[str, None]] = {}
         first = max((s.group for s in self.rows.values()), default=0) + 1
         self._groups = itertools.count(first)
-        for row_id, isolated_row in self.rows.items():
-            if isolated_row.end == "set_aside":
+        for row_id, row in self.rows.items():
+            if row.end == "set_aside":
                 self.rows[row_id] = replace(
-                    isolated_row,
-                    group=next(self._groups),
-                    alone=True,
-                    end="",
-                    stored=isolated_row.deaths,
+                    row, group=next(self._groups), alone=True, end="", stored=row.deaths
                 )
 
     @property
@@ -210,11 +204,9 @@ class Isolation:
         at_work = self._at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)
-            isolated_row = self.rows.get(row_id)
-            if isolated_row is not None and not isolated_row.end:
-                self.rows[row_id] = IsolatedRow(
-                    isolated_row.deaths, OPEN, stored=isolated_row.stored
-                )
+            row = self.rows.get(row_id)
+            if row is not None and not row.end:
+                self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
     def died(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
@@ -231,22 +223,19 @@ class Isolation:
             after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
             return bool(after.end)
         # Two deaths lead to rows that are alone, however many there were.
-        was_isolated = any(not isolated_row.released for isolated_row in before.values())
+        was_isolated = any(not row.released for row in before.values())
         size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):
             group, members = next(self._groups), rows[start : start + size]
             for row_id in members:
-                isolated_row = before.get(row_id, IsolatedRow(0, group))
+                row = before.get(row_id, IsolatedRow(0, group))
                 self.rows[row_id] = replace(
-                    isolated_row,
-                    deaths=isolated_row.deaths + 1,
-                    group=group,
-                    alone=len(members) == 1,
+                    row, deaths=row.deaths + 1, group=group, alone=len(members) == 1
                 )
         return False
 
-    def _after_one_alone(self, isolated_row: IsolatedRow, outside: bool) -> IsolatedRow:
-        trials, alone = isolated_row.trials + (not outside), isolated_row.deaths_alone + 1
+    def _after_one_alone(self, row: IsolatedRow, outside: bool) -> IsolatedRow:
+        trials, alone = row.trials + (not outside), row.deaths_alone + 1
         end: End = ""
         if trials > TRIALS:
             end = "quarantined"
@@ -255,8 +244,8 @@ class Isolation:
         elif alone - trials >= MOST_ALONE:
             end = "given_up"
         return replace(
-            isolated_row,
-            deaths=isolated_row.deaths + 1,
+            row,
+            deaths=row.deaths + 1,
             trials=trials,
             deaths_alone=alone,
             end=end,

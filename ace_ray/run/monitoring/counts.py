@@ -27,7 +27,7 @@ class RunCounts:
     loads: list[dict[str, Any]] = field(default_factory=list)
     """How its weights came into engines (`ace_ray.run.actors.candidate`)."""
     spent: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Worker -> state -> seconds (`ace_ray.run.monitoring.clock`)."""
+    """Worker -> state -> seconds (`ace_ray.run.monitoring.timing`)."""
     broken: str = ""
     """Why its weights cannot be evaluated."""
 

@@ -290,11 +290,8 @@ def test_when_what_came_first(clock: Clock) -> None:
     tally = coordinator.read()
     assert tally.first_ready_at == 1e9 + 50
     counts = tally.of(0)
-    assert (counts.ready_at, counts.first_row_at, counts.last_row_at) == (
-        1e9 + 50,
-        1e9 + 51,
-        1e9 + 52,
-    )
+    times = (counts.ready_at, counts.first_row_at, counts.last_row_at)
+    assert times == (1e9 + 50, 1e9 + 51, 1e9 + 52)
     assert (tally.last_row_at, counts.last_stored_at) == (1e9 + 52, 1e9 + 53)
     assert [load["how"] for load in counts.loads] == ["fresh", "fresh"]
 
