@@ -19,7 +19,7 @@ import ace_ray
 from ace_ray.clean import printed
 from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.records import RULE_SETS
-from ace_ray.run.supervise import supervised
+from ace_ray.run.health.supervise import supervised
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -120,7 +120,7 @@ def run_evaluate(
     """``ace-ray evaluate`` as a function; returns the exit code.
 
     ``own_process``: this process is there for nothing else, so the driver may be its child
-    (`ace_ray.run.supervise`).
+    (`ace_ray.run.health.supervise`).
     """
     work = partial(_evaluate, config, output, overrides, limit, resume)
     return supervised(work) if own_process else work()
@@ -131,7 +131,7 @@ def _evaluate(
 ) -> int:
     from ace_ray.report.table import print_summary
     from ace_ray.run.evaluate import evaluate
-    from ace_ray.run.interrupts import RunFailed
+    from ace_ray.run.health.interrupts import RunFailed
 
     console = Console()
     try:
@@ -198,7 +198,7 @@ def run_sweep(
         return 0
     code = found.run()
     print_ledger(found, console)
-    if any(line.state == "complete" for line in found.accounts):
+    if any(line.state == "complete" for line in found.cost_records):
         try:
             make_report(
                 [found.uri],

@@ -1,6 +1,6 @@
 """Simulated runs in which engines die by accident and by rows: who is quarantined?
 
-The product's own book (`ace_ray.run.suspects`) on simulated engines: one worker, rows of
+The product's own `ace_ray.run.health.isolation` on simulated engines: one worker, rows of
 exponentially distributed length, accidents as a Poisson process, at any time. An accident is
 recognised as coming from outside (a preempted node, a kill) or, with ``--unrecognised``, looks like
 the engine's own death. Killers kill in the middle of their work, each time.
@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from ace_ray.run.suspects import OPEN, Suspect, Suspects
+from ace_ray.run.health.isolation import OPEN, IsolatedRow, Isolation
 
 ENGINE = "engine"
 
@@ -60,16 +60,16 @@ class Simulation:
         """Row -> how it ended, of those that have no verdict."""
 
     def run(self) -> None:
-        book = Suspects()
+        isolation = Isolation()
         while self._left:
-            self._open_rows(book)
-            self._suspects(book)
-        last = Suspects(book.known)
+            self._open_rows(isolation)
+            self._isolated(isolation)
+        last = Isolation(isolation.rows)
         self._fresh_engine()
-        self._suspects(last)
-        self.ends = {int(row): s.end for row, s in last.known.items() if s.end}
+        self._isolated(last)
+        self.ends = {int(row): s.end for row, s in last.rows.items() if s.end}
 
-    def _open_rows(self, book: Suspects) -> None:
+    def _open_rows(self, isolation: Isolation) -> None:
         """Rows that nothing is known of, until something happens to the engine."""
         until = self._accident_at - self._now
         first = next((i for i, row in enumerate(self._left) if row in self.killers), None)
@@ -79,22 +79,22 @@ class Simulation:
             # It comes to work when all before it have at least begun.
             done = max(0, first - self._at_once + 1)
             self._now += done / rate
-            self._die(book, done, killed=True)
+            self._die(isolation, done, killed=True)
         elif done < len(self._left):
             self._now = self._accident_at
-            self._die(book, done, killed=False)
+            self._die(isolation, done, killed=False)
         else:
             self._now += len(self._left) / rate
             self._left = []
 
-    def _die(self, book: Suspects, done: int, *, killed: bool) -> None:
+    def _die(self, isolation: Isolation, done: int, *, killed: bool) -> None:
         there = self._left[done : done + self._at_once]
         self._left = self._left[done + self._at_once :]
-        self._death(book, there, outside=not killed)
+        self._death(isolation, there, outside=not killed)
 
-    def _death(self, book: Suspects, rows: Collection[int], *, outside: bool) -> None:
-        book.enter(ENGINE, map(str, rows))
-        book.died(ENGINE, outside=outside and self._recognised)
+    def _death(self, isolation: Isolation, rows: Collection[int], *, outside: bool) -> None:
+        isolation.enter(ENGINE, map(str, rows))
+        isolation.died(ENGINE, outside=outside and self._recognised)
         if outside:
             self.accidents += 1
             self._next_accident()
@@ -102,13 +102,15 @@ class Simulation:
             self.engines.update(self.killers & set(rows))
         self._fresh_engine()
 
-    def _suspects(self, book: Suspects) -> None:
-        while groups := _waiting(book):
-            self._groups(book, groups)
+    def _isolated(self, isolation: Isolation) -> None:
+        while groups := _waiting(isolation):
+            self._groups(isolation, groups)
 
-    def _groups(self, book: Suspects, groups: dict[int, list[int]]) -> None:
+    def _groups(self, isolation: Isolation, groups: dict[int, list[int]]) -> None:
         """Each group by itself; those that an engine has died on alone come last."""
-        for rows in sorted(groups.values(), key=lambda rows: book.known[str(rows[0])].deaths_alone):
+        for rows in sorted(
+            groups.values(), key=lambda rows: isolation.rows[str(rows[0])].deaths_alone
+        ):
             lengths = {row: self._random.expovariate(1 / self._seconds) for row in rows}
             ends = {row: self._now + length for row, length in lengths.items()}
             killing = [ends[row] - lengths[row] / 2 for row in rows if row in self.killers]
@@ -116,9 +118,9 @@ class Simulation:
             if outside := self._accident_at < end:
                 end = self._accident_at
             self._now = end
-            book.leave(ENGINE, [str(row) for row in rows if ends[row] <= end])
+            isolation.leave(ENGINE, [str(row) for row in rows if ends[row] <= end])
             if outside or killing:
-                self._death(book, [row for row in rows if ends[row] > end], outside=outside)
+                self._death(isolation, [row for row in rows if ends[row] > end], outside=outside)
 
     def _fresh_engine(self) -> None:
         """Accidents before it has started make it start again."""
@@ -134,16 +136,16 @@ class Simulation:
         self._accident_at = max(self._now, self._accident_at) + wait
 
 
-def _waiting(book: Suspects) -> dict[int, list[int]]:
+def _waiting(isolation: Isolation) -> dict[int, list[int]]:
     groups: dict[int, list[int]] = {}
-    for row, suspect in book.known.items():
-        if _waits(suspect):
-            groups.setdefault(suspect.group, []).append(int(row))
+    for row, isolated_row in isolation.rows.items():
+        if _waits(isolated_row):
+            groups.setdefault(isolated_row.group, []).append(int(row))
     return groups
 
 
-def _waits(suspect: Suspect) -> bool:
-    return suspect.group != OPEN and not suspect.end
+def _waits(isolated_row: IsolatedRow) -> bool:
+    return isolated_row.group != OPEN and not isolated_row.end
 
 
 def simulated(runs: int, **how: float | bool) -> Iterator[Simulation]:

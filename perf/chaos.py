@@ -4,9 +4,9 @@
 
 One config runs undisturbed, then again and again, each time into a new folder, until the minutes
 and the kills are reached. Meanwhile faults are drawn from a deck that the seed shuffles: a process
-of the run is killed (engine worker, vLLM's engine core, checker, writer, sandbox, board, raylet,
-gcs), an engine worker is stopped for good, the driver gets SIGKILL, SIGTERM or SIGINT, the store
-refuses for some seconds. A driver that ends with anything but 0 is started again, as a job
+of the run is killed (engine worker, vLLM's engine core, checker, writer, sandbox, coordinator,
+raylet, gcs), an engine worker is stopped for good, the driver gets SIGKILL, SIGTERM or SIGINT, the
+store refuses for some seconds. A driver that ends with anything but 0 is started again, as a job
 submitter would. The next fault comes some seconds after rows are stored again.
 
 At the end every row is compared (`same_rows.py`): with the fake engine its status, answer, final
@@ -40,7 +40,7 @@ from s3_server import S3Server
 from same_rows import compare
 from soak_config import RUN_ID, fake_config, vllm_config
 
-from ace_ray.run.parts import FOLDER, part_names
+from ace_ray.run.storage.parts import FOLDER, part_names
 from ace_ray.store import open_store
 
 SIGNALS = {
@@ -49,12 +49,12 @@ SIGNALS = {
     "driver int": signal.SIGINT,
 }
 ENGINES = ("engine", "core", "freeze")
-DECK = [*ENGINES, "engine", "sandbox", "sandbox", "checker", "writer", "board", "raylet", "gcs"]
-DECK += [*SIGNALS, "store", "store"]
+DECK = [*ENGINES, "engine", "sandbox", "sandbox", "checker", "writer", "coordinator", "raylet"]
+DECK += ["gcs", *SIGNALS, "store", "store"]
 
 WORKERS = {"fake": 2, "vllm": 1}
 APART_S = 30.0
-"""From the end of an engine to the next kill of one: its suspects run alone meanwhile."""
+"""From the end of an engine to the next kill of one: its isolated rows run alone meanwhile."""
 RATE = 5.0
 """Rows a second of a disturbed run, roughly. It sizes the config: two rounds fill the minutes."""
 STUCK_S = 300.0

@@ -40,7 +40,7 @@ from processes import family
 from s3_server import S3Server
 from soak_config import RUN_ID, fake_config
 
-from ace_ray.run.parts import FOLDER, read_ledger
+from ace_ray.run.storage.parts import FOLDER, read_ledger
 from ace_ray.store import open_store
 
 MIB = 1 << 20
@@ -49,7 +49,7 @@ IN_FLIGHT = 512
 CPUS = 0.8
 """Logical CPUs of all workers together: they fit a machine of two cores beside the others."""
 COMMAND = (sys.executable, "-m", "ace_ray.cli", "evaluate")
-SHOWN = ("driver", "engine", "checker", "writer", "sandbox", "board", "raylet", "gcs")
+SHOWN = ("driver", "engine", "checker", "writer", "sandbox", "coordinator", "raylet", "gcs")
 _NOTED = {
     "objects": re.compile(r"num local plasma objects: (\d+)"),
     "object_bytes": re.compile(r"- pinned objects size: (\d+)"),

@@ -9,7 +9,7 @@ TITLES = {
     "checker": "(Checker)",
     "writer": "(Writer)",
     "sandbox": "ray::SandboxActor",
-    "board": "ray::Board",
+    "coordinator": "ray::Coordinator",
     "core": "EngineCore",
 }
 """Kind -> part of its process title. ``core`` is vLLM's, a child of an engine worker."""

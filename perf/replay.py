@@ -10,8 +10,8 @@ from typing import Any
 from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import Completion, Entry, Sampling
-from ace_ray.run.plan import Plan
-from ace_ray.run.rows import episode_of
+from ace_ray.run.planning.plan import Plan
+from ace_ray.run.storage.rows import episode_of
 from ace_ray.sandbox.local import LocalSession
 
 

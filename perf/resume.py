@@ -33,9 +33,9 @@ from soak_config import fake_config
 
 from ace_ray.config import RunConfig, validated
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.parts import FOLDER, new_session, part_names, read_ledger, write_parts
-from ace_ray.run.plan import Plan
-from ace_ray.run.rows import ROWS, canonical_ordered
+from ace_ray.run.planning.plan import Plan
+from ace_ray.run.storage.parts import FOLDER, new_session, part_names, read_ledger, write_parts
+from ace_ray.run.storage.rows import ROWS, canonical_ordered
 from ace_ray.store import Store, open_store
 
 PART_ROWS = 8192

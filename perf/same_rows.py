@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ace_ray.run.parts import read_ledger
+from ace_ray.run.storage.parts import read_ledger
 from ace_ray.store import open_store
 
 COLUMNS = ["status", "error_class", "messages", "output", "finish_reason", "state"]

@@ -22,11 +22,11 @@ import ray
 
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.config import RunConfig, validated
-from ace_ray.run import cluster
-from ace_ray.run.board import start_board
+from ace_ray.run.actors.coordinator import start_coordinator
+from ace_ray.run.actors.job import Scenarios
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.job import Scenarios
-from ace_ray.run.rows import entry_table
+from ace_ray.run.planning import cluster
+from ace_ray.run.storage.rows import entry_table
 from ace_ray.sandbox.actor import SandboxPool, start_actors
 from ace_ray.sandbox.local import LocalSession
 from ace_ray.sandbox.protocol import Session
@@ -108,8 +108,9 @@ def main() -> int:
         return asyncio.run(played(episodes, calls))[0]
 
     cluster.connect()
-    _board = start_board(entry_table(plan.entries), plan.benchmarks, name="board")  # lives with it
-    actors = start_actors(Scenarios("board"), 1, cpus=cluster.SANDBOX_CPUS)
+    entries = entry_table(plan.entries)
+    _coordinator = start_coordinator(entries, plan.benchmarks, name="coordinator")  # lives with it
+    actors = start_actors(Scenarios("coordinator"), 1, cpus=cluster.SANDBOX_CPUS)
     player = ray.remote(Player).options(num_cpus=1).remote()
     ray.get(player.play.remote(actors, one, 10))  # both processes are up then
     rates: dict[str, list[float]] = {"open": [], "many": [], "one": [], "local": []}

@@ -106,7 +106,7 @@ async def actor_rate(place: str, asked: Sequence[Asked], seconds: float) -> floa
     """Answers a second of wall time through one Ray actor, as in a run: it is one more process."""
     import ray
 
-    from ace_ray.run.service import RunningService, ServiceActor
+    from ace_ray.run.actors.service import RunningService, ServiceActor
 
     ray.init("local", num_cpus=2, include_dashboard=False)
     try:

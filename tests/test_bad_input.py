@@ -540,8 +540,8 @@ def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
 ) -> None:
     from ace_ray.config import load_config
     from ace_ray.errors import UserError
-    from ace_ray.run.plan import make_manifest, make_plan
-    from ace_ray.run.preflight import make_benchmarks, open_output, resolve_model
+    from ace_ray.run.planning.plan import make_manifest, make_plan
+    from ace_ray.run.planning.preflight import make_benchmarks, open_output, resolve_model
 
     config = load_config(str(config_file(run_id="mine")))
     plan = make_plan(config, resolve_model(config), make_benchmarks(config))

@@ -39,7 +39,12 @@ def test_the_renderer_runs_nothing_of_the_current_folder(hostile: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["ace_ray.models.gguf", "ace_ray.models.reference", "ace_ray.run.server", "ace_ray.sweep.lane"],
+    [
+        "ace_ray.models.gguf",
+        "ace_ray.models.reference",
+        "ace_ray.run.servers.server",
+        "ace_ray.sweep.lane",
+    ],
 )
 @pytest.mark.parametrize("path", ["", os.pathsep])
 def test_a_module_runs_nothing_of_the_current_folder(

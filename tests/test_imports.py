@@ -6,6 +6,7 @@ One door for each heavy dependency, so that most of the package runs without it.
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def room_of(module: str) -> str:
-    """``ace_ray.run.plan`` -> ``run``; "" for the package itself."""
+    """``ace_ray.run.planning.plan`` -> ``run``; "" for the package itself."""
     return [*module.split("."), ""][1]
 
 
@@ -91,6 +92,16 @@ def test_heavy_dependencies_have_one_door(path: Path) -> None:
     for target in imports(path):
         for package, rooms in DOORS.items():
             assert not within(target, package) or room in rooms, f"{target} belongs in {rooms}"
+
+
+def test_no_import_goes_round() -> None:
+    """Not inside functions either, nor for types."""
+    modules = {name_of(path): path for path in MODULES}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        targets = {t.rpartition(".")[0] if t not in modules else t for t in imports(path)}
+        graph[module] = targets & modules.keys() - {module, "ace_ray"}
+    graphlib.TopologicalSorter(graph).prepare()  # raises what goes round
 
 
 def test_one_module_does_statistics() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from ace_ray.clean import cleaned, one_line
 from ace_ray.errors import UserError
 from ace_ray.report.runs import Run
-from ace_ray.run.rows import ResultRow
+from ace_ray.run.storage.rows import ResultRow
 
 Change = Literal["lost", "gained"]
 Kind = Literal["category", "error_type"]

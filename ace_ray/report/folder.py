@@ -9,7 +9,7 @@ from typing import Any
 from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
 from ace_ray.run.evaluate import check_lasting
-from ace_ray.run.plan import REPORTS
+from ace_ray.run.planning.plan import REPORTS
 from ace_ray.store import Store, open_store
 
 MARKER = "report.json"

@@ -9,9 +9,9 @@ from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
 from ace_ray.report.runs import Run
-from ace_ray.run.plan import entries_digest
-from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.stored import MANIFEST
+from ace_ray.run.planning.plan import entries_digest
+from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.storage.stored import MANIFEST
 
 Key = tuple[str, str, str, str]
 """Benchmark, language, category, id."""

@@ -13,10 +13,9 @@ from ace_ray.benchmarks.protocol import ScoredRow
 from ace_ray.benchmarks.reporting import ReportedRun
 from ace_ray.errors import UserError
 from ace_ray.records import digest
-from ace_ray.run.parts import Ledger
-from ace_ray.run.rows import ResultRow
-from ace_ray.run.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
-from ace_ray.run.stored_rows import stored_rows
+from ace_ray.run.storage.parts import Ledger, stored_rows
+from ace_ray.run.storage.rows import ResultRow
+from ace_ray.run.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
 from ace_ray.run.summary import SUCCESS, summarize
 from ace_ray.store import Store, open_store
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ace_ray.records import RULE_SETS, digest
 from ace_ray.report.runs import Run
-from ace_ray.run.rows import ResultRow, messages_of, rows_of
+from ace_ray.run.storage.rows import ResultRow, messages_of, rows_of
 
 MOST = 400
 """Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""

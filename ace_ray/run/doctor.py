@@ -12,9 +12,9 @@ from typing import TypeVar
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef, tokenizer_is_near
-from ace_ray.run import preflight
-from ace_ray.run.cluster import fit
-from ace_ray.run.plan import Plan, make_plan
+from ace_ray.run.planning import preflight
+from ace_ray.run.planning.cluster import fit
+from ace_ray.run.planning.plan import Plan, make_plan
 from ace_ray.run.roles import demand
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from rich.console import Console
 from ace_ray.clean import printed
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened
-from ace_ray.run.plan import Plan, make_plan
-from ace_ray.run.preflight import check_engine, make_benchmarks, resolve_model
+from ace_ray.run.planning.plan import Plan, make_plan
+from ace_ray.run.planning.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.run.session import Session
 from ace_ray.store import is_relative
 

@@ -18,13 +18,13 @@ from ray.data import ActorPoolStrategy, DataContext
 from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ace_ray.run.checker import Checker
-from ace_ray.run.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
-from ace_ray.run.engine_worker import EngineWorker
-from ace_ray.run.job import Job
-from ace_ray.run.plan import PlannedRows
-from ace_ray.run.rows import PLAN
-from ace_ray.run.writer import Writer
+from ace_ray.run.actors.checker import Checker
+from ace_ray.run.actors.engine_worker import EngineWorker
+from ace_ray.run.actors.job import Job
+from ace_ray.run.actors.writer import Writer
+from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
+from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
 CHECKER_TASKS = 16
@@ -144,7 +144,7 @@ def _episodes(rows: PlannedRows) -> list[list[int]]:
     return list(found.values())
 
 
-class Unhurried(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
+class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
     """Lets Ray Data's executor look at its actors less often.
 
     It does so ten times a second, whatever there is to see, for 4 ms of CPU each time: an engine
@@ -159,11 +159,11 @@ class Unhurried(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types 
         time.sleep(type(self).pause())
 
 
-def pause(left: int, *, hurry: bool) -> float:
+def pause(left: int, *, stopping: bool) -> float:
     """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less
     than a second at their end. One that is to end does not: each look passes on only a few of the
     blocks that nobody works on any more."""
-    return 0.0 if hurry else max(0.0, min(PAUSE_S, 0.001 * left))
+    return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
 def run_graph(
@@ -171,15 +171,15 @@ def run_graph(
     work: Sequence[Work],
     resources: Resources,
     stored: Callable[[int, int], None] = lambda run, rows: None,
-    hurry: Callable[[], bool] = lambda: False,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
-    ``stored`` is told how many rows of a run were stored; ``hurry`` says whether the graph is to
+    ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
     end. Blocks until the last part is stored. Exceptions of Ray Data pass through.
     """
     left = sum(len(one.rows) for one in work)
-    Unhurried.pause = staticmethod(lambda: pause(left, hurry=hurry()))
+    ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     _quiet()
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
@@ -255,7 +255,7 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
 
 def _quiet() -> None:
     context = DataContext.get_current()
-    context.custom_execution_callback_classes = [Unhurried]
+    context.custom_execution_callback_classes = [ThrottledExecutor]
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     # Each task in flight would read its process's page tables once a second: an engine worker has

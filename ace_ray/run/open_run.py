@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from ace_ray.errors import UserError
-from ace_ray.run.lease import LEASE, Lease
-from ace_ray.run.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
-from ace_ray.run.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.run.preflight import check_chat, check_services, open_output, output_store
-from ace_ray.run.rows import ROWS
-from ace_ray.run.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
+from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
+from ace_ray.run.health.processes import KINDS, Kind
+from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
+from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
+from ace_ray.run.storage.lease import LEASE, Lease
+from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
+from ace_ray.run.storage.rows import ROWS
+from ace_ray.run.storage.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
@@ -28,7 +30,6 @@ from ace_ray.run.summary import (
     summarize,
     write_files,
 )
-from ace_ray.run.suspects import KINDS, SHARED, Kind, Suspect, set_aside, shared_id
 from ace_ray.store import Store
 
 
@@ -95,22 +96,22 @@ class OpenRun:
         at = ledger.find(rows.ids)
         return rows.where((at >= 0) & (ledger.set_aside[at] != ""))
 
-    def suspects(self, run: int) -> dict[Kind, dict[str, Suspect]]:
+    def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """What is known of those `set_aside`, by what they killed. ``run``: the number of this
         one."""
-        known: dict[Kind, dict[str, Suspect]] = {}
+        isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         rows = self.set_aside()
         places = self.ledger.find(rows.ids).tolist()
         table = pa.table(rows.columns()).to_pylist()
         for row, place in zip(table, places, strict=True):
             killed, attempts = self.ledger.set_aside[place], int(self.ledger.attempts[place])
             if killed == SHARED:
-                suspect = shared_id({**row, "run": run})
-                known.setdefault("engine", {})[suspect] = set_aside(attempts)
+                shared = shared_id({**row, "run": run})
+                isolated.setdefault("engine", {})[shared] = set_aside(attempts)
             else:
                 kind = KINDS[KINDS.index(killed)]
-                known.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
-        return known
+                isolated.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
+        return isolated
 
     def waiting_with_others(self) -> list[str]:
         """Those `set_aside` since engines have died on what they share with others."""

@@ -16,20 +16,20 @@ import ace_ray
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry
-from ace_ray.run.judging import CHECK_FAILED, judged
-from ace_ray.run.lease import Lease
-from ace_ray.run.parts import (
+from ace_ray.run.actors.judging import judged
+from ace_ray.run.planning.plan import entries_digest
+from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.storage.lease import Lease
+from ace_ray.run.storage.parts import (
     Ledger,
     compact,
     new_session,
     part_names,
+    stored_rows,
     write_parts,
 )
-from ace_ray.run.plan import entries_digest
-from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.rows import AT_ONCE, ROWS, episode_of, rows_of
-from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
-from ace_ray.run.stored_rows import stored_rows
+from ace_ray.run.storage.rows import AT_ONCE, CHECK_FAILED, ROWS, episode_of, rows_of
+from ace_ray.run.storage.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
 from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
 

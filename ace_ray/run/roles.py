@@ -87,7 +87,7 @@ def served_parts(parts: Parts) -> dict[tuple[str, str], tuple[ServedRole, Part]]
 
 def demand(parts: Parts, *, on_gpu: bool) -> list[tuple[float, int]]:
     """(CPUs, GPUs) that each server of the parts holds."""
-    from ace_ray.run import serving
+    from ace_ray.run.servers import serving
 
     return [
         serving.demand(role, on_gpu=on_gpu)
@@ -102,7 +102,7 @@ def serving_parts(parts: Parts, *, on_gpu: bool) -> Iterator[dict[tuple[str, str
 
     Raises `ServerFailed`.
     """
-    from ace_ray.run import serving
+    from ace_ray.run.servers import serving
 
     key = serving.new_key()
     starting: dict[tuple[str, str], list[serving.Starting]] = {}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -17,18 +17,22 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run import roles
-from ace_ray.run.facts import machine_facts
-from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.isolation import IsolatedRow
+from ace_ray.run.health.monitor import HealthMonitor
+from ace_ray.run.health.processes import Kind
+from ace_ray.run.monitoring.counts import Tally
+from ace_ray.run.monitoring.facts import machine_facts
+from ace_ray.run.monitoring.metrics import Metrics
+from ace_ray.run.monitoring.progress import ProgressView
+from ace_ray.run.monitoring.timing import timing
 from ace_ray.run.open_run import OpenRun
-from ace_ray.run.parts import new_session, part_names
-from ace_ray.run.plan import PlannedRows
-from ace_ray.run.stored import earlier_timing
-from ace_ray.run.timing import timing
-
-if TYPE_CHECKING:
-    from ace_ray.run.board import Tally
-    from ace_ray.run.cluster import Resources
-    from ace_ray.run.suspects import Kind, Suspect
+from ace_ray.run.planning import cluster
+from ace_ray.run.planning.cluster import Resources
+from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.storage.parts import new_session, part_names
+from ace_ray.run.storage.rows import entry_table
+from ace_ray.run.storage.stored import earlier_timing
 
 Owed = dict[int, PlannedRows]
 """Index of a run -> its rows."""
@@ -152,48 +156,42 @@ class Session:
         found = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in found.items() if len(rows)}
 
-    def _suspects(self) -> dict[Kind, dict[str, Suspect]]:
+    def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
         """What is known of rows from earlier passes, and from earlier commands."""
-        known: dict[Kind, dict[str, Suspect]] = {}
+        isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         for index, run in enumerate(self._runs):
-            for kind, book in run.suspects(index).items():
-                known.setdefault(kind, {}).update(book)
-        for kind, later in (self._tallies[-1].suspects if self._tallies else {}).items():
-            known.setdefault(kind, {}).update(later)
+            for kind, stored in run.isolated(index).items():
+                isolated.setdefault(kind, {}).update(stored)
+        for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
+            isolated.setdefault(kind, {}).update(later)
         # Rows that wait with what they share are stored, and so is what they have cost themselves.
         for run in self._runs:
             for row_id in run.waiting_with_others():
-                if row_id in (book := known.get("engine", {})):
-                    book[row_id] = replace(book[row_id], stored=book[row_id].deaths)
-        return known
+                if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
+                    isolated["engine"][row_id] = replace(isolated_row, stored=isolated_row.deaths)
+        return isolated
 
     def _settled(self) -> int:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
 
     def _pass(self, owed: Owed) -> None:
         """``owed`` through the graph. Raises `RunFailed`."""
-        from ace_ray.run import cluster
-
         cluster.set_environment()
         import ray
 
-        from ace_ray.run.board import Tally, start_board
+        from ace_ray.run.actors.coordinator import start_coordinator
+        from ace_ray.run.actors.job import Job, JobRun, Scenarios
+        from ace_ray.run.actors.service import start_services
         from ace_ray.run.graph import Work, run_graph
-        from ace_ray.run.job import Job, JobRun, Scenarios
-        from ace_ray.run.metrics import Metrics
-        from ace_ray.run.progress import ProgressView
-        from ace_ray.run.rows import entry_table
-        from ace_ray.run.service import start_services
-        from ace_ray.run.watch import Watch
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
         cluster.connect()
         self._interrupts.install()
-        proven = any(len(run.ledger.ids) for run in self._runs)
-        proven = proven or any(tally.workers for tally in self._tallies)
+        had_success = any(len(run.ledger.ids) for run in self._runs)
+        had_success = had_success or any(tally.workers for tally in self._tallies)
         most = max(owed.values(), key=len)
-        watch: Watch | None = None
+        monitor: HealthMonitor | None = None
         try:
             interactive = any(rows.interactive.any() for rows in owed.values())
             parts = plan.parts if interactive else {}
@@ -210,28 +208,28 @@ class Session:
             engine = engine_args(config, parts, on_gpu=on_gpu)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
             salt = os.urandom(3).hex()
-            name = f"board-{salt}"
-            board = start_board(
+            name = f"coordinator-{salt}"
+            coordinator = start_coordinator(
                 entry_table(plan.entries),
                 plan.benchmarks,
-                self._suspects(),
-                proven=proven,
+                self._isolated(),
+                had_success=had_success,
                 metrics=partial(Metrics, self._measured(owed)),
                 name=name,
             )
             services = start_services(name, plan.benchmarks)
             for index in owed:
                 self._runs[index].declare(facts)
-            watch = Watch(
-                board,
+            monitor = HealthMonitor(
+                coordinator,
                 config,
                 self._interrupts,
                 self._lost,
                 self.say,
                 rows=_count(owed),
-                proven=proven,
+                had_success=had_success,
             )
-            with watch, roles.serving_parts(parts, on_gpu=on_gpu) as served:
+            with monitor, roles.serving_parts(parts, on_gpu=on_gpu) as served:
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -245,7 +243,7 @@ class Session:
                     config=config,
                     engine=engine,
                     benchmarks=plan.benchmarks,
-                    board=board,
+                    coordinator=coordinator,
                     parts=parts,
                     served=served,
                     sandboxes=start_actors(
@@ -261,27 +259,27 @@ class Session:
                     Work(index, rows, self._runs[index].attempts(rows))
                     for index, rows in owed.items()
                 ]
-                watch.engines_start()
-                with ProgressView(lambda: watch.latest, _count(owed), self._console):
+                monitor.engines_start()
+                with ProgressView(lambda: monitor.latest, _count(owed), self._console):
                     run_graph(
                         job,
                         work,
                         self._resources,
-                        self._when_whole(owed, watch),
+                        self._when_whole(owed, monitor),
                         lambda: self._interrupts.asked,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):
             raise
         except Exception as error:
-            tally = watch.refresh() if watch else Tally()
-            raise _explained(error, tally, proven=proven) from error
+            tally = monitor.refresh() if monitor else Tally()
+            raise _explained(error, tally, had_success=had_success) from error
         finally:
             self._interrupts.forget()
-            if watch is not None:
-                self._tallies.append(watch.refresh())
-                for index, share in self._tallies[-1].runs.items():
-                    self._runs[index].broken = share.broken
+            if monitor is not None:
+                self._tallies.append(monitor.refresh())
+                for index, counts in self._tallies[-1].runs.items():
+                    self._runs[index].broken = counts.broken
             ray.shutdown()
 
     def _measured(self, owed: Owed) -> list[tuple[str, str, int]]:
@@ -295,7 +293,7 @@ class Session:
     def _lost(self) -> str:
         return next((run.lease.lost for run in self._runs if run.lease.lost), "")
 
-    def _when_whole(self, owed: Owed, watch: Any) -> Callable[[int, int], None]:
+    def _when_whole(self, owed: Owed, monitor: HealthMonitor) -> Callable[[int, int], None]:
         """What to do with receipts: conclude a run when its last row is stored, while others go
         on. The last one is left to the end of the pass."""
         left = Counter({index: len(rows) for index, rows in owed.items()})
@@ -308,7 +306,7 @@ class Session:
                 return
             run.read()
             if not len(run.owed(again=True)):
-                self._tallies.append(watch.refresh())
+                self._tallies.append(monitor.refresh())
                 try:
                     self._conclude(index)
                 finally:
@@ -332,22 +330,22 @@ def _count(owed: Owed) -> int:
     return sum(map(len, owed.values()))
 
 
-def _explained(error: Exception, tally: Tally, *, proven: bool) -> RunFailed:
-    """The cause in one line, from the board if an actor wrote it there, else from Ray.
+def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
+    """The cause in one line, from the coordinator if an actor wrote it there, else from Ray.
 
     What an engine or a server says that has never started would be said again. All else may
     pass."""
-    from ace_ray.run.server import ServerFailed
+    from ace_ray.run.servers.server import ServerFailed
 
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
-    passing = proven or bool(tally.workers) or not cause
+    passing = had_success or bool(tally.workers) or not cause
     if not cause:
         lines = [line for line in str(error).splitlines() if line.strip()]
         cause = f"{type(error).__name__}: {lines[0] if lines else ''}"
     return RunFailed(
         f"{' '.join(cause.split())} (details: {_logs()})",
         resumable=passing,
-        again=passing and not tally.store_failed and not tally.hopeless,
+        again=passing and not tally.store_failed and not tally.no_progress,
     )
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES
-from ace_ray.run.rows import ResultRow, rows_of
-from ace_ray.run.stored import SUMMARY
+from ace_ray.run.storage.rows import ResultRow, rows_of
+from ace_ray.run.storage.stored import SUMMARY
 from ace_ray.store import Store
 
 SUCCESS = "_SUCCESS"

@@ -37,13 +37,13 @@ def find_checkpoints(
     store: StoreConfig,
     seen: set[int] | None = None,
     known: Collection[str] = (),
-    odd: dict[str, str] | None = None,
+    invalid: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
     """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
 
     ``seen``: the steps of earlier looks, to which those of this one are added: a trainer that keeps
-    the last few must not change which ``every`` chooses. ``odd`` takes folders without a step of
-    their own, source -> why, in place of an error; of two of one step the one whose source is
+    the last few must not change which ``every`` chooses. ``invalid`` takes folders without a step
+    of their own, source -> why, in place of an error; of two of one step the one whose source is
     ``known`` goes on.
 
     Raises:
@@ -68,21 +68,21 @@ def find_checkpoints(
     for name, items in files.items():
         if numbers := _NUMBER.findall(name):
             found.append(_checkpoint(folder, root, name, int(numbers[-1]), items))
-        elif odd is None:
+        elif invalid is None:
             raise UserError(
                 f"the name {name!r} has no step in it", where=root, fix="narrow the pattern"
             )
         else:
-            odd[f"{root}/{name}"] = f"the name {name!r} has no step in it"
+            invalid[f"{root}/{name}"] = f"the name {name!r} has no step in it"
     found.sort(key=lambda checkpoint: checkpoint.step)
     for one, other in pairwise(found):
         if one.step != other.step:
             continue
         why = f"{one.name} and {other.name} are both step {one.step}"
-        if odd is None:
+        if invalid is None:
             raise UserError(why, where=root, fix="narrow the pattern")
-        odd |= {twin.source: why for twin in (one, other) if twin.source not in known}
-    found = [checkpoint for checkpoint in found if checkpoint.source not in (odd or ())]
+        invalid |= {twin.source: why for twin in (one, other) if twin.source not in known}
+    found = [checkpoint for checkpoint in found if checkpoint.source not in (invalid or ())]
     seen = set() if seen is None else seen
     seen.update(checkpoint.step for checkpoint in found)
     taken = chosen(found, options, seen)

@@ -22,12 +22,12 @@ from rich.console import Console
 from ace_ray.clean import printed
 from ace_ray.config import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
-from ace_ray.run import cluster
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.interrupts import Interrupts, RunFailed
+from ace_ray.run.health.supervise import die_with
 from ace_ray.run.open_run import OpenRun, opened
+from ace_ray.run.planning import cluster
 from ace_ray.run.session import Session
-from ace_ray.run.supervise import die_with
 from ace_ray.store import Unreachable
 
 

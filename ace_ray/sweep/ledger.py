@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
-from ace_ray.run.clock import STATES
-from ace_ray.run.stored import Summary, read_summary
+from ace_ray.run.monitoring.timing import STATES
+from ace_ray.run.storage.stored import Summary, read_summary
 from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.runs import SweepRun
@@ -22,7 +22,7 @@ State = Literal["complete", "incomplete", "failed", "refused", "pending"]
 
 
 @dataclass
-class Account:
+class CostRecord:
     """One run's line. ``refused``: its checkpoint was not whole; ``failed``: it was, and cannot be
     evaluated; ``incomplete``: the same command goes on with it."""
 
@@ -38,7 +38,7 @@ class Account:
     devices: float = 0.0
     parameters: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """Device seconds by state (`ace_ray.run.clock`)."""
+    """Device seconds by state (`ace_ray.run.monitoring.timing`)."""
     entries: int = 0
     tokens: dict[str, int] = field(default_factory=dict)
     cost: float | None = None
@@ -48,13 +48,13 @@ class Account:
 
 class _Ledger(BaseModel):
     model_config = ConfigDict(allow_inf_nan=False)
-    runs: list[Account] = Field(default_factory=list)
+    runs: list[CostRecord] = Field(default_factory=list)
     steps: list[int] = Field(default_factory=list)
 
 
-def account(run: SweepRun, store: Store, price_per_hour: float | None) -> Account:
+def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> CostRecord:
     """The line of ``run`` from its summary in the sweep's ``store``, if there is one."""
-    line = Account(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
+    line = CostRecord(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
     if run.plan is None:
         line.state = "refused" if run.refused else "pending"
         line.note = run.refused or run.awaited
@@ -93,13 +93,13 @@ def _summary(store: Store) -> Summary | None:
     return summary if summary and needed <= summary.model_fields_set else None
 
 
-def write_ledger(store: Store, lines: Sequence[Account], steps: Collection[int] = ()) -> None:
+def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
     """``steps``: all that were ever seen of the checkpoints, for later calls to count from."""
     tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
     store.put(LEDGER, as_json(tree))
 
 
-def read_ledger(store: Store) -> tuple[list[Account], set[int]]:
+def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     """The lines and the steps of an earlier call; none where there is no ledger that can be read:
     it is made anew from the runs."""
     content = store.get(LEDGER)
@@ -112,7 +112,9 @@ def read_ledger(store: Store) -> tuple[list[Account], set[int]]:
     return held.runs, set(held.steps)
 
 
-def with_kept(before: Sequence[Account], now: Sequence[Account], store: Store) -> list[Account]:
+def with_kept(
+    before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
+) -> list[CostRecord]:
     """``now``, and of an earlier ledger what is `kept`. Where a checkpoint fell apart after it was
     evaluated, the result stands for it, and no refusal."""
     held = kept(before, now, store)
@@ -122,7 +124,7 @@ def with_kept(before: Sequence[Account], now: Sequence[Account], store: Store) -
     ] + held
 
 
-def kept(before: Sequence[Account], now: Sequence[Account], store: Store) -> list[Account]:
+def kept(before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store) -> list[CostRecord]:
     """Of an earlier ledger the lines of finished runs that are no part of this call: their
     checkpoint is gone, or others were asked for."""
     known = {line.run_id for line in now} | {""}

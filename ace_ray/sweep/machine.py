@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from ace_ray.models.memory import total_bytes
-from ace_ray.run import cluster
+from ace_ray.run.planning import cluster
 from ace_ray.sweep.packing import GPU_MEMORY_GIB, Machine
 
 

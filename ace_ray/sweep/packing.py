@@ -118,29 +118,29 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
 
 
 def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
-    """Runs in lanes: kin share an engine unless ``swap`` is off; as many lanes of them side by side
-    as the machine holds. The longest come first."""
-    families: dict[str, list[SweepRun]] = {}
+    """Runs in lanes: those of a swap group share an engine unless ``swap`` is off; as many lanes of
+    them side by side as the machine holds. The longest come first."""
+    groups: dict[str, list[SweepRun]] = {}
     for number, run in enumerate(runs):
-        alone = not (swap and run.kin)
-        families.setdefault(f"{number}" if alone else run.kin, []).append(run)
+        alone = not (swap and run.swap_group)
+        groups.setdefault(f"{number}" if alone else run.swap_group, []).append(run)
     # What a lane takes of its kind of machine: a tensor parallel size says nothing on CPUs.
-    each = {key: family[0].least_gpus if machine.gpus else 0 for key, family in families.items()}
-    work = {key: Lane(tuple(family), each[key]).seconds for key, family in families.items()}
+    each = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
+    work = {key: Lane(tuple(group), each[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
     found = []
-    for key, family in families.items():
+    for key, group in groups.items():
         share, gpus = work[key] / total, each[key]
         room = machine.gpus // gpus if gpus else machine.slots
-        wide = max(1, min(len(family), round(room * share)))
-        if gpus and family[0].workers is None:
+        wide = max(1, min(len(group), round(room * share)))
+        if gpus and group[0].workers is None:
             # Few models on many GPUs: each gets more than one engine.
             more = round(machine.gpus * share) // wide - gpus
-            gpus += max(0, more) // family[0].gpus * family[0].gpus
+            gpus += max(0, more) // group[0].gpus * group[0].gpus
         for part in range(wide):
             # Neighbours in training stay together.
-            low, high = part * len(family) // wide, (part + 1) * len(family) // wide
-            found.append(Lane(tuple(family[low:high]), gpus))
+            low, high = part * len(group) // wide, (part + 1) * len(group) // wide
+            found.append(Lane(tuple(group[low:high]), gpus))
     return sorted(found, key=lambda lane: -lane.seconds)
 
 

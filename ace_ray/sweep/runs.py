@@ -17,10 +17,10 @@ from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
 from ace_ray.run import roles
-from ace_ray.run.cluster import gpus_per_worker
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.plan import Plan
-from ace_ray.run.stored import MANIFEST
+from ace_ray.run.planning.cluster import gpus_per_worker
+from ace_ray.run.planning.plan import Plan
+from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
@@ -52,7 +52,7 @@ class SweepRun:
     plan: Plan | None = None
     refused: str = ""
     awaited: str = ""
-    kin: str = ""
+    swap_group: str = ""
     """Equal for models that a live engine can hold one after another; "" for none."""
     gpus: int = 1
     """Of one engine, where there are GPUs."""
@@ -172,7 +172,7 @@ def _measured(run: SweepRun) -> SweepRun:
     size = size_of(plan.model)
     return replace(
         run,
-        kin=_kin(plan),
+        swap_group=_swap_group(plan),
         gpus=gpus_per_worker(config.engine),
         workers=None if config.workers == "auto" else config.workers,
         server_gpus=sum(gpus for _, gpus in servers),
@@ -188,7 +188,7 @@ def _in_memory(size: Size, engine: Mapping[str, Any]) -> int:
     return size.loaded_bytes(str(engine.get("dtype", "auto")))
 
 
-def _kin(plan: Plan) -> str:
+def _swap_group(plan: Plan) -> str:
     """What must be equal for weights to be swapped: architecture, tokenizer, tensors, and all that
     the engine was told."""
     if plan.model.kind not in ("folder", "s3"):

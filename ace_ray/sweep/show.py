@@ -70,17 +70,17 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     table = Table("model", "state", "engine", title=sweep.sweep_id)
     for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
         table.add_column(column, justify="right")
-    priced = any(line.cost is not None for line in sweep.accounts)
+    priced = any(line.cost is not None for line in sweep.cost_records)
     if priced:
         table.add_column("cost", justify="right")
-    for line in sweep.accounts:
+    for line in sweep.cost_records:
         seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
         cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
         tokens = str(sum(line.tokens.values())) if line.tokens else "-"
         label, engine = Text(printed(line.label)), Text(printed(line.engine))
         table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
     _wide(console).print(table)
-    for line in sweep.accounts:
+    for line in sweep.cost_records:
         if line.note:
             _say(console, f"{line.label}: {line.note}")
     _say(console, f"results: {sweep.uri}/")

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import check_lasting
-from ace_ray.run.lease import Lease, LeaseLost
+from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepConfig, SweepModel
 from ace_ray.sweep.identity import claim, sweep_id_of
-from ace_ray.sweep.ledger import Account, account, read_ledger, with_kept, write_ledger
+from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_kept, write_ledger
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
 from ace_ray.sweep.processes import LaneProcess, Signals
@@ -80,7 +80,7 @@ class Sweep:
         self._stop = False
         self._stop_by = 0.0
         """When lanes that were told to stop are killed."""
-        self.accounts: list[Account] = []
+        self.cost_records: list[CostRecord] = []
         """What has come of every run, once it has been gathered."""
         if self._options.checkpoints is not None:
             for checkpoint in self._first_look():
@@ -147,7 +147,7 @@ class Sweep:
 
     def _odd(self) -> list[SweepRun]:
         """What came while watching and is no checkpoint that could be told from others."""
-        found = self._watching.odd if self._watching is not None else {}
+        found = self._watching.invalid if self._watching is not None else {}
         return [
             SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
             for source, why in found.items()
@@ -193,7 +193,7 @@ class Sweep:
         """Take what has come; whether there is any of it to evaluate."""
         fine = False
         self._looked_at = time.monotonic()
-        before = watching.odd
+        before = watching.invalid
         try:
             found = watching.look()
         except UserError as error:
@@ -249,7 +249,7 @@ class Sweep:
                 self._note_ledger()
                 waiting = self._again(waiting)
             if self._has_come():
-                # With what waits, so that kin that came one by one share an engine.
+                # With what waits: runs of a swap group that came one by one share an engine.
                 waiting = self._again([])
 
     def _has_come(self) -> bool:
@@ -278,7 +278,9 @@ class Sweep:
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
         """Checkpoints in the order of training: neighbours share an engine."""
         ordered = sorted(runs, key=lambda run: -1 if run.step is None else run.step)
-        ordered = [replace(run, kin="") if run.run_id in self._alone else run for run in ordered]
+        ordered = [
+            replace(run, swap_group="") if run.run_id in self._alone else run for run in ordered
+        ]
         return lanes(ordered, self.machine, swap=self._options.swap)
 
     def _start(self, waiting: list[Lane]) -> None:
@@ -418,9 +420,9 @@ class Sweep:
     def _write_ledger(self) -> int:
         """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""
         self._lease.check()
-        lines: list[Account] = []
+        lines: list[CostRecord] = []
         for run in [*self.runs, *self._odd()]:
-            line = account(run, self.store, self._options.price_per_hour)
+            line = cost_record(run, self.store, self._options.price_per_hour)
             # Whole is whole, whoever made it so.
             if run.run_id in self._failed and run.plan and not is_finished(self.store, run.plan):
                 line.state, line.note = "failed", self._failed[run.run_id]
@@ -430,7 +432,7 @@ class Sweep:
         lines = with_kept(self._before, lines, self.store)
         states = {line.state for line in lines}
         lines.sort(key=lambda line: (line.step is not None, line.step or 0))
-        self.accounts = lines
+        self.cost_records = lines
         write_ledger(self.store, lines, self._steps)
         blind = self._watching is not None and self._watching.blind
         if self._stop or blind or states & {"pending", "incomplete"}:

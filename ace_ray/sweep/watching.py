@@ -29,9 +29,9 @@ class Watching:
         self._seen = set() if seen is None else seen
         self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
         self._known: set[str] | None = None
-        """Sources of checkpoints, once one could look: what is odd from then on is refused, and
+        """Sources of checkpoints, once one could look: what is invalid from then on is refused, and
         before that the user's to mend."""
-        self.odd: dict[str, str] = {}
+        self.invalid: dict[str, str] = {}
         """Folders seen last that are no checkpoint of their own: source -> why."""
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
@@ -49,16 +49,16 @@ class Watching:
         """Checkpoints that have settled whole, and were not taken as they are now.
 
         Raises `UserError`: one cannot look now."""
-        odd: dict[str, str] | None = None if self._known is None else {}
+        invalid: dict[str, str] | None = None if self._known is None else {}
         known = self._known or set()
         try:
             if self._is_time():
                 self._end()
-            found = find_checkpoints(self._options, self._store, self._seen, known, odd)
+            found = find_checkpoints(self._options, self._store, self._seen, known, invalid)
         except UserError:
             self.blind = True
             raise
-        self.blind, self.odd = False, odd or {}
+        self.blind, self.invalid = False, invalid or {}
         self._known = known | {checkpoint.source for checkpoint in found}
         settled = self._settling.look(found)
         if self._has_reached(found):

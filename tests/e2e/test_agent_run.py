@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.run.rows import episode_of, verdict_columns
+from ace_ray.run.storage.rows import episode_of, verdict_columns
 
 CALL = "[turn_on_wifi()]"
 KEY = "a-secret-key"

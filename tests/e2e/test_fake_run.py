@@ -15,7 +15,7 @@ import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.scoring.golden import render_gold
-from ace_ray.run.rows import ROWS
+from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.run.parts import read_ledger
-from ace_ray.run.rows import ROWS
+from ace_ray.run.storage.parts import read_ledger
+from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 
 WATERED = {"bed": "T3", "minutes": 20, "check_rain": False}

@@ -19,8 +19,8 @@ import psutil
 import pytest
 import yaml
 
-from ace_ray.run.parts import read_ledger
-from ace_ray.run.rows import ROWS
+from ace_ray.run.storage.parts import read_ledger
+from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 
 pytestmark = pytest.mark.slow

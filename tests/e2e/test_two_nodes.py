@@ -18,7 +18,7 @@ import pytest
 import yaml
 from ray_clusters import Cluster, running, wait_for
 
-from ace_ray.run.metrics import DEATHS, SPECS
+from ace_ray.run.monitoring.metrics import DEATHS, SPECS
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ import psutil
 import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.run.parts import read_ledger
-from ace_ray.run.rows import ROWS
+from ace_ray.run.storage.parts import read_ledger
+from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 
 CATEGORIES = ["normal_atom_bool", "normal_atom_enum", "special_incomplete"]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from fault_runs import Driver, Run
 
-from ace_ray.run.board import FRUITLESS
+from ace_ray.run.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
 
 WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE = range(8)
 """Entries, by what the engine does on them."""
@@ -166,7 +166,7 @@ def test_engines_that_die_on_everything_end_the_run(make_run):
     run.write(engine={"die": {"": ""}})
     driver = run.to_the_end()
     assert driver.code == 75, driver.text
-    line = f"{FRUITLESS} engines started one after another and no row got further"
+    line = f"{MAX_STARTS_WITHOUT_PROGRESS} engines started one after another and no row got further"
     assert driver.text.count(line) == 1, driver.text
     assert "told to die" in driver.text
     assert run.rows() == []

@@ -10,11 +10,11 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def test_checker_writer_worker_and_board(make_run):
+def test_checker_writer_worker_and_coordinator(make_run):
     run = make_run(samples=10, engine={"delay_s": 0.5}, concurrency=3)
     driver = run.start()
     stored = 1
-    for title in ("Checker", "Writer", "EngineWorker", "ray::Board"):
+    for title in ("Checker", "Writer", "EngineWorker", "ray::Coordinator"):
         driver.until_stored(stored)
         driver.find(title).kill()
         stored += 15
@@ -26,14 +26,14 @@ def test_checker_writer_worker_and_board(make_run):
     assert (run.path / "_SUCCESS").exists()
 
 
-def test_a_board_killed_before_anything_is_stored(make_run):
+def test_a_coordinator_killed_before_anything_is_stored(make_run):
     """The run goes on, and stays one: with its manifest, and resumable all along."""
     run = make_run(rows_per_part=100)
-    # All say "user:": the engine hangs from the first row on, until the board takes it along.
+    # All say "user:": the engine hangs from the first row on, until the coordinator takes it along.
     run.write(engine={"hang": {"user:": run.marker("hung")}})
     driver = run.start()
     driver.until(Path(run.marker("hung")).exists)
-    driver.find("ray::Board").kill()
+    driver.find("ray::Coordinator").kill()
     assert driver.wait() == 0, driver.text
     assert "going on with 12 rows" in driver.text
     assert (run.path / "run.json").exists()

@@ -47,7 +47,7 @@ def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
 
 @pytest.mark.slow
 def test_rows_that_had_ended_are_not_blamed_for_a_death(make_run):
-    """They come again, since their block had not ended; but they are no suspects, and a death that
+    """They come again, since their block had not ended; but they are not isolated, and a death that
     was none of theirs is not counted among their attempts."""
     run, endless = wide(make_run, 2, rows_per_block=4, episode_timeout_s=30.0)
     driver = run.start()

@@ -19,7 +19,7 @@ from ace_ray.report.groups import groups_of
 from ace_ray.report.lines import Side
 from ace_ray.report.noise import Repeats
 from ace_ray.report.paired import cells_of
-from ace_ray.run.rows import ResultRow
+from ace_ray.run.storage.rows import ResultRow
 
 
 def made(

@@ -23,9 +23,9 @@ from ace_ray.benchmarks.acebench.categories import (
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode, Verdict, digest
-from ace_ray.run.parts import write_parts
-from ace_ray.run.plan import make_manifest, vars_of
-from ace_ray.run.rows import ROWS, episode_columns, verdict_columns
+from ace_ray.run.planning.plan import make_manifest, vars_of
+from ace_ray.run.storage.parts import write_parts
+from ace_ray.run.storage.rows import ROWS, episode_columns, verdict_columns
 from ace_ray.store import LocalStore
 
 ERRORS = {"official": "value_error:string", "strict": "param_value"}

@@ -223,8 +223,8 @@ def test_where_nothing_can_be_written_the_report_goes_elsewhere(tmp_path: Path) 
 
 def test_a_report_does_not_stand_in_a_run_s_way(tmp_path: Path) -> None:
     """A run resumes with a report in its folder, and begins anew where `--fresh` left only that."""
-    from ace_ray.run.plan import make_manifest, make_plan
-    from ace_ray.run.preflight import make_benchmarks, open_output, resolve_model
+    from ace_ray.run.planning.plan import make_manifest, make_plan
+    from ace_ray.run.planning.preflight import make_benchmarks, open_output, resolve_model
 
     config = RunConfig.model_validate(
         {

@@ -21,11 +21,11 @@ from ace_ray.benchmarks.acebench.scoring.golden import render_gold
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode
-from ace_ray.run.judging import judged
-from ace_ray.run.parts import write_parts
-from ace_ray.run.plan import make_manifest, make_plan
-from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.rows import ROWS, episode_columns
+from ace_ray.run.actors.judging import judged
+from ace_ray.run.planning.plan import make_manifest, make_plan
+from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.storage.parts import write_parts
+from ace_ray.run.storage.rows import ROWS, episode_columns
 from ace_ray.store import LocalStore
 
 Mutation = Callable[[Path], None]

@@ -19,8 +19,8 @@ from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, jso
 from ace_ray.config import load_config
 from ace_ray.errors import UserError
 from ace_ray.run.open_run import OpenRun
-from ace_ray.run.parquet import Limits, _Thrift, read_flat
-from ace_ray.run.rows import AT_ONCE, rows_of
+from ace_ray.run.storage.parquet import Limits, _Thrift, read_flat
+from ace_ray.run.storage.rows import AT_ONCE, rows_of
 from ace_ray.store import open_store
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
@@ -171,8 +171,8 @@ def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
         MUTATIONS[name](folder)
         assert sum(file.stat().st_size for file in (folder / "rows").iterdir()) < 400_000
         script = (
-            "import resource, sys; from ace_ray.run.parts import read_ledger, read_part; "
-            "from ace_ray.run.rows import ROWS; from ace_ray.store import LocalStore\n"
+            "import resource, sys; from ace_ray.run.storage.parts import read_ledger, read_part; "
+            "from ace_ray.run.storage.rows import ROWS; from ace_ray.store import LocalStore\n"
             "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10\n"
             "store = LocalStore(sys.argv[1])\n"
             "read_ledger(LocalStore(sys.argv[2]))\n"
@@ -194,7 +194,7 @@ def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
 
 
 MORE = (
-    "import resource, sys; from ace_ray.cli import main; from ace_ray.run import lease\n"
+    "import resource, sys; from ace_ray.cli import main; from ace_ray.run.storage import lease\n"
     "lease.TTL_S = 0.2\n"
     "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
     "try: main(sys.argv[1:])\n"

@@ -12,7 +12,7 @@ from hostile_folders import make_run
 
 from ace_ray.errors import UserError
 from ace_ray.run.open_run import _remove_run
-from ace_ray.run.preflight import open_output
+from ace_ray.run.planning.preflight import open_output
 from ace_ray.store import LocalStore, Store, open_store
 
 

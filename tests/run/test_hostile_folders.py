@@ -15,9 +15,9 @@ import pytest
 from hostile_folders import MUTATIONS, make_run
 
 from ace_ray.errors import UserError
-from ace_ray.run import lease
+from ace_ray.run.storage import lease
 from ace_ray.store import LocalStore
-from ace_ray.sweep.ledger import account, kept, read_ledger
+from ace_ray.sweep.ledger import cost_record, kept, read_ledger
 from ace_ray.sweep.runs import is_finished
 
 COMMANDS = ("report", "compare", "score", "compact")
@@ -134,6 +134,6 @@ def test_readers_of_a_sweep_take_any_run(name: str, sound: Path, tmp_path: Path)
     store = LocalStore(str(tmp_path))
     # What cannot be read at all, such as a folder in place of a file, is a user's mistake.
     with suppress(UserError):
-        line = account(cast(Any, run), store, price_per_hour=1.0)
+        line = cost_record(cast(Any, run), store, price_per_hour=1.0)
         assert line.state in ("pending", "complete", "incomplete")
         assert not is_finished(store, cast(Any, run.plan))

@@ -18,15 +18,15 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, Episode, Verdict
-from ace_ray.run import lease as lease_module
-from ace_ray.run.judging import CHECK_FAILED, judged
-from ace_ray.run.lease import LEASE, Lease
-from ace_ray.run.parts import FOLDER, part_names, read_ledger, write_parts
-from ace_ray.run.plan import make_manifest, make_plan
-from ace_ray.run.preflight import make_benchmarks
+from ace_ray.run.actors.judging import judged
+from ace_ray.run.planning.plan import make_manifest, make_plan
+from ace_ray.run.planning.preflight import make_benchmarks
 from ace_ray.run.rescore import compact_run, rescore
-from ace_ray.run.rows import ROWS, episode_columns
-from ace_ray.run.stored import MANIFEST, SUMMARY
+from ace_ray.run.storage import lease as lease_module
+from ace_ray.run.storage.lease import LEASE, Lease
+from ace_ray.run.storage.parts import FOLDER, part_names, read_ledger, write_parts
+from ace_ray.run.storage.rows import CHECK_FAILED, ROWS, episode_columns
+from ace_ray.run.storage.stored import MANIFEST, SUMMARY
 from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import LocalStore
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ace_ray.config import RunConfig
 from ace_ray.records import Verdict
-from ace_ray.run.rows import ResultRow
+from ace_ray.run.storage.rows import ResultRow
 from ace_ray.run.summary import summarize
 
 

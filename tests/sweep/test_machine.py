@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ace_ray.models.memory import total_bytes
-from ace_ray.run import cluster
+from ace_ray.run.planning import cluster
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Machine
 

@@ -23,7 +23,7 @@ EIGHT = Machine(8, 80.0)
 
 def run(
     label: str,
-    kin: str = "",
+    swap_group: str = "",
     *,
     gpus: int = 1,
     rows: int = 100,
@@ -38,11 +38,13 @@ def run(
         config=SimpleNamespace(sampling=sampling),
         benchmarks={},
     )
-    return SweepRun(label, None, label, plan, kin=kin, gpus=gpus, parameters=parameters, **more)
+    return SweepRun(
+        label, None, label, plan, swap_group=swap_group, gpus=gpus, parameters=parameters, **more
+    )
 
 
-def checkpoints(count: int, kin: str = "kin", **more: Any) -> list[SweepRun]:
-    return [run(f"{kin}-{step}", kin, **more) for step in range(count)]
+def checkpoints(count: int, swap_group: str = "alike", **more: Any) -> list[SweepRun]:
+    return [run(f"{swap_group}-{step}", swap_group, **more) for step in range(count)]
 
 
 def labels(found: Sequence[Lane]) -> list[list[str]]:
@@ -53,7 +55,7 @@ class TestLanes:
     def test_kin_share_an_engine_in_order(self) -> None:
         for machine in (CPU, ONE):
             assert labels(lanes(checkpoints(4), machine, swap=True)) == [
-                ["kin-0", "kin-1", "kin-2", "kin-3"]
+                ["alike-0", "alike-1", "alike-2", "alike-3"]
             ]
 
     def test_others_do_not(self) -> None:
@@ -69,7 +71,7 @@ class TestLanes:
 
     def test_swap_off(self) -> None:
         found = lanes(checkpoints(3), CPU, swap=False)
-        assert sorted(labels(found)) == [["kin-0"], ["kin-1"], ["kin-2"]]
+        assert sorted(labels(found)) == [["alike-0"], ["alike-1"], ["alike-2"]]
         assert len(lanes(checkpoints(30), EIGHT, swap=False)) == 30
 
     def test_the_longest_come_first(self) -> None:
@@ -228,15 +230,15 @@ class TestSchedule:
 
 def sweep_of(random: random.Random, machine: Machine) -> list[SweepRun]:
     sizes = [size for size in (1, 1, 2, 4, 8) if size <= (machine.gpus or 8)]
-    kinds = {kin: random.choice(sizes) for kin in "abcd"}
+    kinds = {swap_group: random.choice(sizes) for swap_group in "abcd"}
     found = []
     for number in range(random.randint(1, 24)):
-        kin = random.choice(["", *kinds])
+        swap_group = random.choice(["", *kinds])
         found.append(
             run(
                 f"{number}",
-                kin,
-                gpus=kinds.get(kin) or random.choice(sizes),
+                swap_group,
+                gpus=kinds.get(swap_group) or random.choice(sizes),
                 rows=random.choice([1, 50, 500]),
                 parameters=random.choice([10**8, 10**9, 7 * 10**10]),
             )
@@ -263,7 +265,7 @@ def test_whatever_is_asked(machine: Machine, seed: int) -> None:
             assert lane.gpus % lane.runs[0].gpus == 0 or not machine.gpus
             if len(lane.runs) > 1:
                 assert swap
-                assert {r.kin for r in lane.runs} == {lane.runs[0].kin} != {""}
+                assert {r.swap_group for r in lane.runs} == {lane.runs[0].swap_group} != {""}
             order = [int(r.label) for r in lane.runs]
             assert order == sorted(order)
         assert [x.seconds for x in found] == sorted((x.seconds for x in found), reverse=True)

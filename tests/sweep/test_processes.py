@@ -17,9 +17,9 @@ import pytest
 
 from ace_ray.config import RunConfig, run_config
 from ace_ray.errors import UserError
-from ace_ray.run import cluster
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.interrupts import RunFailed
+from ace_ray.run.health.interrupts import RunFailed
+from ace_ray.run.planning import cluster
 from ace_ray.store import Unreachable
 from ace_ray.sweep import lane as lane_module
 from ace_ray.sweep.packing import Lane
@@ -177,7 +177,7 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
 class TestDeath:
-    CHILD = "from ace_ray.run.supervise import die_with; die_with({}); print(1); "
+    CHILD = "from ace_ray.run.health.supervise import die_with; die_with({}); print(1); "
 
     def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
         child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"

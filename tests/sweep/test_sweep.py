@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ace_ray.errors import UserError
-from ace_ray.run.plan import make_manifest
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweep import runs as runs_module
@@ -353,7 +353,7 @@ class TestToTheEnd:
         assert stage.states() == {"step 1": "complete"}
 
     def test_one_process_at_a_time(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ace_ray.run.lease.BEAT_S", 0.1)
+        monkeypatch.setattr("ace_ray.run.storage.lease.BEAT_S", 0.1)
         other = stage.sweep
 
         def play(lane: FakeLane) -> None:

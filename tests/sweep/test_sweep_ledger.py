@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.clock import STATES
+from ace_ray.run.monitoring.timing import STATES
 from ace_ray.store import LocalStore
-from ace_ray.sweep.ledger import LEDGER, Account, account, kept, read_ledger, write_ledger
+from ace_ray.sweep.ledger import LEDGER, CostRecord, cost_record, kept, read_ledger, write_ledger
 from ace_ray.sweep.runs import SweepRun
 
 TIMING = {
@@ -47,7 +47,7 @@ def put(store: LocalStore, *, timing: Any = TIMING, **changes: Any) -> None:
 
 def test_a_whole_run(store: LocalStore) -> None:
     put(store)
-    line = account(run(), store, 3.6)
+    line = cost_record(run(), store, 3.6)
     assert asdict(line) == {
         "label": "step 5",
         "step": 5,
@@ -69,33 +69,33 @@ def test_a_whole_run(store: LocalStore) -> None:
 
 def test_without_a_price_there_is_no_cost(store: LocalStore) -> None:
     put(store)
-    line = account(run(), store, None)
+    line = cost_record(run(), store, None)
     assert line.cost is None
     assert line.per_1000 == {"device_s": 1800.0, "cost": None}
-    assert account(run(), store, 0.0).cost == 0.0
+    assert cost_record(run(), store, 0.0).cost == 0.0
 
 
 def test_a_run_that_is_owed_rows(store: LocalStore) -> None:
     put(store, complete=False, why="3 of 500 rows have no verdict", scored=497)
-    line = account(run(), store, None)
+    line = cost_record(run(), store, None)
     assert (line.state, line.note) == ("incomplete", "3 of 500 rows have no verdict")
     assert line.entries == 497
 
 
 def test_nothing_scored_costs_nothing_per_entry(store: LocalStore) -> None:
     put(store, complete=False, scored=0)
-    line = account(run(), store, 1.0)
+    line = cost_record(run(), store, 1.0)
     assert line.per_1000 == {}
     assert line.cost == 0.25
 
 
 def test_a_run_that_has_not_begun(store: LocalStore) -> None:
-    line = account(run(), store, 1.0)
+    line = cost_record(run(), store, 1.0)
     assert (line.state, line.engine, line.cost, line.seconds) == ("pending", "", None, {})
 
 
 def test_a_refused_checkpoint(store: LocalStore) -> None:
-    line = account(SweepRun("step 5", 5, "/c/step_5", refused="torn"), store, 1.0)
+    line = cost_record(SweepRun("step 5", 5, "/c/step_5", refused="torn"), store, 1.0)
     assert (line.state, line.note, line.run_id) == ("refused", "torn", "")
 
 
@@ -111,24 +111,24 @@ def test_a_refused_checkpoint(store: LocalStore) -> None:
 )
 def test_how_the_weights_came(store: LocalStore, loads: list[Any], how: str) -> None:
     put(store, timing={**TIMING, "loads": loads})
-    assert account(run(), store, None).engine == how
+    assert cost_record(run(), store, None).engine == how
 
 
 def test_a_restart_says_why(store: LocalStore) -> None:
     deaths = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
     timing = {**TIMING, "loads": [{"how": "restarted"}], "engine_deaths": deaths}
     put(store, timing=timing)
-    assert account(run(), store, None).note == deaths[-1]
+    assert cost_record(run(), store, None).note == deaths[-1]
     put(store, timing={**timing, "engine_deaths": []})
-    assert account(run(), store, None).note == ""
+    assert cost_record(run(), store, None).note == ""
     put(store, timing={**timing, "loads": [{"how": "swapped"}]})
-    assert account(run(), store, None).note == ""
+    assert cost_record(run(), store, None).note == ""
 
 
 @pytest.mark.parametrize("timing", [{}, {"loads": None, "device_s": None}])
 def test_a_run_that_had_nothing_left_to_do(store: LocalStore, timing: Any) -> None:
     put(store, timing=timing)
-    line = account(run(), store, 1.0)
+    line = cost_record(run(), store, 1.0)
     assert (line.state, line.engine, line.cost) == ("complete", "", 0.0)
     assert line.seconds == dict.fromkeys(STATES, 0.0)
 
@@ -136,18 +136,18 @@ def test_a_run_that_had_nothing_left_to_do(store: LocalStore, timing: Any) -> No
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"null", b"\xff", b"3", b'{"a": 1}'])
 def test_a_summary_that_is_none(store: LocalStore, content: bytes) -> None:
     store.put("r1/summary.json", content)
-    assert account(run(), store, 1.0).state == "pending"
+    assert cost_record(run(), store, 1.0).state == "pending"
 
 
 def test_one_that_somebody_may_be_writing(store: LocalStore) -> None:
-    line = account(SweepRun("step 5", 5, "/c/step_5", awaited="being written"), store, 1.0)
+    line = cost_record(SweepRun("step 5", 5, "/c/step_5", awaited="being written"), store, 1.0)
     assert (line.state, line.note, line.run_id) == ("pending", "being written", "")
 
 
 class TestKept:
-    def line(self, store: LocalStore, name: str, step: int, **changes: Any) -> Account:
+    def line(self, store: LocalStore, name: str, step: int, **changes: Any) -> CostRecord:
         store.put(f"{name}/_SUCCESS", b"")
-        line = Account(f"step {step}", step, f"/c/step_{step}", name, "complete")
+        line = CostRecord(f"step {step}", step, f"/c/step_{step}", name, "complete")
         return replace(line, **changes)
 
     def test_finished_runs_that_are_no_part_of_this_call(self, store: LocalStore) -> None:
@@ -169,13 +169,13 @@ class TestKept:
 
     def test_it_is_read_as_it_was_written(self, store: LocalStore) -> None:
         assert read_ledger(store) == ([], set())
-        lines = [self.line(store, "r1", 1), Account("a", None, "s", "r")]
+        lines = [self.line(store, "r1", 1), CostRecord("a", None, "s", "r")]
         write_ledger(store, lines, {3, 1})
         assert read_ledger(store) == (lines, {1, 3})
 
 
 def test_the_file(store: LocalStore) -> None:
-    lines = [Account("a", None, "s", "r"), Account("b\ud800", 3, "s", "", note="«x»")]
+    lines = [CostRecord("a", None, "s", "r"), CostRecord("b\ud800", 3, "s", "", note="«x»")]
     write_ledger(store, lines)
     tree = json.loads(store.get(LEDGER) or b"")
     assert tree["schema_version"] == 1

@@ -13,7 +13,7 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.run import roles
-from ace_ray.run.plan import make_manifest
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweep.checkpoints import Checkpoint
@@ -102,7 +102,7 @@ class TestRefused:
             sweep_of(), Checkpoint("step_7", 7, str(one), "", "m-2.safetensors is missing"), "out"
         )
         assert run.refused == "it is not whole: m-2.safetensors is missing"
-        assert (run.plan, run.run_id, run.kin, run.step) == (None, "", "", 7)
+        assert (run.plan, run.run_id, run.swap_group, run.step) == (None, "", "", 7)
 
     def test_what_is_cut_off(self, one: Path) -> None:
         weights = one / "model.safetensors"
@@ -141,12 +141,12 @@ class TestRefused:
 
 class TestKin:
     def test_checkpoints_of_one_training(self, one: Path, other: Path) -> None:
-        assert of(one).kin == of(other).kin != ""
+        assert of(one).swap_group == of(other).swap_group != ""
 
     @pytest.mark.parametrize("name", ["_name_or_path", "transformers_version", "use_cache"])
     def test_what_says_nothing_of_the_architecture(self, one: Path, other: Path, name: str) -> None:
         (other / "config.json").write_text(json.dumps({"model_type": "toy", name: "x"}))
-        assert of(one).kin == of(other).kin
+        assert of(one).swap_group == of(other).swap_group
 
     @pytest.mark.parametrize(
         "change",
@@ -154,7 +154,7 @@ class TestKin:
     )
     def test_another_architecture(self, one: Path, other: Path, change: dict[str, Any]) -> None:
         (other / "config.json").write_text(json.dumps({"model_type": "toy", **change}))
-        assert of(one).kin != of(other).kin
+        assert of(one).swap_group != of(other).swap_group
 
     @pytest.mark.parametrize(
         "name",
@@ -172,39 +172,41 @@ class TestKin:
     )
     def test_another_tokenizer_or_template(self, one: Path, other: Path, name: str) -> None:
         (other / name).write_text("[1]")
-        assert of(one).kin != of(other).kin
+        assert of(one).swap_group != of(other).swap_group
         (one / name).write_text("[1]")
-        assert of(one).kin == of(other).kin
+        assert of(one).swap_group == of(other).swap_group
 
     def test_another_layout(
         self, one: Path, other: Path, make_checkpoint: Callable[..., Path]
     ) -> None:
         make_checkpoint(other, 1.0, 2.0)
-        assert of(one).kin != of(other).kin
+        assert of(one).swap_group != of(other).swap_group
 
     def test_what_the_engine_was_told(self, one: Path, other: Path) -> None:
-        alone = of(one).kin
-        assert of(other, engine={"max_model_len": 4096}).kin != alone
-        assert of(other, model={"chat_template_kwargs": {"a": 1}}).kin != alone
-        assert of(other, model={"reasoning_parser": "none"}).kin != alone
+        alone = of(one).swap_group
+        assert of(other, engine={"max_model_len": 4096}).swap_group != alone
+        assert of(other, model={"chat_template_kwargs": {"a": 1}}).swap_group != alone
+        assert of(other, model={"reasoning_parser": "none"}).swap_group != alone
 
     def test_listed_models_are_kin_too(self, one: Path, other: Path) -> None:
         listed = [run_of_model(sweep_of(), SweepModel(source=str(p)), "o") for p in (one, other)]
-        assert listed[0].kin == listed[1].kin == of(one).kin
+        assert listed[0].swap_group == listed[1].swap_group == of(one).swap_group
 
     @pytest.mark.parametrize("content", ["{", "", "[]", "3", "null", "[" * 100_000, "\ud800"])
-    def test_a_config_that_is_none_makes_no_kin(self, one: Path, other: Path, content: str) -> None:
+    def test_a_config_that_is_none_makes_no_swap_group(
+        self, one: Path, other: Path, content: str
+    ) -> None:
         for folder in (one, other):
             (folder / "config.json").write_bytes(content.encode(errors="surrogatepass"))
-        assert of(one).kin == of(other).kin == ""
+        assert of(one).swap_group == of(other).swap_group == ""
 
-    def test_other_formats_are_nobodys_kin(self, one: Path, other: Path) -> None:
+    def test_other_formats_have_no_swap_group(self, one: Path, other: Path) -> None:
         for folder in (one, other):
             (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-        assert of(one).kin == of(other).kin == ""
+        assert of(one).swap_group == of(other).swap_group == ""
 
     def test_the_fake_without_weights_has_none(self) -> None:
-        assert run_of_model(sweep_of(), SweepModel(source="a"), "out").kin == ""
+        assert run_of_model(sweep_of(), SweepModel(source="a"), "out").swap_group == ""
 
 
 class TestFinished:

@@ -25,7 +25,7 @@ from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
-from ace_ray.run.plan import entries_digest
+from ace_ray.run.planning.plan import entries_digest
 from ace_ray.sandbox.local import LocalSession
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}

@@ -23,12 +23,12 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode
 from ace_ray.report.gold import GoldAnswers
 from ace_ray.report.runs import load_runs
-from ace_ray.run.judging import judged
-from ace_ray.run.parts import write_parts
-from ace_ray.run.plan import make_manifest, make_plan
-from ace_ray.run.preflight import make_benchmarks
-from ace_ray.run.rows import ROWS, episode_columns
-from ace_ray.run.stored import MANIFEST
+from ace_ray.run.actors.judging import judged
+from ace_ray.run.planning.plan import make_manifest, make_plan
+from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.storage.parts import write_parts
+from ace_ray.run.storage.rows import ROWS, episode_columns
+from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore
 

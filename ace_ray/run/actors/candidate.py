@@ -1,0 +1,261 @@
+"""The engine of one worker, and whose weights it holds.
+
+Runs of one job differ in their weights alone, so a live engine takes those of the next run in a
+second instead of starting anew. What a swap has left is probed before a row meets it; where the
+probe does not hold, the process ends, and its successor starts on the new weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import ray
+
+from ace_ray.errors import EngineDead, UserError
+from ace_ray.models.cached import NoRoom
+from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
+from ace_ray.models.probe import CannotTell, Probe, ProbeFailed
+from ace_ray.models.sources import check_unchanged, materialize, release
+from ace_ray.run.actors.job import Job
+from ace_ray.run.health.heartbeat import die
+from ace_ray.run.health.monitored_engine import MonitoredEngine
+from ace_ray.run.health.processes import ProcessInfo
+from ace_ray.run.monitoring.timing import Clock
+from ace_ray.run.storage.rows import clean
+from ace_ray.store import Unreachable
+
+_PASSING = (NoRoom, Unreachable)
+
+PASS_ON_S = 60.0
+"""Most that a process which is to end waits until the rows that ended in it have passed on."""
+
+PASS_ON_POLL_S = 0.1
+
+
+class Broken(Exception):
+    """These weights cannot be evaluated; one line says why."""
+
+
+@dataclass
+class _Prepared:
+    run: int
+    folder: Future[Path]
+
+
+class Candidate:
+    """Starts the engine, swaps its weights, and tells the coordinator how.
+
+    Where the job says so, every checkpoint is examined: before it is loaded for all shards, all
+    values finite, and the content that was planned; after that, since it was read meanwhile, for
+    its content again, and for what the engine says with it. Raises what `start_engine` raises,
+    `NoRoom` and `Unreachable`.
+    """
+
+    def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
+        self._job, self._coordinator, self._process, self._clock = (
+            job,
+            job.coordinator,
+            process,
+            clock,
+        )
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
+        self._ahead: _Prepared | None = None
+        self._lock = asyncio.Lock()
+        self._broken: set[int] = set()
+        self.run = run
+        while True:
+            try:
+                folder = self._folder(self.run)
+                break
+            except Broken as error:
+                self._give_up(self.run, str(error))
+                if self.run + 1 == len(job.runs):
+                    raise UserError(
+                        "no run is left whose weights can be loaded",
+                        where=job.runs[self.run].model.source,
+                        fix="mend the checkpoints",
+                    ) from error
+                self.run += 1
+        ray.get(self._coordinator.loading.remote(process, self.run))
+        began = time.perf_counter()
+        self.engine = MonitoredEngine(
+            start_engine(job, folder), ask_after_s=job.config.stall_s / 4, clock=clock
+        )
+        self._held = folder
+        self._probe = Probe(self.engine)
+        self._facts: dict[str, Any] = {
+            "how": "restarted"
+            if ray.get(self._coordinator.unswappable.remote(run=self.run))
+            else "fresh",
+            "worker": process.name,
+            "load_s": round(time.perf_counter() - began, 2),
+        }
+        self._prepare(self.run + 1)
+
+    async def hold(self, run: int) -> None:
+        """Return when the engine holds the weights of ``run``. Nothing may be in flight.
+
+        Raises `Broken`. Ends the process where only a new engine can.
+        """
+        async with self._lock:
+            if self._facts:
+                await self._first_probe()
+            if run in self._broken:
+                raise Broken
+            if run == self.run:
+                return
+            try:
+                await self._swap(run)
+            except Broken as error:
+                self._give_up(run, str(error))
+                raise
+            finally:
+                self._clock.preparing(None)
+
+    async def _first_probe(self) -> None:
+        """The engine is new; what it says now is what the next swap is held against."""
+        facts, self._facts = self._facts, {}
+        if self._job.examine:
+            self._clock.preparing("warm_up")
+            try:
+                await self._probe.begin(self._held)
+                await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
+            except EngineDead as error:
+                await self._end(f"the probe failed: {error}", self.run, for_all=False)
+            except (ProbeFailed, UserError) as error:
+                self._give_up(self.run, str(error))
+                return
+            finally:
+                self._clock.preparing(None)
+        await self._coordinator.loaded.remote(self.run, facts)
+
+    async def _swap(self, run: int) -> None:
+        try:
+            folder = await asyncio.to_thread(self._folder, run)
+        except _PASSING as error:
+            await self._end(str(error), None, for_all=False)
+        self._coordinator.spent.remote(self.run, self._process.name, self._clock.read())
+        self._clock.restart()
+        self._clock.preparing("load")
+        if self.run in self._broken:
+            await self._end("nobody knows the weights in the engine", run, for_all=False)
+        if why := await self._coordinator.unswappable.remote():
+            await self._end(why, run)
+        if why := _why_not(self._held, folder):
+            await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
+        await self._coordinator.loading.remote(self._process, run)
+        await asyncio.to_thread(self._probe.prepare, self._held, folder)
+        began = time.perf_counter()
+        try:
+            await self.engine.swap(folder)
+            self._clock.preparing("warm_up")
+            found = await self._probe.swapped(folder)
+        except (EngineDead, ProbeFailed, OSError) as error:
+            why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
+            if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
+                await self._coordinator.unswappable.remote(clean(why), run=run)
+            await self._end(why, run, for_all=not isinstance(error, CannotTell))
+        seconds = round(time.perf_counter() - began, 2)
+        release(self._job.runs[self.run].model)
+        # Before anything may fail: from now on it is these that the engine holds.
+        self.run, self._held = run, folder
+        if self._job.examine:
+            await asyncio.to_thread(self._check_unchanged, run)
+        facts = {"how": "swapped", "worker": self._process.name, "load_s": seconds, "probe": found}
+        await self._coordinator.loaded.remote(run, facts)
+        self._prepare(run + 1)
+
+    async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
+        """End this process: its successor starts an engine on the weights of ``run``, or on those
+        that this one holds.
+
+        Rows that have ended and not yet passed on would be lost with it, and their blocks would
+        come to the successor, which has other weights: they are waited for."""
+        if for_all:
+            await self._coordinator.unswappable.remote(clean(why))
+        if run is not None:
+            await self._coordinator.loading.remote(self._process, run)
+        end = time.monotonic() + PASS_ON_S
+        while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
+            await asyncio.sleep(PASS_ON_POLL_S)
+        die(self._coordinator, self._process, why, [])
+        raise EngineDead(why)  # not reached: the process is gone
+
+    def _give_up(self, run: int, why: str) -> None:
+        self._broken.add(run)
+        ray.get(self._coordinator.broken.remote(run, clean(why)))
+
+    def _prepare(self, run: int) -> None:
+        """Fetch and examine the weights of ``run`` while the engine works on those before."""
+        if run < len(self._job.runs):
+            self._ahead = _Prepared(run, self._threads.submit(self._made_ready, run, self._held))
+
+    def _made_ready(self, run: int, held: Path) -> Path:
+        folder = self._examined(run)
+        if not _why_not(held, folder):
+            self._probe.prepare(held, folder)
+        return folder
+
+    def _folder(self, run: int) -> Path:
+        """The folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom` and
+        `Unreachable`, which are no fault of theirs."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.run == run:
+            with suppress(*_PASSING):  # there may be some room by now
+                return ahead.folder.result()
+        return self._examined(run)
+
+    def _examined(self, run: int) -> Path:
+        model = self._job.runs[run].model
+        if not self._job.examine:
+            return materialize(model)
+        try:
+            folder = materialize(model)
+            check_whole(folder)
+            check_finite(folder)
+        except _PASSING:
+            raise
+        except UserError as error:
+            release(model)
+            raise Broken(str(error)) from error
+        self._check_unchanged(run)
+        return folder
+
+    def _check_unchanged(self, run: int) -> None:
+        """Raise `Broken` when other weights lie where those of ``run`` were planned."""
+        try:
+            check_unchanged(self._job.runs[run].model)
+        except UserError as error:
+            raise Broken(str(error)) from error
+
+
+def _why_not(held: Path, folder: Path) -> str:
+    """Why the weights in ``folder`` cannot take the place of those that came from ``held``."""
+    try:
+        return same_layout(held, folder)
+    except UserError as error:  # a trainer keeps the last few
+        return str(error)
+
+
+def start_engine(job: Job, folder: Path) -> Any:
+    """An engine on the weights in ``folder``, loaded."""
+    if job.config.backend == "fake":
+        from ace_ray.models.fake import FakeEngine
+
+        return FakeEngine(job.engine, folder)
+    from ace_ray.models.vllm_engine import VLLMEngine
+
+    return VLLMEngine(
+        folder,
+        job.engine,
+        template_kwargs=job.config.model.chat_template_kwargs,
+        reasoning_parser=job.config.model.reasoning_parser,
+        tool_parser=job.config.model.tool_parser,
+        swappable=len(job.runs) > 1,
+    )

@@ -1,0 +1,114 @@
+"""The actor that adds verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ace_ray.records import Entry, Episode
+from ace_ray.run.actors.coordinator import fetch_entries
+from ace_ray.run.actors.job import Job, report, start
+from ace_ray.run.actors.judging import judged
+from ace_ray.run.health.heartbeat import Heartbeat
+from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
+from ace_ray.run.health.processes import this_process
+from ace_ray.run.storage.rows import CHECKED, entry_at, verdict_columns
+
+CHECK_S = 300.0
+"""Seconds that the checks of one block, or of one isolated row, may take."""
+
+
+class Checker:
+    """Adds the verdicts of all rule sets. Stateless: any checker can take any row."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._coordinator = job, job.coordinator
+        self._process = this_process("checker")
+        start(self._coordinator, self._process)
+        self._entries = fetch_entries(job.coordinator)
+        self._since: float | None = None
+        self._passed = False
+        """Whether this process has judged anything."""
+        ray.get(self._coordinator.ready.remote(self._process, {}))
+        Heartbeat(self._coordinator, self._process, stall_s=CHECK_S, busy_since=lambda: self._since)
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        try:
+            return self._checked(block)
+        except Exception as error:
+            report(self._job, "a checker failed", error)
+            raise
+
+    def _checked(self, block: pa.Table) -> pa.Table:
+        rows = block.to_pylist()
+        ids = [row["row_id"] for row in rows]
+        isolated = ray.get(self._coordinator.isolated.remote("checker", ids)) if ids else {}
+        ended, groups = grouped(rows, isolated)
+        checked = [self._ended(row, isolated_row) for row, isolated_row in ended]
+        for group, members in groups.items():
+            if group != OPEN:
+                self._show_that_it_works(members[0]["entry"])
+            checked += self._together(members)
+        self._coordinator.rows.remote(
+            [
+                (
+                    row["run"],
+                    row["benchmark"],
+                    row["language"],
+                    row["category"],
+                    row["status"],
+                    row["official_valid"],
+                    row["strict_valid"],
+                    row["prompt_tokens"],
+                    row["completion_tokens"],
+                )
+                for row in checked
+            ]
+        )
+        return pa.Table.from_pylist(checked, schema=CHECKED)
+
+    def _together(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        ids = [row["row_id"] for row in rows]
+        # Waited for: what kills this process must be known to the coordinator before.
+        ray.get(self._coordinator.enter.remote(self._process, ids))
+        self._since = time.monotonic()
+        checked = [self._check(row) for row in rows]
+        self._since, self._passed = None, True
+        self._coordinator.leave.remote(self._process, ids)
+        return checked
+
+    def _show_that_it_works(self, entry_index: int) -> None:
+        """Before an isolated row, whose entry has this index, judge another one without an answer:
+        a checker that dies on everything must not accuse it."""
+        if self._passed or len(self._entries) < 2:
+            return
+        entry = entry_at(self._entries, (entry_index + 1) % len(self._entries))
+        self._since = time.monotonic()
+        with suppress(Exception):  # an exception shows that it works, too
+            self._job.benchmarks[entry.benchmark].check(entry, Episode())
+        self._since, self._passed = None, True
+
+    def _check(self, row: dict[str, Any]) -> dict[str, Any]:
+        entry = entry_at(self._entries, row["entry"])
+        return self._keyed(judged(row, entry, self._job.benchmarks[entry.benchmark]), entry)
+
+    def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
+        row |= ended_columns(isolated_row, "checker")
+        return self._keyed({**row, **verdict_columns({})}, entry_at(self._entries, row["entry"]))
+
+    def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
+            "run_id": self._job.runs[row["run"]].run_id,
+            "seed": self._job.config.sampling.seed + row["sample"],
+            "benchmark": entry.benchmark,
+            "category": entry.category,
+            "language": entry.language,
+            "id": entry.id,
+            "group": entry.group,
+        }

@@ -1,0 +1,97 @@
+"""Running counts of a graph: the coordinator keeps them, the driver reads them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ace_ray.run.health.isolation import IsolatedRow
+from ace_ray.run.health.processes import KINDS, Kind, ProcessInfo
+
+
+@dataclass
+class RunCounts:
+    """What one run has of a graph; wall-clock times."""
+
+    done: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stored: int = 0
+    ready_at: float | None = None
+    """When an engine first held its weights."""
+    first_row_at: float | None = None
+    last_row_at: float | None = None
+    last_stored_at: float | None = None
+    loads: list[dict[str, Any]] = field(default_factory=list)
+    """How its weights came into engines (`ace_ray.run.actors.candidate`)."""
+    spent: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Worker -> state -> seconds (`ace_ray.run.monitoring.timing`)."""
+    broken: str = ""
+    """Why its weights cannot be evaluated."""
+
+
+class Tally:
+    """Running counts of a graph; plain Python, so that tests need no Ray."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, RunCounts] = {}
+        self.statuses: Counter[str] = Counter()
+        self.groups: dict[tuple[str, str, str], list[int]] = {}
+        """(benchmark, language, category) -> [scored, official valid, strict valid]"""
+        self.workers: list[dict[str, Any]] = []
+        self.failure = ""
+        self.store_failed = False
+        self.no_progress = False
+        """Whether engines start again and again and no row gets further."""
+        self.notice = ""
+        """What the run is waiting for, if anything."""
+        self.deaths: list[str] = []
+        """Of engines, one line each."""
+        self.other_deaths: Counter[str] = Counter()
+        self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
+        self.silent: dict[ProcessInfo, float] = {}
+        """Process that works -> seconds since it was last heard of."""
+        self.starting: dict[ProcessInfo, float] = {}
+        """Process that is not ready -> seconds since it began."""
+
+    def of(self, run: int) -> RunCounts:
+        return self.runs.setdefault(run, RunCounts())
+
+    @property
+    def done(self) -> int:
+        return sum(counts.done for counts in self.runs.values())
+
+    @property
+    def stored(self) -> int:
+        return sum(counts.stored for counts in self.runs.values())
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion."""
+        return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
+
+    @property
+    def first_ready_at(self) -> float | None:
+        return min((s.ready_at for s in self.runs.values() if s.ready_at), default=None)
+
+    @property
+    def last_row_at(self) -> float | None:
+        return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
+
+    def add(self, rows: list[tuple[Any, ...]]) -> None:
+        now = time.time()
+        for run, benchmark, language, category, status, official, strict, *tokens in rows:
+            counts = self.of(run)
+            counts.first_row_at = counts.first_row_at or now
+            counts.last_row_at = now
+            counts.done += 1
+            counts.prompt_tokens += tokens[0]
+            counts.completion_tokens += tokens[1]
+            self.statuses[status] += 1
+            if status == "scored":
+                group = self.groups.setdefault((benchmark, language, category), [0, 0, 0])
+                group[0] += 1
+                group[1] += bool(official)
+                group[2] += bool(strict)

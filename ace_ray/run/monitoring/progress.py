@@ -1,0 +1,126 @@
+"""Live progress of a run: a panel on a terminal, plain log lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from ace_ray.run.monitoring.counts import Tally
+
+POLL_S = 0.5
+LOG_EVERY_S = 10.0
+
+
+class ProgressView:
+    """Polls ``read`` in a thread and shows the tally until the context ends.
+
+    Args:
+        read: returns the current tally; may raise while the cluster is going down.
+        planned: rows this session will evaluate.
+        console: decides by ``is_terminal`` between panel and log lines.
+    """
+
+    def __init__(self, read: Callable[[], Tally], planned: int, console: Console) -> None:
+        self._read, self._planned, self._console = read, planned, console
+        self._start = time.time()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+        )
+        self._task = self._bar.add_task("rows", total=planned)
+
+    def __enter__(self) -> ProgressView:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def _loop(self) -> None:
+        if self._console.is_terminal:
+            with Live(console=self._console, refresh_per_second=4, transient=True) as live:
+                while not self._stop.wait(POLL_S):
+                    tally = self._tally()
+                    if tally is not None:
+                        live.update(self._panel(tally))
+            return
+        shown, last = -1, 0.0
+        while not self._stop.wait(POLL_S):
+            if time.time() - last < LOG_EVERY_S:
+                continue
+            tally = self._tally()
+            if tally is not None and (tally.done != shown or not tally.done or tally.notice):
+                shown, last = tally.done, time.time()
+                self._console.print(self.line(tally), highlight=False, soft_wrap=True)
+
+    def _tally(self) -> Tally | None:
+        try:
+            return self._read()
+        except Exception:  # noqa: BLE001 - the view must never end the run
+            return None
+
+    def line(self, tally: Tally) -> str:
+        if not tally.workers and not tally.done:
+            return f"starting engines ... {time.time() - self._start:.0f} s"
+        failed = tally.done - tally.statuses["scored"]
+        parts = [f"{tally.done}/{self._planned} rows", self._accuracy(tally), *self._speed(tally)]
+        if failed:
+            parts.append(f"{failed} not scored")
+        if tally.deaths:
+            parts.append(f"{len(tally.deaths)} engine death(s)")
+        parts.append(tally.notice)
+        return " | ".join(part for part in parts if part)
+
+    def _accuracy(self, tally: Tally) -> str:
+        sums: dict[str, list[int]] = {}
+        for (benchmark, language, _), counts in sorted(tally.groups.items()):
+            total = sums.setdefault(f"{benchmark} {language}", [0, 0, 0])
+            for index, count in enumerate(counts):
+                total[index] += count
+        return ", ".join(
+            f"{name}: official {official / n:.3f} strict {strict / n:.3f}"
+            for name, (n, official, strict) in sums.items()
+        )
+
+    def _speed(self, tally: Tally) -> list[str]:
+        if tally.first_ready_at is None or tally.last_row_at is None:
+            return []
+        seconds = max(1e-6, tally.last_row_at - tally.first_ready_at)
+        tokens = tally.tokens / seconds
+        left = (self._planned - tally.done) * seconds / max(1, tally.done)
+        # The longest rows come first: an early estimate would be far too long.
+        known = tally.done >= self._planned / 10
+        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if known else ""]
+
+    def _panel(self, tally: Tally) -> Group:
+        self._bar.update(self._task, completed=tally.done)
+        table = Table("benchmark", "language", "category", box=None, pad_edge=False)
+        for column in ("scored", "official", "strict"):
+            table.add_column(column, justify="right")
+        for (benchmark, language, category), (n, official, strict) in sorted(tally.groups.items()):
+            table.add_row(
+                benchmark, language, category, str(n), f"{official / n:.3f}", f"{strict / n:.3f}"
+            )
+        return Group(self.line(tally), self._bar, table)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

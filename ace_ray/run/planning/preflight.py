@@ -1,0 +1,385 @@
+"""What can be known to fail before anything is started: used by ``evaluate`` and ``doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.bounded import json_tree
+from ace_ray.config import RunConfig
+from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.roles import ServedRole
+from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
+from ace_ray.models.tool_parsers import check_tool_parser
+from ace_ray.run.planning.plan import REPORTS, Plan
+from ace_ray.run.storage.lease import LEASE
+from ace_ray.run.storage.stored import MANIFEST, read_manifest
+from ace_ray.store import Store, open_store
+
+if TYPE_CHECKING:
+    from ace_ray.models.chat import Chat
+
+Messages = Sequence[Mapping[str, Any]]
+Count = Callable[[Messages, Messages | None], int]
+
+
+def resolve_model(config: RunConfig) -> ModelRef:
+    """The model, pinned. Raises `UserError`."""
+    if config.backend == "fake" and not Path(config.model.source).is_dir():
+        return ModelRef("fake", "fake", "fake", "fake")
+    model = resolve(
+        config.model.source,
+        config.model.revision,
+        endpoint_url=config.store.endpoint_url,
+        region=config.store.region,
+    )
+    if model.kind == "folder" and config.engine.get("load_format") != "dummy":
+        names = [path.suffix for path in Path(model.location).iterdir()]
+        if not {".safetensors", ".bin", ".pt"} & set(names):
+            raise UserError(
+                "the folder holds no weights (*.safetensors)",
+                where=model.location,
+                fix="name a complete model folder",
+            )
+    return model
+
+
+def make_benchmarks(config: RunConfig) -> list[Benchmark]:
+    """The benchmarks, configured. Raises `UserError`."""
+    return [make_benchmark(b.name, b.options) for b in config.benchmarks]
+
+
+_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
+
+
+def check_engine(config: RunConfig) -> list[str]:
+    """The names of the engine arguments, all known. Raises `UserError`."""
+    if config.backend == "fake":
+        from ace_ray.config import validated
+        from ace_ray.models.fake import FakeScript
+
+        validated(FakeScript, config.engine, where="engine")
+        return list(config.engine)
+    check_engine_args(config.engine)
+    check_reasoning_parser(config.model.reasoning_parser)
+    if config.model.tool_parser is not None:
+        check_tool_parser(config.model.tool_parser)
+    # These steer the plan itself: no flag, no null, nothing below 1.
+    for name in _SIZES:
+        value = config.engine.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(
+                f"{name!r} is {value!r}, it should be a whole number of at least 1",
+                where="engine",
+                fix="correct the value",
+            )
+    return list(config.engine)
+
+
+def check_chat(plan: Plan) -> dict[str, Any]:
+    """The model's chat template on this run's prompts, and their length against the context.
+
+    Only as many prompts are tokenized as it takes to find one that fits, shortest first.
+
+    Returns facts for the manifest. Raises `UserError` when the template refuses the prompts or no
+    prompt fits the context.
+    """
+    engine = plan.config.engine
+    context: int | None
+    count: Count
+    native = _native(plan)
+    if plan.config.backend == "fake":
+        from ace_ray.models.fake import FakeScript, count_words
+
+        context, count = FakeScript.model_validate(engine).max_model_len, count_words
+        template = ""
+    else:
+        from ace_ray.models.chat import Chat
+
+        folder = tokenizer_folder(plan.model)
+        chat = Chat.load(
+            folder,
+            plan.config.model.chat_template_kwargs,
+            trust_remote_code=engine.get("trust_remote_code") is True,
+        )
+        context, template = _context(engine, folder), chat.template_sha256
+        if native:
+            chat.require_tools(plan.model.source, episodes=_interactive(plan))
+            template = chat.tools_template_sha256
+        _check_rehearsals(plan, chat)
+        _check_roles(plan, chat)
+
+        def count(messages: Messages, tools: Messages | None) -> int:
+            return len(chat.encode(chat.render(messages, tools)))
+
+    _find_one_that_fits(plan, count, context)
+    return {"chat_template_sha256": template}
+
+
+def check_chat_of_gguf(plan: Plan) -> str:
+    """Like `check_chat`, before the GGUF file is converted: its chat template on the prompts, and
+    a lower bound of their lengths. Returns what was found. Raises `UserError`.
+    """
+    from ace_ray.models.chat import Chat
+    from ace_ray.models.gguf_header import FewestTokens, read_header
+
+    where = plan.model.location
+    header = read_header(Path(where))
+    chat = Chat.of_gguf(header, plan.config.model.chat_template_kwargs, where=where)
+    arch = header.get("general.architecture")
+    scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
+    trained = header.get(f"{arch}.context_length")
+    _check_length(plan.config.engine, None if scaled else trained, where)
+    context = _asked(plan.config.engine, trained)
+    fewest = FewestTokens(header)
+    if _native(plan):
+        chat.require_tools(plan.model.source, episodes=_interactive(plan))
+    _check_rehearsals(plan, chat)
+    _check_roles(plan, chat)
+
+    def count(messages: Messages, tools: Messages | None) -> int:
+        return fewest.count(chat.render(messages, tools), context or 1)
+
+    _find_one_that_fits(plan, count, context, at_least=True)
+    return (
+        "the GGUF file's chat template takes them; lengths are a lower bound until it is converted"
+    )
+
+
+def _native(plan: Plan) -> bool:
+    """Whether any entry goes through the template's own tool calling. Raises `UserError`."""
+    native = any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
+    if native and plan.config.backend == "vllm" and plan.config.model.tool_parser is None:
+        raise UserError(
+            "native tool calling needs a parser that reads the model's calls",
+            where="model.tool_parser",
+            fix="name the vLLM tool parser of this model, e.g. hermes",
+        )
+    return native
+
+
+def _interactive(plan: Plan) -> bool:
+    return bool(plan.rows.interactive.any())
+
+
+def _check_rehearsals(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template refuses a kind of message that episodes send."""
+    entries = {(e.benchmark, e.category): e for e in plan.entries}
+    for entry in entries.values():
+        benchmark = plan.benchmarks[entry.benchmark]
+        if not benchmark.interactive(entry):
+            continue
+        messages = benchmark.rehearsal(entry)
+        try:
+            chat.render(messages, benchmark.tools(entry))
+        except PromptRefused as error:
+            said = ", ".join(dict.fromkeys(message["role"] for message in messages))
+            raise UserError(
+                f"{entry.category} sends messages of {said}: {error}",
+                where=plan.model.source,
+                fix=benchmark.refused_fix,
+            ) from error
+
+
+def _check_roles(plan: Plan, candidate: Chat) -> None:
+    """Raise `UserError` when a model's template refuses the chats of a role that it plays."""
+    from ace_ray.models.chat import Chat
+
+    for name, roles in plan.parts.items() if _interactive(plan) else ():
+        for role, part in roles.items():
+            chat = candidate
+            if isinstance(part.role, ServedRole):
+                assert part.model is not None  # a served part has a model
+                chat = Chat.load(
+                    tokenizer_folder(part.model),
+                    part.role.model.chat_template_kwargs,
+                    trust_remote_code=part.role.engine.get("trust_remote_code") is True,
+                )
+            elif part.role != "same":
+                continue  # only its provider knows an endpoint's template
+            messages = plan.benchmarks[name].role_chat(role)
+            try:
+                chat.render(messages)
+            except PromptRefused as error:
+                said = ", ".join(message["role"] for message in messages)
+                raise UserError(
+                    f"a chat of {said} is what this role is sent: {error}",
+                    where=f"benchmarks.{name}.{role}",
+                    fix="let another model or an endpoint play it, or change the benchmark's "
+                    "protocol",
+                ) from error
+
+
+def _find_one_that_fits(
+    plan: Plan,
+    count: Count,
+    context: int | None,
+    *,
+    at_least: bool = False,
+) -> None:
+    """Raise `UserError` when the template refuses the prompts or none is below ``context`` tokens.
+
+    ``at_least``: ``count`` gives lower bounds.
+    """
+    shortest = 0
+    for row in reversed(plan.rows):
+        entry = plan.entries[row.entry]
+        try:
+            benchmark = plan.benchmarks[entry.benchmark]
+            tokens = count(benchmark.prompt(entry), benchmark.tools(entry))
+        except PromptRefused as error:
+            raise UserError(
+                str(error),
+                where=plan.model.source,
+                fix=benchmark.refused_fix,
+            ) from error
+        shortest = min(shortest or tokens, tokens)
+        if context is None or tokens < context:
+            break
+    else:
+        raise UserError(
+            f"no prompt fits: the shortest has {'at least ' * at_least}{shortest} tokens, "
+            f"the context holds {context}",
+            where="engine.max_model_len",
+            fix="raise it, or use a model with a longer context",
+        )
+
+
+def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
+    """Tokens that the context holds; None where only vLLM can tell."""
+    file = folder / "config.json"
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        tree = tree.get("text_config", tree)
+        trained = tree.get("max_position_embeddings")
+        scaled = _is_scaled(tree)
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"cannot be read as a model's configuration: {error}",
+            where=str(file),
+            fix="name a complete model folder",
+        ) from error
+    _check_length(engine, None if scaled else trained, str(file))
+    return _asked(engine, trained)
+
+
+def _asked(engine: Mapping[str, Any], trained: Any) -> int | None:
+    length = engine.get("max_model_len")
+    length = trained if length is None else length
+    # vLLM also takes -1 (find out).
+    return length if isinstance(length, int) and length > 0 else None
+
+
+def _is_scaled(tree: Mapping[str, Any]) -> bool:
+    """Whether vLLM may allow more than ``max_position_embeddings``."""
+    if tree.get("model_max_length") is not None or tree.get("rope_scaling"):
+        return True
+    rope = tree.get("rope_parameters") or {}
+    # One mapping, or one for each type of layer.
+    nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
+    return any(one.get("rope_type", "default") != "default" or "factor" in one for one in nested)
+
+
+def _check_length(engine: Mapping[str, Any], trained: Any, where: str) -> None:
+    """Raise `UserError` when more context is asked for than the model was trained on, which vLLM
+    refuses unless told otherwise."""
+    length = engine.get("max_model_len")
+    if not isinstance(length, int) or not isinstance(trained, int) or length <= trained:
+        return
+    told = os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0").strip().lower()
+    if told in ("", "0", "false") and not engine.get("hf_overrides"):
+        raise UserError(
+            f"'max_model_len' is {length}, the model's context has {trained} positions ({where})",
+            where="engine",
+            fix=f"set at most {trained}",
+        )
+
+
+def check_services(plan: Plan) -> None:
+    """Raise `UserError` when what a benchmark has one process own cannot be had."""
+    for benchmark in plan.benchmarks.values():
+        benchmark.service()
+
+
+def check_output(config: RunConfig) -> Store:
+    """The store that run folders go to, found to be reachable and writable. Raises `UserError`."""
+    store = _output(config)
+    store.check_writable()
+    return store
+
+
+def _output(config: RunConfig) -> Store:
+    options = config.store
+    return open_store(config.output, endpoint_url=options.endpoint_url, region=options.region)
+
+
+def output_store(plan: Plan) -> Store:
+    """The store of the run's own folder."""
+    return _output(plan.config).child(plan.run_id)
+
+
+def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
+    """The run's store, checked to be writable, and the manifest it already holds.
+
+    With ``fresh`` any run may be there, which the caller is about to replace; it counts as none.
+
+    Raises:
+        UserError: it cannot be written, or holds a different run.
+    """
+    config = plan.config
+    parent = _output(config)
+    store = parent.child(plan.run_id)
+    store.check_writable()
+    if parent.get(MANIFEST) is not None:
+        raise UserError(
+            "the output folder is itself a run",
+            where=config.output,
+            fix="name the folder above it; each run gets a folder of its own",
+        )
+    raw = store.get(MANIFEST)
+    if raw is None:
+        listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
+        if foreign := [item for item in listed if item.path != LEASE]:
+            raise UserError(
+                f"the folder holds files that are no run ({foreign[0].path})",
+                where=plan.uri,
+                fix="choose another run_id or --output",
+            )
+        return store, None
+    if fresh:
+        # What is not a run's is not removed; what lies behind a link neither.
+        read_manifest(store)
+        store.check_unlinked("rows")
+        store.check_unlinked("files")
+        return store, None
+    try:
+        manifest: dict[str, Any] = json_tree(raw)
+        theirs = manifest["identity"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{MANIFEST} cannot be read", where=plan.uri, fix="choose another run_id or --output"
+        ) from error
+    mine = json_tree(json.dumps(plan.identity))
+    if theirs != mine:
+        raise UserError(
+            f"the folder holds a different run (they differ in {', '.join(_differ(theirs, mine))})",
+            where=plan.uri,
+            fix="choose another run_id or --output, or replace it with --fresh",
+        )
+    return store, manifest
+
+
+def _differ(theirs: Any, mine: Any, path: str = "") -> list[str]:
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        found = []
+        for key in sorted({*theirs, *mine}):
+            found += _differ(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
+        # Row ids differ whenever anything does; say so only if nothing else explains it.
+        return [p for p in found if p != "rows"] or found
+    return [] if theirs == mine else [path]

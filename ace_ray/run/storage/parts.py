@@ -1,0 +1,279 @@
+"""Parquet parts under ``rows/``: written whole under a unique name, read back without doubles.
+
+A part is its own ledger: the ids of its rows are one of its columns, so rows and ids become visible
+in one step and nothing has to be kept in agreement (docs/reliability.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ace_ray.errors import UserError
+from ace_ray.run.health.isolation import KILLED_FROM_OUTSIDE, SET_ASIDE
+from ace_ray.run.storage.parquet import Limits, read_flat
+from ace_ray.run.storage.rows import (
+    CHECK_FAILED,
+    RESULT_COLUMNS,
+    ROWS,
+    ResultRow,
+    check_values,
+    result_rows,
+)
+from ace_ray.run.storage.stored import MANIFEST, Manifest
+from ace_ray.store import Store
+
+FOLDER = "rows/"
+PART_BYTES = 64 << 20
+"""Most bytes of rows, uncompressed, in one part; a single row may be larger."""
+
+LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
+"""Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
+
+_PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
+
+
+def new_session(names: Sequence[str], salt: str) -> str:
+    """The name of a session of writing that sorts after those which wrote the parts ``names``.
+
+    Counted, not timed: a clock may jump. ``salt`` keeps two writers apart.
+    """
+    numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
+    last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
+    return f"{last + 1:014d}-{salt}"
+
+
+def part_name(session: str, row_ids: Sequence[str]) -> str:
+    """``part-<session>-<hash of its row ids>.parquet``.
+
+    Sessions sort in the order they were begun, so a later attempt at a row sorts after an earlier
+    one. Only the same rows of the same session get a name again, when storing them is tried again.
+    """
+    content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
+    return f"{FOLDER}part-{session}-{content}.parquet"
+
+
+def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
+    """Store ``table`` (schema `ROWS`) as one part, or several when it is large; their names."""
+    if table.nbytes > PART_BYTES and table.num_rows > 1:
+        half = table.num_rows // 2
+        halves = (table.slice(0, half), table.slice(half))
+        return [name for part in halves for name in write_parts(store, session, part)]
+    name = part_name(session, table.column("row_id").to_pylist())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.select(ROWS.names).cast(ROWS), sink, compression="zstd")
+    store.put(name, sink.getvalue().to_pybytes())
+    return [name]
+
+
+def part_names(store: Store) -> list[str]:
+    return [item.path for item in store.list(FOLDER) if is_part_name(item.path)]
+
+
+def is_part_name(path: str) -> bool:
+    """Whether `part_name` may have given it, or another version's."""
+    return _PART.fullmatch(path) is not None
+
+
+def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str:
+    """``columns`` of one part, or why it is none of ours: torn by a crash, or foreign.
+
+    Raises `UserError` when the store does not answer.
+    """
+    try:
+        with store.open(name) as file:
+            return _columns(file, columns)
+    except _READ_ERRORS:
+        # Torn, or out of reach: `get` tells, since it raises on an outage.
+        content = store.get(name)
+    if content is None:
+        return "it is gone"
+    try:
+        return _columns(pa.BufferReader(content), columns)
+    except _READ_ERRORS as error:
+        return " ".join(str(error).split())[:200]
+
+
+def _columns(source: Any, columns: Sequence[str]) -> pa.Table:
+    schema = pa.schema([ROWS.field(column) for column in columns])
+    table = read_flat(source, schema, LIMITS, ROWS.names)
+    check_values(table)
+    return table
+
+
+NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
+"""Error classes."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Which rows are stored, and where each one that counts lies; about 60 bytes a row.
+
+    A row that was evaluated wins over a failed attempt at it, a later one over an earlier one.
+    """
+
+    store: Store
+    ids: np.ndarray = field(default_factory=lambda: np.array([], dtype="S32"))
+    """Every stored row once, sorted."""
+    settled: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """Whether it needs no further attempt: any status but ``infra_error``."""
+    attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
+    retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """False where another attempt of the same command cannot help: evaluating was fine and a
+    checker failed, or engines were killed on it again and again."""
+    set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="U8"))
+    """What the row has killed, if it waits until all others are done (`isolation.SET_ASIDE`)."""
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    """Part -> positions of its rows that count."""
+    parts: tuple[str, ...] = ()
+    """Every part that was read."""
+    dominated: int = 0
+    """Stored rows that do not count."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """File -> why it was not read."""
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """The position in this ledger of each of ``ids``; -1 where it is not stored."""
+        return _positions(self.ids, ids)
+
+    def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
+        """The rows that count, part by part; only those among the sorted ids ``known`` if given."""
+        for name, positions in self.kept.items():
+            wanted = list(dict.fromkeys(["row_id", *columns]))
+            table = read_part(self.store, name, wanted)
+            if isinstance(table, str):
+                raise UserError(
+                    f"is damaged: {table}",
+                    where=f"{self.store.root}/{name}",
+                    fix="remove it: the same command then evaluates its rows again",
+                )
+            table = table.take(positions)
+            if known is not None:
+                table = table.filter(pa.array(_positions(known, _ids(table)) >= 0))
+            yield table.select(columns)
+
+    def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
+        """The rows that count, one at a time."""
+        return result_rows(self.tables(RESULT_COLUMNS, known))
+
+
+def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) -> Ledger:
+    """What the run holds; time and memory grow with the number of rows only.
+
+    ``say`` is told of every file that is no part. Raises `UserError` when the store is away.
+    """
+    names: list[str] = []
+    ignored: dict[str, str] = {}
+    columns: list[tuple[np.ndarray, ...]] = []
+    for name in part_names(store):
+        table = read_part(store, name, ["row_id", "status", "attempts", "error_class"])
+        if not isinstance(table, str):
+            try:
+                ids = _ids(table)
+            except ValueError as error:
+                table = str(error)
+        if isinstance(table, str):
+            ignored[name] = table
+            say(f"{store.root}/{name} is ignored, its rows are owed: {table}")
+            continue
+        settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
+        classes = table.column("error_class").to_pylist()
+        retryable = np.array([one not in NOT_RETRYABLE for one in classes], bool)
+        waits = np.array([SET_ASIDE.get(one, "") for one in classes], "U8")
+        waits[settled] = ""
+        attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
+        part = np.full(len(ids), len(names), dtype=np.int32)
+        place = np.arange(len(ids), dtype=np.int32)
+        columns.append((ids, settled, attempts, retryable, waits, part, place))
+        names.append(name)
+    if not columns:
+        return Ledger(store, ignored=ignored)
+    ids, settled, attempts, retryable, waits, part, position = map(
+        np.concatenate, zip(*columns, strict=True)
+    )
+    # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
+    order = np.lexsort((settled, ids))
+    last = np.append(ids[order][1:] != ids[order][:-1], True)
+    wins = order[last]
+    by_part = wins[np.lexsort((position[wins], part[wins]))]
+    ends = np.searchsorted(part[by_part], np.arange(len(names) + 1))
+    kept = {
+        name: position[by_part[ends[index] : ends[index + 1]]] for index, name in enumerate(names)
+    }
+    return Ledger(
+        store,
+        ids[wins],
+        settled[wins],
+        attempts[wins],
+        retryable[wins],
+        waits[wins],
+        {name: positions for name, positions in kept.items() if len(positions)},
+        tuple(names),
+        len(ids) - len(wins),
+        ignored,
+    )
+
+
+def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where each of ``ids`` stands in ``ordered``, -1 where it does not."""
+    if not len(ordered):
+        return np.full(len(ids), -1)
+    at = np.searchsorted(ordered, ids).clip(max=len(ordered) - 1)
+    return np.where(ordered[at] == ids, at, -1)
+
+
+def _ids(table: pa.Table) -> np.ndarray:
+    """The row ids of a table. Raises `ValueError` when they are none of ours."""
+    texts = table.column("row_id").to_pylist()
+    if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
+        raise ValueError("its row ids are not those of a run")
+    return np.array(texts, dtype="S32")
+
+
+def compact(
+    store: Store, ledger: Ledger, session: str, check: Callable[[], None] = lambda: None
+) -> tuple[int, int]:
+    """Merge all parts into few of a sensible size, without the rows that do not count.
+
+    New parts are stored before old ones are deleted: a crash in between leaves doubles, which
+    readers see once. The caller holds the run's lease, and ``check`` raises when it does no more.
+    Returns (parts before, parts after).
+    """
+    new: list[str] = []
+    waiting: list[pa.Table] = []
+    for table in ledger.tables(ROWS.names):
+        waiting.append(table)
+        if sum(part.nbytes for part in waiting) >= PART_BYTES // 2:
+            new += write_parts(store, session, pa.concat_tables(waiting))
+            waiting = []
+    if waiting:
+        new += write_parts(store, session, pa.concat_tables(waiting))
+    check()
+    # Only what the ledger has read is in the new parts.
+    for name in ledger.parts:
+        store.delete(name)
+    return len(ledger.parts), len(new)
+
+
+def stored_rows(
+    store: Store, manifest: Manifest, say: Callable[[str], None] = lambda line: None
+) -> Ledger:
+    """`read_ledger` of the run with this ``manifest``. Raises `UserError` also when the run holds
+    rows that it does not declare: they count in no number, and nothing bounds how many there
+    are."""
+    ledger = read_ledger(store, say)
+    if len(ledger.ids) > manifest.declared:
+        raise UserError(
+            f"the run declares {manifest.declared} rows in {MANIFEST} and holds {len(ledger.ids)}",
+            where=store.root,
+            fix=f"remove the files in {FOLDER} that are not of this run, or name an intact run",
+        )
+    return ledger

@@ -1,0 +1,305 @@
+"""The row as columns: what travels through the graph and what lands in Parquet.
+
+docs/results.md documents the columns for readers; a test holds both together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ace_ray.bounded import json_of_row
+from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS, STATUSES, Entry, Episode, Verdict, canonical_json
+
+_T = TypeVar("_T")
+
+CHECK_FAILED = "CheckFailed"
+"""``error_class`` of a row whose episode is fine and whose checker was not."""
+
+_PLANNED = [
+    ("row_id", pa.string()),
+    ("entry", pa.int32()),
+    ("sample", pa.int32()),
+    ("repeat", pa.int32()),
+]
+PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
+"""A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table, and
+``shares`` numbers the preparation that it shares with others (-1: none)."""
+
+ENTRIES = pa.schema(
+    [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
+    + [("data", pa.large_string()), ("gold", pa.large_string())]
+)
+
+_EPISODE = [
+    ("status", pa.string()),
+    ("error_class", pa.string()),
+    ("error", pa.string()),
+    ("attempts", pa.int32()),
+    ("messages", pa.large_string()),
+    ("output", pa.large_string()),
+    ("reasoning", pa.large_string()),
+    ("reasoning_truncated", pa.bool_()),
+    ("finish_reason", pa.string()),
+    ("prompt_tokens", pa.int64()),
+    ("completion_tokens", pa.int64()),
+    ("model_calls", pa.int32()),
+    ("generation_s", pa.float64()),
+    ("started_at", pa.timestamp("us", tz="UTC")),
+    ("duration_s", pa.float64()),
+    ("worker", pa.string()),
+    ("state", pa.large_string()),
+]
+EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
+"""What an engine worker emits."""
+
+_VERDICTS = [
+    column
+    for rules in RULE_SETS
+    for column in (
+        (f"{rules}_valid", pa.bool_()),
+        (f"{rules}_error_type", pa.string()),
+        (f"{rules}_error", pa.large_string()),
+        (f"{rules}_metrics", pa.string()),
+    )
+]
+ROWS = pa.schema(
+    [("row_id", pa.string()), ("run_id", pa.string())]
+    + [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
+    + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
+    + _EPISODE
+    + _VERDICTS
+)
+"""What lands in ``rows/*.parquet``."""
+
+CHECKED = pa.schema([PLAN.field("run"), *ROWS])
+"""What a checker emits."""
+
+
+def clean(text: str) -> str:
+    """``text`` as valid UTF-8: lone surrogates, which Arrow cannot hold, become U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def entry_table(entries: Sequence[Entry]) -> pa.Table:
+    columns = {
+        "benchmark": [e.benchmark for e in entries],
+        "category": [e.category for e in entries],
+        "language": [e.language for e in entries],
+        "id": [e.id for e in entries],
+        "group": [e.group for e in entries],
+        "data": [canonical_ordered(e.data) for e in entries],
+        "gold": [canonical_ordered(e.gold) for e in entries],
+    }
+    return pa.table(columns, schema=ENTRIES)
+
+
+def canonical_ordered(value: Any) -> str:
+    """JSON that keeps key order: prompts print entries in the order they were published."""
+    return json.dumps(value, ensure_ascii=True)
+
+
+def entry_at(table: pa.Table, index: int) -> Entry:
+    row = {name: table.column(name)[index].as_py() for name in ENTRIES.names}
+    return Entry(**{**row, "data": json.loads(row["data"]), "gold": json.loads(row["gold"])})
+
+
+def episode_columns(episode: Episode) -> dict[str, Any]:
+    return {
+        "messages": canonical_ordered(episode.messages),
+        "output": clean(episode.output),
+        "reasoning": clean(episode.reasoning),
+        "reasoning_truncated": episode.reasoning_truncated,
+        "finish_reason": episode.finish_reason,
+        "prompt_tokens": episode.prompt_tokens,
+        "completion_tokens": episode.completion_tokens,
+        "model_calls": episode.model_calls,
+        "generation_s": episode.generation_s,
+        "state": None if episode.state is None else canonical_json(episode.state),
+    }
+
+
+def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of a table, of which a few at a time are Python's values."""
+    for start in range(0, table.num_rows, AT_ONCE):
+        yield from table.slice(start, AT_ONCE).to_pylist()
+
+
+def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages stored in a row. Raises `UserError`."""
+    messages = _read(row, "messages", json_of_row)
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        raise _damaged(row, "messages", "is no list of messages")
+    return messages
+
+
+def state_of(row: Mapping[str, Any]) -> Any:
+    """The state stored in a row, None for none. Raises `UserError`."""
+    return None if row["state"] is None else _read(row, "state", json_of_row)
+
+
+def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
+    try:
+        return read(row[column])
+    except ValueError as error:
+        raise _damaged(row, column, str(error)) from error
+
+
+def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
+    return UserError(
+        f"the column {column} {why}",
+        where=f"row {row['row_id']}",
+        fix="name an intact run, or remove the part that holds the row",
+    )
+
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """The episode stored in a row's columns. Raises `UserError`: they hold none."""
+    return Episode(
+        messages=messages_of(row),
+        output=row["output"],
+        reasoning=row["reasoning"],
+        reasoning_truncated=row["reasoning_truncated"],
+        finish_reason=row["finish_reason"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+        model_calls=row["model_calls"],
+        generation_s=row["generation_s"],
+        state=state_of(row),
+    )
+
+
+def verdict_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for rules in RULE_SETS:
+        verdict = verdicts.get(rules)
+        columns[f"{rules}_valid"] = verdict.valid if verdict else None
+        columns[f"{rules}_error_type"] = verdict.error_type if verdict else None
+        columns[f"{rules}_error"] = clean(verdict.error) if verdict else None
+        columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
+    return columns
+
+
+AT_ONCE = 1024
+"""Rows that are Python's values at a time: there they take many times their size."""
+_KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
+_COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
+_AMOUNTS = ("generation_s", "duration_s")
+_MOST_KEY_BYTES = 4 << 20
+_MOST_COUNT = 1 << 40
+_YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond that Python has a date for."""
+_MAY_BE_NULL = frozenset(
+    {"error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"}
+    | {f"{rules}_{part}" for rules in RULE_SETS for part in ("valid", "error_type", "error")}
+    | {f"{rules}_metrics" for rules in RULE_SETS}
+)
+
+
+def check_values(table: pa.Table) -> None:
+    """Look at the values of a part's ``table``, whoever wrote it.
+
+    Raises `ValueError`: a value is missing, or is none that a run stores."""
+    for name in table.column_names:
+        column = table.column(name)
+        if column.null_count and name not in _MAY_BE_NULL:
+            raise ValueError(f"it has rows without {name}")
+        if not len(column) - column.null_count:
+            continue
+        if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
+            raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
+        if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
+            raise ValueError(f"it has rows of status {min(unknown)!r:.80}")
+        if name in _COUNTS:
+            _check_range(name, column, 0, _MOST_COUNT)
+        elif name in _AMOUNTS:
+            if not pc.all(pc.is_finite(column)).as_py():
+                raise ValueError(f"it has a {name} that is no number")
+            _check_range(name, column, 0, _MOST_COUNT)
+        elif name == "started_at":
+            _check_range(name, column.cast(pa.int64()), *_YEARS_US)
+    _check_verdicts(table)
+
+
+def _check_verdicts(table: pa.Table) -> None:
+    """A row has all parts of a verdict of every rule set, or none of any."""
+    names = [name for name in table.column_names if name.partition("_")[0] in RULE_SETS]
+    for name in names:
+        here, there = (pc.is_null(table.column(one)) for one in (names[0], name))
+        if pc.any(pc.xor(here, there)).as_py():
+            raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
+
+
+def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
+    bounds = pc.min_max(column).as_py()
+    if bounds["min"] < least or bounds["max"] > most:
+        raise ValueError(f"it has a {name} that no run stores")
+
+
+def metrics_of(text: str | None) -> dict[str, float]:
+    """The metrics of a verdict. Raises `ValueError`: they are none that a checker gives."""
+    if text == "{}":
+        return {}
+    metrics = json_of_row(text)
+    if not isinstance(metrics, dict) or not all(
+        isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
+    ):
+        raise ValueError("is no mapping of names to numbers")
+    return metrics
+
+
+@dataclass(slots=True)
+class ResultRow:
+    """A stored row as summaries see it (`ace_ray.benchmarks.protocol.ScoredRow`)."""
+
+    row_id: str
+    benchmark: str
+    category: str
+    language: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    repeat: int = 0
+    """1 of a row that was generated again to see what two identical runs differ by."""
+    error_class: str | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+    generation_s: float = 0.0
+    duration_s: float = 0.0
+    reasoning_truncated: bool = False
+    finish_reason: str = ""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+
+_RESULT_FIELDS = [n for n in ResultRow.__dataclass_fields__ if n != "verdicts"]
+RESULT_COLUMNS = _RESULT_FIELDS + [
+    f"{rules}_{part}" for rules in RULE_SETS for part in ("valid", "error_type", "metrics")
+]
+
+
+def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
+    """Rows read back from parts that hold at least `RESULT_COLUMNS`. Raises `UserError`."""
+    for table in tables:
+        for row in rows_of(table.select(RESULT_COLUMNS)):
+            verdicts = {
+                rules: Verdict(
+                    row[f"{rules}_valid"],
+                    row[f"{rules}_error_type"] or "",
+                    metrics=_read(row, f"{rules}_metrics", metrics_of),
+                )
+                for rules in RULE_SETS
+                if row[f"{rules}_valid"] is not None
+            }
+            yield ResultRow(**{n: row[n] for n in _RESULT_FIELDS}, verdicts=verdicts)

@@ -1,0 +1,188 @@
+"""What a run's folder says of itself, whoever wrote it: read within bounds into typed records.
+
+The one place where ``run.json`` and ``summary.json`` are read; what is not of their shape is a
+`UserError`. Rows are read by `parts`, which looks at their values in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+
+from ace_ray.bounded import json_object
+from ace_ray.config import validated
+from ace_ray.errors import UserError
+from ace_ray.store import Store
+
+MANIFEST = "run.json"
+SUMMARY = "summary.json"
+
+MOST_ROWS = 1 << 31
+"""Of a run: an index of rows has 32 bits."""
+
+
+class Stored(BaseModel):
+    """Other keys are no mistake: a newer version may write more."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+def _drawn(sampling: dict[str, Any]) -> dict[str, Any]:
+    validated(_Drawn, sampling, where="")
+    return sampling
+
+
+class _Drawn(Stored):
+    seed: int = 0
+    temperature: float = 0.0
+
+
+def _sound(sampling: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _drawn(sampling)
+    except UserError as error:
+        raise ValueError(error.what) from error
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+"""A part of file names, whoever wrote it."""
+Line = Annotated[str, Field(max_length=4 << 20)]
+Amount = Annotated[float, Field(ge=0, le=1e15)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+
+
+class _Model(Stored):
+    source: Line
+    parameters: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
+
+
+class _Identity(Stored):
+    benchmarks: dict[Name, dict[str, Any]]
+    sampling: Annotated[
+        list[Annotated[dict[str, Any], AfterValidator(_sound)]], Field(min_length=1)
+    ]
+    roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+
+
+class _Place(Stored):
+    endpoint_url: Line | None = None
+    region: Line | None = None
+
+
+class _Config(Stored):
+    backend: Line
+    limit: Annotated[int | None, Field(ge=1)]
+    max_unscored: Annotated[float, Field(ge=0, le=1)]
+    store: _Place = Field(default_factory=_Place)
+
+
+class Manifest(Stored):
+    """``run.json`` (docs/results.md)."""
+
+    schema_version: Literal[1]
+    run_id: Line
+    ace_ray_version: Line = ""
+    declared: Annotated[int, Field(ge=0, le=MOST_ROWS)]
+    entries: dict[str, Line] = Field(default_factory=dict)
+    model: _Model
+    identity: _Identity
+    config: _Config
+    _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def tree(self) -> Mapping[str, Any]:
+        """All of the file, as it is."""
+        return self._tree
+
+
+class Tokens(Stored):
+    prompt: Count = 0
+    completion: Count = 0
+
+
+class Load(Stored):
+    how: Line = ""
+
+
+class Timing(Stored):
+    """What a run's sessions took; a number that was never measured is None."""
+
+    wall_s: Amount | None = None
+    engine_start_s: Amount | None = None
+    tokens_per_s: Amount | None = None
+    loads: list[Load] | None = None
+    engine_deaths: list[str] | None = None
+    engines: list[dict[str, Any]] | None = None
+    device: Line = "cpu"
+    devices: Amount = 0.0
+    device_s: dict[str, Amount] | None = None
+
+
+class _Rescored(Stored):
+    ace_ray_version: Line = ""
+
+
+class _Block(Stored):
+    comparable: str = ""
+
+
+class Summary(Stored):
+    """``summary.json``, of which a reader must do without any part."""
+
+    complete: bool = False
+    why: str = ""
+    scored: Count = 0
+    tokens: Tokens = Field(default_factory=Tokens)
+    timing: Timing = Field(default_factory=Timing)
+    benchmarks: dict[str, _Block] = Field(default_factory=dict)
+    rescored: _Rescored | None = None
+
+
+def read_manifest(store: Store) -> Manifest:
+    """The manifest of a stored run. Raises `UserError` when there is none, or none of ours."""
+    content = store.get(MANIFEST)
+    if content is None:
+        raise UserError(
+            f"is not a run: it holds no {MANIFEST}",
+            where=store.root,
+            fix="name the folder of one run, e.g. runs/<run id>",
+        )
+    where = f"{store.root}/{MANIFEST}"
+    tree = json_object(content, where)
+    manifest = validated(Manifest, tree, where=where)
+    manifest._tree = tree
+    return manifest
+
+
+def elsewhere(store: Store, manifest: Manifest) -> str:
+    """A line on the S3 service that the run was written to, if it is not the one of ``store``; ""
+    where it is. Requests are signed for the service that a user names, never for one that a run
+    does."""
+    named, used = manifest.config.store.endpoint_url, store.endpoint
+    if not named or not used or named.rstrip("/") == used.rstrip("/"):
+        return ""
+    return (
+        f"{store.root}: {MANIFEST} names the store at {named}, this command uses {used}; "
+        f"if you trust the other one, pass --endpoint-url {named}"
+    )
+
+
+def read_summary(store: Store) -> Summary | None:
+    """The summary of a stored run, None when there is none. Raises `UserError`: none of ours."""
+    content = store.get(SUMMARY)
+    if content is None:
+        return None
+    where = f"{store.root}/{SUMMARY}"
+    return validated(Summary, json_object(content, where), where=where)
+
+
+def earlier_timing(store: Store) -> dict[str, Any]:
+    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
+    anew from the rows."""
+    try:
+        summary = read_summary(store)
+    except UserError:
+        return {}
+    return summary.timing.model_dump(exclude_unset=True) if summary else {}

