@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import ace_ray
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry
@@ -25,7 +26,6 @@ from ace_ray.run.parts import (
     part_names,
     write_parts,
 )
-from ace_ray.run.plan import entries_digest
 from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rows import AT_ONCE, ROWS, episode_of, rows_of
 from ace_ray.run.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
@@ -155,7 +155,7 @@ def _with_data(
 
 def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
     theirs = manifest.entries.get(name)
-    if theirs is not None and theirs != entries_digest(entries):
+    if theirs is not None and theirs != data_hash(entries):
         raise UserError(
             f"the data of {name} is not what this run was made with",
             where=store.root,

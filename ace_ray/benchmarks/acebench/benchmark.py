@@ -16,7 +16,7 @@ from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
 from ace_ray.benchmarks.acebench.agent.episode import play_agent
 from ace_ray.benchmarks.acebench.agent.multi_turn import own_role
 from ace_ray.benchmarks.acebench.check import check_agent
-from ace_ray.benchmarks.acebench.data.loader import data_hash, load, locate
+from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.readers import Compared, check_read
 from ace_ray.benchmarks.acebench.scenarios.world import (
     World,
@@ -26,6 +26,7 @@ from ace_ray.benchmarks.acebench.scenarios.world import (
 )
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Stage
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError

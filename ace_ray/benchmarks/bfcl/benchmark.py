@@ -12,7 +12,7 @@ from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.copy import OFFICIAL_DATA_SHA256, Copy, data_sha256
-from ace_ray.benchmarks.bfcl.data.loader import data_hash, function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.docs import offered
 from ace_ray.benchmarks.bfcl.episodes import memory, multi_turn, web_search
@@ -29,6 +29,7 @@ from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, load_classes
 from ace_ray.benchmarks.bfcl.tools.opening import opening_of
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Benchmark, Preparation, ScoredRow, Stage
 from ace_ray.config import validated
 from ace_ray.errors import PromptTooLong, UserError

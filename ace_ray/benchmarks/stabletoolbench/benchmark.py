@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Benchmark, ScoredRow, Service, Stage
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, rehearsal
@@ -25,7 +26,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, r
 from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
 from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
-from ace_ray.benchmarks.stabletoolbench.data.loader import data_hash, load, locate, present
+from ace_ray.benchmarks.stabletoolbench.data.loader import load, locate, present
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Options
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted

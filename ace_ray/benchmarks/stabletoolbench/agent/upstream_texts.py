@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree, read_inside
 from ace_ray.benchmarks.stabletoolbench.agent.texts import Texts, texts_from
 from ace_ray.errors import UserError
 
@@ -67,12 +66,10 @@ def read_texts(root: Path) -> Texts:
 def _parse(root: Path, relative: str) -> ast.Module:
     raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(raw.decode("utf-8"))
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        return python_tree(raw)
+    except ValueError as error:
         raise UserError(
-            f"is not Python source that can be read ({type(error).__name__})",
+            f"is not Python source that can be read ({error})",
             where=str(root / relative),
             fix=_FIX,
         ) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree, read_inside
 from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiLike
 from ace_ray.errors import UserError
 
@@ -66,8 +66,8 @@ def system_text(form: Form, upstream: str | None) -> SystemText:
     where = str(root / PROMPTS_FILE)
     raw = read_inside(root, PROMPTS_FILE, SOURCE_LIMIT_BYTES)
     try:
-        tree = ast.parse(raw.decode("utf-8"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        tree = python_tree(raw)
+    except ValueError as error:
         raise UserError(f"is not Python that can be read ({error})", where=where) from None
     for node in tree.body:
         match node:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import read_inside
+from ace_ray.benchmarks.dataset import read_inside
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, canonical_of_upstream, load
 from ace_ray.errors import UserError
 from ace_ray.records import digest

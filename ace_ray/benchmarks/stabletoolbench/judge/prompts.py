@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree, read_inside
 from ace_ray.benchmarks.stabletoolbench.judge import texts
 from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, cut, one_line, trace
 from ace_ray.errors import UserError
@@ -98,8 +98,8 @@ def official(upstream: Path, where: str = "upstream") -> Prompts:
 
 def _fac_prompt(upstream: Path, where: str) -> str:
     try:
-        tree = ast.parse(_text(upstream, FAC_SOURCE, where))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        tree = python_tree(_text(upstream, FAC_SOURCE, where).encode())
+    except ValueError as error:
         raise UserError(f"{FAC_SOURCE} is no Python", where=where, fix=_FIX) from error
     for node in tree.body:
         if (
