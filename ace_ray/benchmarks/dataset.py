@@ -270,6 +270,29 @@ def strict_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
+    """The syntax tree of the Python source ``root/relative``. Raises `UserError`."""
+    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
+    try:
+        return python_tree(raw)
+    except ValueError as error:
+        raise UserError(
+            f"is not Python source that can be read ({error})",
+            where=str(root / relative),
+            fix=fix,
+        ) from error
+
+
+def assigned_text(tree: ast.Module, name: str) -> str | None:
+    """The text that a module assigns to ``name`` as a constant."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            named = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
+            if named and isinstance(node.value.value, str):
+                return node.value.value
+    return None
+
+
 def python_tree(raw: bytes) -> ast.Module:
     """The syntax tree of Python source that is not ours. Raises ValueError, one line."""
     try:

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible URL, as a `Model`; the only door to an HTTP client.
+"""A model behind an OpenAI-compatible URL, as a `Model`.
 
 aiohttp and not the ``openai`` package: that one reads an answer of any size into memory and retries
 where neither the rate limit nor the circuit breaker sees it.
@@ -14,19 +14,21 @@ from typing import Any
 
 from ace_ray.errors import PromptTooLong, RowError
 from ace_ray.models.http import CONNECT_S, Client, proxy_of, read_body
-from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
+from ace_ray.models.pacing import (
+    MAX_RETRY_AFTER_S,
+    RETRIED,
+    Breaker,
+    Pacer,
+    backoff_s,
+    retry_after_s,
+)
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
 from ace_ray.records import Completion, Sampling
 
-MAX_RETRY_AFTER_S = 120.0
-"""An endpoint that asks for a longer pause is given up for this row."""
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
 MAX_TOKENS_COUNTED = 1 << 31
-_RETRIED = frozenset({408, 409, 425, 429})
-
-
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
 """How OpenAI and vLLM say that a prompt does not fit."""
 
@@ -175,7 +177,7 @@ class EndpointModel(Client):
 
     def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
         said = f"HTTP {status}: {self._said(raw)}"
-        if status in _RETRIED or status >= 500:
+        if status in RETRIED or status >= 500:
             pause_s = retry_after_s(headers.get("Retry-After", ""), time.time())
             return _Failed(said, down=status >= 500, retry_after_s=pause_s)
         if status in (401, 403):

@@ -7,21 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree, read_inside
 from ace_ray.errors import UserError
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def parse_source(root: Path, relative: str) -> ast.Module:
-    """The syntax tree of ``root/relative``. Raises `UserError` when it is no Python source."""
-    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
-    try:
-        return python_tree(raw)
-    except ValueError as error:
-        raise UserError(
-            f"is not Python source that can be read ({error})", where=str(root / relative)
-        ) from error
 
 
 def literal(node: ast.expr, where: Path) -> Any:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree, read_inside
+from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.benchmarks.stabletoolbench.agent.texts import Texts, texts_from
 from ace_ray.errors import UserError
 
@@ -64,24 +64,14 @@ def read_texts(root: Path) -> Texts:
 
 
 def _parse(root: Path, relative: str) -> ast.Module:
-    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
-    try:
-        return python_tree(raw)
-    except ValueError as error:
-        raise UserError(
-            f"is not Python source that can be read ({error})",
-            where=str(root / relative),
-            fix=_FIX,
-        ) from error
+    return python_source(root, relative, _FIX)
 
 
 def _constant(tree: ast.Module, name: str, where: Path) -> str:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            named = any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-            if named and isinstance(node.value.value, str):
-                return node.value.value
-    raise _missing(name, where)
+    text = assigned_text(tree, name)
+    if text is None:
+        raise _missing(name, where)
+    return text
 
 
 def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
