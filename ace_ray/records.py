@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -56,11 +55,6 @@ class Entry:
     def content_hash(self) -> str:
         parts = [self.benchmark, self.category, self.language, self.id, self.data, self.gold]
         return digest(*parts, *([] if self.prompt is None else [self.prompt]))
-
-
-def entries_sha256(entries: Iterable[Entry]) -> str:
-    """SHA-256 (hex) over the contents of the entries, gold included, whatever their order."""
-    return digest(sorted(entry.content_hash() for entry in entries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
     # Two lines of one floor.
-    {"errors", "bounded", "children", "clean", "credentials", "local_files"}
+    {"errors", "bounded", "children", "clean", "credentials", "local_files", "processes"}
     | {"records", "stats", "store", "config"},
     {"calls"},
     {"models"},

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ace_ray.benchmarks import statistics
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Output, read_lines
 from ace_ray.benchmarks.protocol import Preparation, Service, Stage
 from ace_ray.benchmarks.results import (
@@ -29,7 +30,7 @@ from ace_ray.benchmarks.results import (
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
-from ace_ray.records import Entry, Episode, Sampling, Verdict, digest, entries_sha256
+from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
 
 Say = Callable[[str], None]
@@ -112,7 +113,7 @@ class Benchmark(ABC):
         protocol = {key: value for key, value in self.resolved().items() if key != "data"}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
-        return {"data_sha256": entries_sha256(self.dataset()), "protocol": protocol}
+        return {"data_sha256": data_hash(self.dataset()), "protocol": protocol}
 
     def texts(self) -> Mapping[str, str]:
         """The texts that `run` sends and `prompt` does not show, by name."""

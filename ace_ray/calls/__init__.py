@@ -4,7 +4,8 @@ Three layers, each usable alone:
 
 - `plain`: a quick reader for the everyday form ``[F(k='v', ...)]``, None for anything else;
 - `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
-- `literals` and `fold`: what such a tree means, as literal calls or as bounded arithmetic.
+- `literals` and `fold`: what such a tree means, as literal calls or as bounded arithmetic;
+  `lenient`: as the decoder reads it that several evaluators share.
 
 Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
 """
@@ -12,6 +13,7 @@ Benchmarks differ in how lenient they decode; what they share is here, their qui
 from __future__ import annotations
 
 from ace_ray.calls.fold import Budget, Refused, fold
+from ace_ray.calls.lenient import LenientReader
 from ace_ray.calls.literals import Call, dotted_name, literal, literal_calls, render
 from ace_ray.calls.plain import plain_calls
 from ace_ray.calls.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, NotCalls, expression
@@ -23,6 +25,7 @@ __all__ = [
     "MAX_DIGITS",
     "Budget",
     "Call",
+    "LenientReader",
     "NotCalls",
     "Refused",
     "dotted_name",

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible URL, as a `Model`; the only door to an HTTP client.
+"""A model behind an OpenAI-compatible URL, as a `Model`.
 
 aiohttp and not the ``openai`` package: that one reads an answer of any size into memory and retries
 where neither the rate limit nor the circuit breaker sees it.
@@ -10,27 +10,25 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ace_ray.errors import PromptTooLong, RowError
-from ace_ray.models.http import proxy_of
-from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
+from ace_ray.models.http import CONNECT_S, Client, proxy_of, read_body
+from ace_ray.models.pacing import (
+    MAX_RETRY_AFTER_S,
+    RETRIED,
+    Breaker,
+    Pacer,
+    backoff_s,
+    retry_after_s,
+)
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
 from ace_ray.records import Completion, Sampling
 
-if TYPE_CHECKING:
-    import aiohttp
-
-MAX_RETRY_AFTER_S = 120.0
-"""An endpoint that asks for a longer pause is given up for this row."""
-CONNECT_S = 10.0
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
 MAX_TOKENS_COUNTED = 1 << 31
-_RETRIED = frozenset({408, 409, 425, 429})
-
-
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
 """How OpenAI and vLLM say that a prompt does not fit."""
 
@@ -54,7 +52,7 @@ class _Failed(Exception):
         self.down, self.retry_after_s = down, retry_after_s
 
 
-class EndpointModel:
+class EndpointModel(Client):
     """Chat over HTTP. One per process and event loop: rate limit, concurrency and circuit breaker
     hold for everyone who shares it.
 
@@ -86,7 +84,6 @@ class EndpointModel:
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
-        self._session: aiohttp.ClientSession | None = None
 
     async def chat(
         self,
@@ -126,12 +123,6 @@ class EndpointModel:
         tried = f"{attempt} attempt{'s' * (attempt > 1)}"
         raise EndpointDown(f"{self._host} gave no answer in {tried}: {failure}") from failure
 
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
     def _body(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> bytes:
         tree: dict[str, Any] = {
             "model": self._config.model,
@@ -156,17 +147,26 @@ class EndpointModel:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
+        total_s = self._config.timeout_s
+        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_S, total_s))
         start = time.perf_counter()
         try:
-            # Redirects would carry prompts and key to a place that nobody named.
             async with self._connected().post(
-                self._url, data=body, headers=headers, proxy=self._proxy, allow_redirects=False
+                self._url,
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                proxy=self._proxy,
+                # Redirects would carry prompts and key to a place that nobody named.
+                allow_redirects=False,
             ) as response:
-                raw = await _bounded(response)
+                raw = await read_body(response, MAX_ANSWER_BYTES + 1)
         except TimeoutError as error:
-            raise _Failed(f"no end within {self._config.timeout_s:g} s") from error
+            raise _Failed(f"no end within {total_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(self._clipped(str(error) or type(error).__name__)) from error
+        if len(raw) > MAX_ANSWER_BYTES:
+            raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
         if response.status != 200:
             raise self._refusal(response.status, response.headers, raw)
         try:
@@ -175,23 +175,9 @@ class EndpointModel:
             raise _Failed(f"no chat completion: {self._said(raw)}") from error
         return completion
 
-    def _connected(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        if self._session is None:
-            total_s = self._config.timeout_s
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_S, total_s)),
-                # A few compressed bytes could unpack to gigabytes.
-                auto_decompress=False,
-            )
-        return self._session
-
     def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
         said = f"HTTP {status}: {self._said(raw)}"
-        if status in _RETRIED or status >= 500:
+        if status in RETRIED or status >= 500:
             pause_s = retry_after_s(headers.get("Retry-After", ""), time.time())
             return _Failed(said, down=status >= 500, retry_after_s=pause_s)
         if status in (401, 403):
@@ -249,15 +235,6 @@ class EndpointModel:
         if self._key:
             text = text.replace(self._key, "***")
         return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    raw = bytearray()
-    async for chunk in response.content.iter_chunked(1 << 16):
-        raw += chunk
-        if len(raw) > MAX_ANSWER_BYTES:
-            raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
-    return bytes(raw)
 
 
 def _count(usage: Any, name: str) -> int:

@@ -1,4 +1,7 @@
-"""Plain HTTP requests to services that a config names, bounded; see also `endpoint`."""
+"""HTTP requests to services that a config names, and what every client of ours has in common.
+
+The other clients are `endpoint`, for models, and `public_http`, for public addresses only.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,39 @@ class Reply:
     body: bytes
 
 
-class Http:
-    """Sends requests; one per process and event loop. Follows no redirect, keeps no cookie, unpacks
-    nothing."""
+class Client:
+    """An HTTP session, opened by the first request. One per process and event loop; ``close`` it.
 
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
+    It keeps no cookie, and unpacks nothing: a few compressed bytes could unpack to gigabytes.
+    """
+
+    _session: aiohttp.ClientSession | None = None
+
+    def _connected(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._connector(),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+            )
+        return self._session
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        import aiohttp
+
+        return aiohttp.TCPConnector(limit=0)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+class Http(Client):
+    """Sends requests, and follows no redirect."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_session": None}
@@ -51,15 +81,9 @@ class Http:
             target = http_url(url)
         except ValueError as error:
             raise OSError(f"not asked: {error}") from None
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-            )
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(CONNECT_S, timeout_s))
         try:
-            async with self._session.request(
+            async with self._connected().request(
                 method,
                 str(target),
                 params=params or None,
@@ -69,18 +93,12 @@ class Http:
                 proxy=proxy_of(target),
                 allow_redirects=False,
             ) as response:
-                content = await _read(response, max_bytes)
+                content = await read_body(response, max_bytes)
                 return Reply(response.status, dict(response.headers), content)
         except TimeoutError:
             raise
         except aiohttp.ClientError as error:
             raise OSError(str(error) or type(error).__name__) from error
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
 
 
 def proxy_of(url: HttpUrl) -> str | None:
@@ -88,7 +106,8 @@ def proxy_of(url: HttpUrl) -> str | None:
     return None if proxy_bypass(url.host) else getproxies().get(url.scheme)
 
 
-async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """The first ``max_bytes`` of the body; the rest is not read."""
     found = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         found += chunk

@@ -11,6 +11,10 @@ from email.utils import parsedate_to_datetime
 BACKOFF_S = 1.0
 """Longest wait before the first retry; doubles with each."""
 MAX_BACKOFF_S = 60.0
+MAX_RETRY_AFTER_S = 120.0
+"""A server that asks for a longer pause is given up for this row."""
+RETRIED = frozenset({408, 409, 425, 429})
+"""Refusals that a later request may not meet; so may failures of the server, 500 and above."""
 
 
 class Pacer:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ace_ray.models.addresses import Refused, check_addresses
+from ace_ray.models.http import Client, read_body
 from ace_ray.models.urls import HttpUrl, http_url, is_numeric
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ async def look_up(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 
-class PublicHttp:
-    """A `Transport`. One per process and event loop; ``close`` it.
+class PublicHttp(Client):
+    """A `Transport`.
 
     Args:
         lookup: how names become addresses.
@@ -73,7 +74,6 @@ class PublicHttp:
     def __init__(self, lookup: Lookup = look_up, judge: Judge = check_addresses) -> None:
         self._lookup, self._judge = lookup, judge
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
-        self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, request: HttpRequest) -> HttpReply:
         """The reply to ``request``. Raises `TransportFailed`, and `Refused` by the judge."""
@@ -105,28 +105,20 @@ class PublicHttp:
             ) as response:
                 if response.headers.get("Content-Encoding", "identity").lower() != "identity":
                     raise TransportFailed("failed", "a compressed answer that nobody asked for")
-                body = bytearray()
-                async for chunk in response.content.iter_chunked(1 << 16):
-                    body += chunk
-                    if len(body) > request.max_bytes:
-                        raise TransportFailed(
-                            "too_large", f"an answer of more than {request.max_bytes:,} bytes"
-                        )
+                body = await read_body(response, request.max_bytes + 1)
+                if len(body) > request.max_bytes:
+                    raise TransportFailed(
+                        "too_large", f"an answer of more than {request.max_bytes:,} bytes"
+                    )
                 location = response.headers.get("Location", "")
-                return HttpReply(response.status, bytes(body), location)
+                return HttpReply(response.status, body, location)
         except TimeoutError:
             raise TransportFailed("timeout", "no end in time") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # Not the client's message: it can name the URL, and with it an argument.
             raise TransportFailed("failed", f"no answer ({type(error).__name__})") from None
 
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def _connected(self) -> aiohttp.ClientSession:
+    def _connector(self) -> aiohttp.TCPConnector:
         import aiohttp
         from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -151,11 +143,4 @@ class PublicHttp:
             async def close(self) -> None:
                 return
 
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, resolver=Judged(), use_dns_cache=False),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return self._session
+        return aiohttp.TCPConnector(limit=0, resolver=Judged(), use_dns_cache=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
 from ace_ray.report.runs import Run
-from ace_ray.run.planning.plan import entries_digest
 from ace_ray.run.planning.preflight import make_benchmarks
 from ace_ray.run.storage.stored import MANIFEST
 
@@ -55,7 +55,7 @@ def _read(run: Run) -> Mapping[Key, Any] | UserError:
         for benchmark in make_benchmarks(config):
             entries = benchmark.entries()
             theirs = run.manifest.entries.get(benchmark.name)
-            if theirs is not None and theirs != entries_digest(entries):
+            if theirs is not None and theirs != data_hash(entries):
                 return UserError(
                     f"the data of {benchmark.name} here is not what the run was made with",
                     where=where,

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 import ace_ray
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry
 from ace_ray.run.actors.judging import judged
-from ace_ray.run.planning.plan import entries_digest
 from ace_ray.run.planning.preflight import make_benchmarks
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import (
@@ -155,7 +155,7 @@ def _with_data(
 
 def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
     theirs = manifest.entries.get(name)
-    if theirs is not None and theirs != entries_digest(entries):
+    if theirs is not None and theirs != data_hash(entries):
         raise UserError(
             f"the data of {name} is not what this run was made with",
             where=store.root,

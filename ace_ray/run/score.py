@@ -7,27 +7,18 @@ they came (docs/results.md).
 from __future__ import annotations
 
 import json
-import os
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-import ace_ray
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.outputs import Output
-from ace_ray.benchmarks.registry import benchmark_class, pinned
-from ace_ray.config import EXTERNAL, RunConfig
+from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.config import EXTERNAL
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode, Verdict, digest, entries_sha256
-from ace_ray.run.planning.plan import described
 from ace_ray.run.storage.lease import Lease
-from ace_ray.run.storage.parts import new_session, part_names, read_ledger, write_parts
-from ace_ray.run.storage.rows import AT_ONCE, episode_columns, rows_schema, verdict_columns
+from ace_ray.run.storage.parts import part_names, read_ledger
+from ace_ray.run.storage.rows import rows_schema
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY, read_manifest
 from ace_ray.run.summary import SUCCESS, as_json, conclude, summarize
 from ace_ray.store import LocalStore, Store

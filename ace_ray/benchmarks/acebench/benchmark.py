@@ -28,6 +28,7 @@ from ace_ray.benchmarks.acebench.scenarios.world import (
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -39,7 +40,7 @@ from ace_ray.benchmarks.results import (
 from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest, entries_sha256
+from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 _GROUPS = {
     "all": groups.CATEGORIES,
@@ -171,7 +172,7 @@ class ACEBench(Benchmark):
 
     def identity(self) -> Mapping[str, Any]:
         found = {
-            "data_sha256": entries_sha256(self.dataset()),
+            "data_sha256": data_hash(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,

@@ -33,6 +33,7 @@ from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, load_classes
 from ace_ray.benchmarks.bfcl.tools.opening import opening_of
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Preparation, Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -44,7 +45,7 @@ from ace_ray.benchmarks.results import (
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
-from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest, entries_sha256
+from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
@@ -108,7 +109,7 @@ class BFCL(Benchmark):
             shown["contamination"] = True
         found: dict[str, Any] = {
             "version": self._copy.version,
-            "data_sha256": entries_sha256(self.dataset()),
+            "data_sha256": data_hash(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "protocol": shown,

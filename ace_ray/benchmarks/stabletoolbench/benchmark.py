@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Service, Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -51,7 +52,7 @@ from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.public_http import PublicHttp
 from ace_ray.models.roles import EndpointRole, Role, parse_role
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest, entries_sha256
+from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
@@ -183,7 +184,7 @@ class StableToolBench(Benchmark):
         options, entries = self._options, self.dataset()
         assert self._pool is not None  # made with the entries
         found: dict[str, Any] = {
-            "data_sha256": entries_sha256(entries),
+            "data_sha256": data_hash(entries),
             "prompts": self._settings.texts.source,
             "prompts_sha256": self._settings.texts.sha256(),
             "episodes": {

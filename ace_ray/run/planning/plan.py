@@ -16,6 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 import ace_ray
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
@@ -226,11 +227,6 @@ def is_repeated(entry: Entry, share: float) -> bool:
     return int(key[:8], 16) < share * (1 << 32)
 
 
-def entries_digest(entries: Sequence[Entry]) -> str:
-    """What a run's verdicts rest on: the content of all entries of a benchmark, gold included."""
-    return digest(sorted(entry.content_hash() for entry in entries))
-
-
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     """At most ``limit`` entries, taken in turns from every category and language, in order.
 
@@ -274,7 +270,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "run_id": plan.run_id,
         "ace_ray_version": ace_ray.__version__,
         "declared": len(plan.rows),
-        "entries": {name: entries_digest(b.entries()) for name, b in plan.benchmarks.items()},
+        "entries": {name: data_hash(b.entries()) for name, b in plan.benchmarks.items()},
         "config": resolved,
         "model": {
             "source": plan.model.source,

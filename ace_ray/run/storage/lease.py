@@ -9,17 +9,15 @@ is still the one watched. A holder that died on this machine is recognised at on
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
+from ace_ray.processes import has_ended, this_process
 from ace_ray.run.health.interrupts import RunFailed
 from ace_ray.store import Store
 
@@ -53,7 +51,13 @@ class Lease:
 
         Raises `UserError`: somebody holds it, or the store cannot do this.
         """
-        claim = {**_me(), "holder": secrets.token_hex(8), "since": _now(), "beat": 0}
+        claim = {
+            "schema_version": 1,
+            **this_process(),
+            "holder": secrets.token_hex(8),
+            "since": _now(),
+            "beat": 0,
+        }
         watched: tuple[str, float] | None = None
         while True:
             found = store.tagged(LEASE)
@@ -63,7 +67,7 @@ class Lease:
                 tag = found[1]  # written, and the answer was lost
             else:
                 content, seen = found
-                dead = _died_here(content)
+                dead = has_ended(_claim(content))
                 if watched is None and not dead:
                     watched = (seen, time.monotonic())
                     say(f"the run is held by {_whose(content)}: waiting up to {TTL_S:g} s for it")
@@ -144,61 +148,6 @@ class Lease:
 
     def _ours(self, content: bytes) -> bool:
         return bool(_claim(content).get("holder") == self._claim["holder"])
-
-
-def _me() -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": _started(os.getpid()),
-        # Process ids mean something within one boot and one namespace of them.
-        "machine": f"{_read('/proc/sys/kernel/random/boot_id')} {_namespace()}",
-    }
-
-
-def _died_here(content: bytes) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
-    claim, me = _claim(content), _me()
-    pid = claim.get("pid")
-    known = bool(me["started"]) and claim.get("machine") == me["machine"]
-    return known and isinstance(pid, int) and pid > 0 and not _lives(pid, claim.get("started"))
-
-
-def _lives(pid: int, started: Any) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    # "" where another user's processes are hidden: somebody has that id.
-    return _started(pid) in (started, "") and not _is_zombie(pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    """Whether the process has ended and only its parent has not noticed: it writes no more."""
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] in (["Z"], ["X"])
-
-
-def _started(pid: int) -> str:
-    """When the process began, in the kernel's ticks; "" when there is none."""
-    stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return stat[19] if len(stat) > 19 else ""
-
-
-def _namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
 
 
 def _claim(content: bytes) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.data.loader import MINI, imports_folder
+from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.benchmarks.dataset import imports_folder
 
 
 def compares(**options: Any) -> str:
@@ -99,7 +100,7 @@ def test_the_resolved_section_leaves_nothing_open(
     shutil.copytree(MINI, tmp_path / "rows")
     monkeypatch.chdir(tmp_path)
     assert ACEBench.from_options({"data": "rows"}).resolved()["data"] == str(tmp_path / "rows")
-    version = imports_folder() / "0123456789ab"
+    version = imports_folder("acebench") / "0123456789ab"
     shutil.copytree(MINI, version)
     (version / "manifest.json").write_text("{}")
     resolved = ACEBench.from_options({"data": "imported"}).resolved()

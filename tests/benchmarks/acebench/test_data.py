@@ -6,6 +6,7 @@ from synthetic_checkout import rows_of, write_data, write_rows
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
+from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 
@@ -58,7 +59,7 @@ def test_hash_ignores_order_and_sees_contents(tmp_path):
     write_rows(tmp_path / "b", "en", SINGLE, rows[::-1])
     rows[0][1]["ground_truth"] = {"light": {"room": 2}}
     write_rows(tmp_path / "c", "en", SINGLE, rows)
-    a, b, c = (data.data_hash(load_one(tmp_path / name)) for name in "abc")
+    a, b, c = (data_hash(load_one(tmp_path / name)) for name in "abc")
     assert a == b != c
 
 
@@ -172,14 +173,16 @@ def test_locate(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"nothing is imported .* run `ace-ray data pull acebench`"):
         data.locate("imported")
     for version in ("aaa", ".import-x"):
-        folder = data.imports_folder() / version
+        folder = imports_folder("acebench") / version
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text(json.dumps({}))
-    assert data.locate("imported") == data.locate("imported:aaa") == data.imports_folder() / "aaa"
+    assert (
+        data.locate("imported") == data.locate("imported:aaa") == imports_folder("acebench") / "aaa"
+    )
     with pytest.raises(UserError, match="version bbb is not imported; write imported:aaa"):
         data.locate("imported:bbb")
-    (data.imports_folder() / "bbb").mkdir()
-    (data.imports_folder() / "bbb" / "manifest.json").write_text("{}")
+    (imports_folder("acebench") / "bbb").mkdir()
+    (imports_folder("acebench") / "bbb" / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match=r"several versions .* write imported:aaa or imported:bbb"):
         data.locate("imported")
 

@@ -15,7 +15,7 @@ from synthetic_checkout import write_checkout
 
 from ace_ray.benchmarks.acebench.data import archive as archives
 from ace_ray.benchmarks.acebench.data import download
-from ace_ray.benchmarks.acebench.data.loader import imports_folder
+from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 
 
@@ -92,7 +92,7 @@ def sha(raw: bytes) -> str:
 
 
 def left_in(cache: Path) -> list[str]:
-    home = imports_folder(cache)
+    home = imports_folder("acebench", cache)
     return sorted(os.listdir(home)) if home.exists() else []
 
 

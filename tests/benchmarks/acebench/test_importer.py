@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from synthetic_checkout import write_checkout, write_data
 
-from ace_ray.benchmarks import imports
+from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.data import importer
-from ace_ray.benchmarks.acebench.data.loader import imports_folder, load
+from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
 from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
+from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 
 
@@ -25,7 +26,7 @@ def cache(tmp_path):
 
 
 def left_in(cache: Path) -> list[str]:
-    home = imports_folder(cache)
+    home = imports_folder("acebench", cache)
     return sorted(os.listdir(home)) if home.exists() else []
 
 
@@ -46,7 +47,7 @@ def test_import_lands_whole(checkout, cache):
     assert manifest["rows"]["zh"]["normal_multi_turn_user_adjust"] == 2
     assert len(manifest["files"]) == 2 * 2 * 17 + 3
     assert said == [f"imported: 38 rows, version {folder.name} in {folder}"]
-    imports.verify(folder)
+    dataset.verify(folder)
 
 
 def test_second_import_is_a_no_op_and_says_so(checkout, cache):
@@ -77,7 +78,7 @@ def test_a_damaged_import_is_not_handed_out(checkout, cache):
         importer.import_checkout(checkout, cache=cache)
     (folder / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match=r"has no readable manifest.json"):
-        imports.verify(folder)
+        dataset.verify(folder)
 
 
 def test_layout_without_upstream_texts(tmp_path, cache):

@@ -21,11 +21,11 @@ from ace_ray.benchmarks.bfcl.gold import gold_text
 from ace_ray.benchmarks.bfcl.goldcheck import check_all
 from ace_ray.benchmarks.bfcl.system_role import without_system
 from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
-from ace_ray.run.planning.plan import entries_digest
 from ace_ray.sandbox.local import LocalSession
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
@@ -144,7 +144,7 @@ def test_what_is_resolved_makes_the_same_benchmark(options: dict[str, Any]) -> N
     one = bfcl(**options)
     again = bfcl(**json.loads(json.dumps(one.resolved())))
     assert again.identity() == one.identity()
-    assert entries_digest(again.entries()) == entries_digest(one.entries())
+    assert data_hash(again.entries()) == data_hash(one.entries())
     assert again.prompt(entry_of(again, "multiple")) == one.prompt(entry_of(one, "multiple"))
 
 

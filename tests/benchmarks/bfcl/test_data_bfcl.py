@@ -21,8 +21,9 @@ from ace_ray.benchmarks.bfcl.data.copy import (
     Copy,
     data_sha256,
 )
-from ace_ray.benchmarks.bfcl.data.loader import data_hash, function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.forms import FORMS
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 
 COUNTS = {

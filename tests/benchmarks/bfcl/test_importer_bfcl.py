@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from synthetic_bfcl import edit_line, write_wheel
 
-from ace_ray.benchmarks import imports
+from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.bfcl.data import importer, layout
-from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy, imports_folder
-from ace_ray.benchmarks.bfcl.data.loader import data_hash, load
+from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy
+from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.prompts import official
 from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
+from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
 
 
 def left() -> list[str]:
-    home = imports_folder()
+    home = imports_folder("bfcl")
     return sorted(os.listdir(home)) if home.exists() else []
 
 
@@ -36,7 +37,7 @@ def test_import_lands_whole(made_up: Path) -> None:
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
     assert str(said[1]).startswith("its data are not those of the published package")
     assert not list(folder.rglob("__init__.py"))
-    imports.verify(folder)
+    dataset.verify(folder)
 
     copy, before = Copy.locate("imported"), Copy.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"

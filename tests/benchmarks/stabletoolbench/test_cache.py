@@ -29,7 +29,6 @@ from ace_ray.errors import RowError, UserError
 
 NAMES = ("Data", "clique", "player")
 RECORDED = "Data/clique_for_Data/player.json"
-FORMAT_1 = "ace_ray/answers/Data/clique/player.json"
 HEAD = '{"format": 2, "category": "Data", "tool": "clique", "api": "player"}\n'
 ANSWER = json.dumps({"error": "", "response": {"n": 1}, "origin": "simulator", "by": ""})
 
@@ -219,22 +218,6 @@ def test_what_json_does_not_know_becomes_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        {"format": 2, "category": "Data", "tool": "clique", "api": "player", "answers": {}},
-        {"format": 1, "category": "Data", "tool": "clique", "api": "other", "answers": {}},
-        {"format": 1, "category": "Data", "tool": "clique", "api": "player", "answers": []},
-        {"format": 1, "category": "Data", "tool": "clique", "api": "player", "answers": {"{}": 1}},
-        "cut {",
-    ],
-)
-def test_own_files_of_format_1_are_checked_too(tmp_path: Path, content: Any) -> None:
-    record(tmp_path, content, FORMAT_1)
-    (problem,) = CacheFolder(str(tmp_path), "read").check([NAMES])
-    assert problem.startswith(f"{FORMAT_1}: ")
-
-
-@pytest.mark.parametrize(
     ("content", "what"),
     [
         ("cut {", "no file of this API's answers"),
@@ -309,32 +292,6 @@ def test_a_file_that_somebody_else_has_written_is_left_alone(tmp_path: Path) -> 
     assert "written by somebody else" in why
     assert path.read_bytes() == before
     folder.close()
-
-
-def test_answers_of_format_1_are_kept(tmp_path: Path) -> None:
-    """One of its files, of two simulators, and an answer whose key has no maker."""
-    answers = {
-        key: {**json.loads(ANSWER), "by": key[:1], "response": key} for key in ("a{}", "b{}")
-    }
-    answers['{"x":1}'] = {**json.loads(ANSWER), "by": "c", "response": "c"}
-    head = dict(zip(("category", "tool", "api"), NAMES, strict=True))
-    path = record(tmp_path, {"format": 1, **head, "answers": answers}, FORMAT_1)
-    before = path.read_bytes()
-    folder = CacheFolder(str(tmp_path), "readwrite")
-    assert json.loads(folder.put(*NAMES, "{}", ANSWER.replace('""}', '"a"}')))["response"] == "a{}"
-    folder.put(*NAMES, '{"x": 2}', ANSWER)
-    folder.close()
-    again = CacheFolder(str(tmp_path), "read")
-    for arguments, maker, expected in [
-        ("{}", "a", "a{}"),
-        ("{}", "b", "b{}"),
-        ('{"x": 1}', "c", "c"),
-        ('{"x": 2}', "", {"n": 1}),
-    ]:
-        found = again.get(*NAMES, arguments, maker)
-        assert json.loads(found or "{}")["response"] == expected
-    assert again.get(*NAMES, "{}", "d") is None
-    assert path.read_bytes() == before
 
 
 def test_an_answer_nested_too_deep_to_be_read_again_is_not_recorded(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from synthetic_stb_checkout import api, ids_file, queries_file, query, write, write_checkout
 
-from ace_ray.benchmarks import imports
+from ace_ray.benchmarks import dataset
+from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.benchmarks.stabletoolbench.data import importer
 from ace_ray.benchmarks.stabletoolbench.data.loader import (
     MINI,
-    data_hash,
-    imports_folder,
     load,
     locate,
 )
@@ -210,7 +209,7 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
 
     said: list[str] = []
     folder = importer.import_queries(root, say=said.append)
-    assert folder.parent == imports_folder()
+    assert folder.parent == imports_folder("stabletoolbench")
     assert locate("imported") == locate(f"imported:{folder.name}") == folder
     assert data_hash(load(folder).entries) == data_hash(load(root).entries)
     assert read_texts(folder) == read_texts(root)
@@ -241,7 +240,7 @@ def test_a_changed_import_is_noticed(root: Path) -> None:
         importer.import_queries(root)
     write(folder / "manifest.json", "{")
     with pytest.raises(UserError, match="no readable manifest"):
-        imports.verify(folder)
+        dataset.verify(folder)
 
 
 def test_an_import_follows_no_links(root: Path, tmp_path: Path) -> None:

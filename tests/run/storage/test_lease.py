@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from ace_ray import processes
 from ace_ray.errors import UserError
+from ace_ray.processes import this_process
 from ace_ray.run.health.interrupts import RunFailed
 from ace_ray.run.storage import lease as lease_module
 from ace_ray.run.storage.lease import LEASE, TTL_S, Lease, LeaseLost
@@ -252,10 +254,6 @@ def test_who_died_on_this_machine_is_not_waited_for(
         child.wait(30)
 
 
-def me() -> dict[str, Any]:
-    return lease_module._me()
-
-
 @pytest.mark.parametrize(
     ("changes", "waits"),
     [
@@ -274,7 +272,7 @@ def test_a_process_is_known_by_machine_number_and_start(
     local: LocalStore, clock: Clock, held: Any, changes: dict[str, Any], waits: bool
 ) -> None:
     """A number alone says nothing: another boot or container has it too, and it is given anew."""
-    local.put(LEASE, claim(**{**me(), **changes}))
+    local.put(LEASE, claim(**{**this_process(), **changes}))
     said: list[str] = []
     held(local, said.append)
     assert (clock.slept >= TTL_S) == waits
@@ -284,9 +282,8 @@ def test_a_process_is_known_by_machine_number_and_start(
 def test_where_nothing_tells_processes_apart_every_holder_is_watched(
     local: LocalStore, clock: Clock, held: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_module, "_read", lambda path: "")
-    monkeypatch.setattr(lease_module, "_namespace", lambda: "")
-    local.put(LEASE, claim(**me()))
+    monkeypatch.setattr(processes, "_machine", lambda: "")
+    local.put(LEASE, claim(**this_process()))
     held(local, lambda line: None)
     assert clock.slept >= TTL_S
 
@@ -615,7 +612,7 @@ def test_releasing_during_an_outage_raises_nothing(local: LocalStore, monkeypatc
 @pytest.mark.parametrize("found", ["nothing", "a dead holder"])
 def test_acquiring_may_meet_its_own_first_try(odd: Any, clock: Clock, held: Any, found: str):
     if found != "nothing":
-        odd.inner.put(LEASE, claim(**{**me(), "started": "1"}))
+        odd.inner.put(LEASE, claim(**{**this_process(), "started": "1"}))
     odd.mood = "repeated"
     lease = held(odd)
     odd.mood = "well"

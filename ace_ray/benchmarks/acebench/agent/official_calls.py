@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from ace_ray.calls import MAX_DIGITS, Budget, NotCalls, Refused, expression, fold
+from ace_ray.calls import (
+    MAX_DIGITS,
+    Budget,
+    LenientReader,
+    NotCalls,
+    Refused,
+    expression,
+    fold,
+)
 
 _MAX_DEPTH = 300
 """Deepest operation that is folded, about what upstream can write back as text."""
@@ -72,16 +80,16 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
         raise NotCalls("no brackets")
     # Upstream adds missing outer brackets first, only to strip them with the others.
     tree = expression(text.removeprefix(" ").strip("[]'"))
-    budget = Budget()
+    reader = LenientReader(_operation, bare_as_source=True)
     if isinstance(tree, ast.Call):
-        return [_agent_call(tree, budget)]
+        return [_agent_call(*reader.call(tree, 1))]
     if not isinstance(tree, (ast.Tuple, ast.List)):
         return []
     calls = []
     for item in tree.elts:
         if not isinstance(item, ast.Call):
             raise NotCalls("an element that is not a call")
-        calls.append(_agent_call(item, budget))
+        calls.append(_agent_call(*reader.call(item, 1)))
     return calls
 
 
@@ -106,8 +114,7 @@ def _bracketed(text: str) -> bool:
     return any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
 
 
-def _agent_call(node: ast.Call, budget: Budget) -> AgentCall:
-    name, given = _call(node, budget)
+def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
     arguments, problems = {}, []
     for key, value in given.items():
         if problem := _problem(value):
@@ -162,62 +169,7 @@ def _problem(value: Any) -> str:
     return ""
 
 
-def _call(node: ast.Call, budget: Budget) -> tuple[str, dict[str | None, Any]]:
-    args: dict[str | None, Any] = {}
-    for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
-        args[keyword.arg] = _value(keyword.value, budget)
-    return _name(node.func), args
-
-
-def _name(node: ast.expr) -> str:
-    # A chain on anything else than a name keeps the chain alone.
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name):
-        parts.append(node.id)
-    return ".".join(reversed(parts))
-
-
-def _value(node: ast.expr | None, budget: Budget) -> Any:
-    if isinstance(node, ast.Constant):
-        return "..." if node.value is ... else node.value
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.UnaryOp):
-        return _negated(node.operand)
-    if isinstance(node, ast.List):
-        return [_value(item, budget) for item in node.elts]
-    if isinstance(node, ast.Tuple):
-        return tuple([_value(item, budget) for item in node.elts])
-    if isinstance(node, ast.Dict):
-        return _dict(node, budget)
-    if isinstance(node, ast.BinOp):
-        return _operation(node, budget)
-    if isinstance(node, ast.Call):
-        if not node.keywords:
-            return _source(node)
-        name, args = _call(node, budget)
-        return {name: args}
-    if isinstance(node, ast.Subscript):
-        return f"{_source(node.value)}[{_source(node.slice)}]"
-    raise NotCalls(f"{type(node).__name__} as a value")
-
-
-def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
-    pairs: dict[Any, Any] = {}
-    for key_node, value_node in zip(node.keys, node.values, strict=True):
-        key = _value(key_node, budget)
-        value = _value(value_node, budget)
-        try:
-            pairs[key] = value
-        except TypeError:
-            raise NotCalls("a key that cannot be hashed") from None
-    return pairs
-
-
-def _operation(node: ast.BinOp, budget: Budget) -> Any:
+def _operation(node: ast.BinOp, budget: Budget, _: int) -> Any:
     try:
         return fold(node, budget, _MAX_DEPTH, _is_known)
     except Refused:
@@ -226,17 +178,3 @@ def _operation(node: ast.BinOp, budget: Budget) -> Any:
 
 def _is_known(name: str) -> bool:
     return name in _KNOWN or name.endswith(_KNOWN_ENDINGS)
-
-
-def _negated(operand: ast.expr) -> int | float | complex:
-    # Whatever the operator: `+5`, `~5` and `-5` are all -5, `not True` is -1.
-    if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
-        return -operand.value
-    raise NotCalls("a sign before something else than a number")
-
-
-def _source(node: ast.expr) -> str:
-    try:
-        return ast.unparse(node)
-    except (ValueError, RecursionError) as error:
-        raise NotCalls(f"{type(error).__name__} in writing an expression") from None

@@ -13,7 +13,7 @@ import builtins
 import re
 from typing import Any
 
-from ace_ray.calls import Budget, Call, NotCalls, fold
+from ace_ray.calls import Budget, Call, LenientReader, NotCalls, fold
 
 _BRACKETS = re.compile(r"[\[\]]")
 # Frames that Python's default recursion limit leaves the upstream decoder for writing an operation
@@ -58,80 +58,15 @@ def calls_of(tree: ast.expr) -> list[Call]:
     """
     if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
         raise NotCalls(f"{type(tree).__name__} in place of a list")
-    budget = Budget()
+    reader = LenientReader(_operation, bare_as_source=False)
     calls = []
     for item in tree.elts:
         if not isinstance(item, ast.Call):
             raise NotCalls(f"{type(item).__name__} in place of a call")
-        calls.append(_call(item, budget, 1))
+        calls.append(reader.call(item, 1))
     return calls
 
 
-def _call(node: ast.Call, budget: Budget, depth: int) -> Call:
-    args: dict[str | None, Any] = {}
-    for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
-        args[keyword.arg] = _value(keyword.value, budget, depth + 1)
-    return Call(_name(node.func), args)
-
-
-def _name(node: ast.expr) -> str:
-    # Unlike `dotted_name`: a chain on anything else than a name keeps the chain alone.
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name):
-        parts.append(node.id)
-    return ".".join(reversed(parts))
-
-
-def _value(node: ast.expr, budget: Budget, depth: int) -> Any:
-    if isinstance(node, ast.Constant):
-        return "..." if node.value is ... else node.value
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.UnaryOp):
-        return _negated(node.operand)
-    if isinstance(node, ast.List):
-        return [_value(item, budget, depth + 1) for item in node.elts]
-    if isinstance(node, ast.Tuple):
-        return tuple([_value(item, budget, depth + 1) for item in node.elts])
-    if isinstance(node, ast.Dict):
-        return _dict(node, budget, depth + 1)
-    if isinstance(node, ast.BinOp):
-        frames = _FRAMES - depth * _FRAMES_PER_VALUE
-        return fold(node, budget, frames // _FRAMES_PER_OPERATION, _KNOWN.__contains__)
-    if isinstance(node, ast.Call):
-        name, args = _call(node, budget, depth)
-        return {name: args}
-    if isinstance(node, ast.Subscript):
-        return _source(node)
-    raise NotCalls(f"{type(node).__name__} as a value")
-
-
-def _dict(node: ast.Dict, budget: Budget, depth: int) -> dict[Any, Any]:
-    pairs: dict[Any, Any] = {}
-    for key_node, value_node in zip(node.keys, node.values, strict=True):
-        if key_node is None:
-            raise NotCalls("** in a dict")
-        key = _value(key_node, budget, depth)
-        value = _value(value_node, budget, depth)
-        try:
-            pairs[key] = value
-        except TypeError:
-            raise NotCalls("a key that cannot be hashed") from None
-    return pairs
-
-
-def _negated(operand: ast.expr) -> int | float | complex:
-    # Whatever the operator: `+5`, `~5` and `-5` are all -5, `not True` is -1.
-    if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
-        return -operand.value
-    raise NotCalls("a sign before something else than a number")
-
-
-def _source(node: ast.Subscript) -> str:
-    try:
-        return f"{ast.unparse(node.value)}[{ast.unparse(node.slice)}]"
-    except (ValueError, RecursionError) as error:
-        raise NotCalls(f"{type(error).__name__} in a subscript") from None
+def _operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
+    frames = _FRAMES - depth * _FRAMES_PER_VALUE
+    return fold(node, budget, frames // _FRAMES_PER_OPERATION, _KNOWN.__contains__)

@@ -24,7 +24,8 @@ from ace_ray.benchmarks.acebench.data.importer import (
     OFFICIAL_CONTENT_SHA256,
     import_checkout,
 )
-from ace_ray.benchmarks.acebench.data.loader import imports_folder
+from ace_ray.benchmarks.acebench.data.loader import BENCHMARK
+from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 
 OFFICIAL_OWNER, OFFICIAL_NAME = "chenchen0103", "ACEBench"
@@ -60,7 +61,7 @@ def pull(
             fix="unpack a local archive and run `ace-ray data import acebench PATH`",
         )
     pinned_otherwise = url != OFFICIAL_URL and sha256 is not None
-    home = imports_folder(cache)
+    home = imports_folder(BENCHMARK, cache)
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=home) as scratch:

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
-from ace_ray.benchmarks.acebench.data.loader import files_of, imports_folder, load
+from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
 from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
 from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
-from ace_ray.benchmarks.files import read_inside, strict_json
-from ace_ray.benchmarks.imports import content_hash, keep, sha256s
+from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_inside, strict_json
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
-"""What `content_hash` gives for an import of that commit."""
+"""What `files_hash` gives for an import of that commit."""
 
 PROMPTS, WORLDS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
 
@@ -46,11 +45,11 @@ def import_checkout(
     ``path`` is a checkout, or a folder with ``data_en`` and ``data_zh`` at its top (and
     ``upstream/*.json`` where it has official prompts). Importing the same content again changes
     nothing. ``source`` is noted in the manifest instead of the path; ``expect_sha256`` is the only
-    `content_hash` accepted. Raises `UserError`, leaving nothing behind.
+    `files_hash` accepted. Raises `UserError`, leaving nothing behind.
     """
     path = folder_of(path, "data").resolve()
     files = _collect(path)
-    content = content_hash(sha256s(files))
+    content = files_hash(files)
     if expect_sha256 is not None and content != expect_sha256:
         raise UserError(
             f"its contents have the hash {content}, not the expected {expect_sha256}",
@@ -58,16 +57,16 @@ def import_checkout(
             fix="import a checkout of your own to use other contents",
         )
     rows = Counter((e.language, e.category) for e in load(_rows_folder(path)))
-    target, new = keep(
+    target = keep(
         files,
-        imports_folder(cache),
-        "acebench",
+        BENCHMARK,
+        cache=cache,
+        counted=f"{rows.total():,} rows",
+        say=say,
         commit=OFFICIAL_COMMIT if content == OFFICIAL_CONTENT_SHA256 else None,
         source=dict(source or {"path": str(path)}),
         rows={lang: {c: rows[lang, c] for c in CATEGORIES} for lang in LANGUAGES},
     )
-    counts = f"{sum(rows.values()):,} rows, version {content[:12]}"
-    say(f"{'imported' if new else 'already imported, nothing to do'}: {counts} in {target}")
     if PROMPTS not in files:
         say(f"{path} has no {PROMPTS}: official prompts and worlds are not available from it")
     return target
@@ -108,10 +107,7 @@ def _rows_folder(path: Path) -> Path:
 
 
 def _reread(path: Path, name: str) -> bytes:
-    try:
-        value = strict_json(read_inside(path, name).decode("utf-8"))
-    except ValueError as error:
-        raise UserError(f"is not valid JSON: {error}", where=str(path / name)) from error
+    value = json_value(read_inside(path, name), path / name)
     if not isinstance(value, dict) or not value:
         raise UserError("is not an object with texts in it", where=str(path / name))
     return _json_bytes(value, path / name)

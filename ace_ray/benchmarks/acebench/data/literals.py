@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
 from ace_ray.errors import UserError
 
-# what hostile source makes ast raise, besides plain syntax errors
-_PARSE_ERRORS = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def parse_source(root: Path, relative: str) -> ast.Module:
-    """The syntax tree of ``root/relative``. Raises `UserError` when it is no Python source."""
-    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its odd escapes are not our user's business
-            return ast.parse(raw.decode("utf-8"))
-    except _PARSE_ERRORS as error:
-        raise UserError(
-            f"is not Python source that can be read ({_brief(error)})", where=str(root / relative)
-        ) from error
 
 
 def literal(node: ast.expr, where: Path) -> Any:
     """The value of a literal. Raises `UserError` for anything that would have to be computed."""
     try:
         return ast.literal_eval(node)
-    except _PARSE_ERRORS as error:
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise UserError(
             "a literal was expected, this would have to be executed",
             where=f"{where}:{node.lineno}",
@@ -106,7 +88,3 @@ def _template(formatted: ast.JoinedStr) -> str:
         elif isinstance(part, ast.Constant):
             text += str(part.value)
     return text
-
-
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

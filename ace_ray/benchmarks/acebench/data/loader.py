@@ -6,25 +6,19 @@ Layout, as published: ``data_<lang>/data_<category>.json`` holds one question pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES, dialogue
 from ace_ray.benchmarks.acebench.data.shapes import check_question, gold_of
-from ace_ray.benchmarks.files import json_lines, read_bounded
-from ace_ray.benchmarks.imports import kept
-from ace_ray.config import cache_root
+from ace_ray.benchmarks.dataset import Rows, check_joined, read_bounded, rows_by_id
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.records import Entry, digest
+from ace_ray.records import Entry
 
 BENCHMARK = "acebench"
 MINI = Path(__file__).parents[1] / "mini"
 GET_DATA = "run `ace-ray data pull acebench` or `ace-ray data import acebench PATH`"
-
-Rows = dict[str, tuple[str, dict[str, Any]]]
-"""By id: where the row stands (file:line) and the row without its id."""
 
 
 def load(
@@ -48,20 +42,10 @@ def load(
     ]
 
 
-def data_hash(entries: Iterable[Entry]) -> str:
-    """SHA-256 (hex) over the contents of the entries, whatever their order."""
-    return digest(sorted(entry.content_hash() for entry in entries))
-
-
 def files_of(language: str, category: str) -> tuple[str, str]:
     """The question file and the answer file, relative to the data folder."""
     name = f"data_{category}.json"
     return f"data_{language}/{name}", f"data_{language}/possible_answer/{name}"
-
-
-def imports_folder(cache: Path | None = None) -> Path:
-    """The folder that holds one folder per imported version."""
-    return (cache or cache_root()) / "data" / BENCHMARK
 
 
 def locate(name: str) -> Path:
@@ -70,26 +54,18 @@ def locate(name: str) -> Path:
     ``mini``, ``imported`` (the only import), ``imported:<version>``, or the path of a folder with
     ``data_en`` or ``data_zh`` in it.
     """
-    if name == "mini":
-        return MINI
-    if name == "imported" or name.startswith("imported:"):
-        return kept(imports_folder(), name.partition(":")[2], GET_DATA)
-    folder = folder_of(name, "data")
-    if not name or not folder.is_dir():
-        raise UserError(
-            f"{name!r} is neither mini, imported, imported:<version> nor a folder",
-            where="data",
-            fix=GET_DATA,
-        )
+    return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=_check_folder)
+
+
+def _check_folder(folder: Path) -> None:
     if (folder / "data_all").is_dir():
         raise UserError(
-            f"{name} is a checkout of the official repository",
+            f"{folder} is a checkout of the official repository",
             where="data",
-            fix=f"run `ace-ray data import acebench {name}` and write `data: imported`",
+            fix=f"run `ace-ray data import acebench {folder}` and write `data: imported`",
         )
     if not any((folder / f"data_{language}").is_dir() for language in LANGUAGES):
-        raise UserError(f"{name} has no data_en or data_zh in it", where="data", fix=GET_DATA)
-    return folder
+        raise UserError(f"{folder} has no data_en or data_zh in it", where="data", fix=GET_DATA)
 
 
 def _known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
@@ -101,8 +77,7 @@ def _known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
 def _load_category(folder: Path, language: str, category: str) -> list[Entry]:
     question_file, answer_file = (folder / name for name in files_of(language, category))
     questions, answers = _read(question_file), _read(answer_file)
-    _same_ids(questions, answers, answer_file)
-    _same_ids(answers, questions, question_file)
+    check_joined(questions, question_file, answers, answer_file)
     entries = []
     for row_id, (where, question) in questions.items():
         check_question(where, category, row_id, question)
@@ -113,26 +88,7 @@ def _load_category(folder: Path, language: str, category: str) -> list[Entry]:
     return entries
 
 
-def _same_ids(rows: Rows, others: Rows, other_file: Path) -> None:
-    for row_id, (where, _) in rows.items():
-        if row_id not in others:
-            raise UserError(
-                f"id {row_id!r} is not in {other_file}",
-                where=where,
-                fix="every id needs one question and one answer",
-            )
-
-
 def _read(path: Path) -> Rows:
     if not path.is_file():
         raise UserError("no such file", where=str(path), fix=GET_DATA)
-    rows: Rows = {}
-    for number, row in json_lines(read_bounded(path), path):
-        where = f"{path}:{number}"
-        row_id = row.pop("id", None)
-        if not isinstance(row_id, str) or not row_id:
-            raise UserError('"id" is missing or not a text', where=where)
-        if row_id in rows:
-            raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
-        rows[row_id] = (where, row)
-    return rows
+    return rows_by_id(read_bounded(path), path)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN
+from ace_ray.benchmarks.dataset import Shape, is_texts, need
 from ace_ray.errors import UserError
-
-Shape = tuple[str, Callable[[Any], bool]]
-"""How an error names the shape, and the test for it."""
 
 
 def _objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _functions(value: Any) -> bool:
@@ -37,14 +30,14 @@ def _calls(value: Any) -> bool:
 def _named_texts(value: Any) -> bool:
     if not isinstance(value, dict) or not value:
         return False
-    return all(_texts(texts) and texts for texts in value.values())
+    return all(is_texts(texts) and texts for texts in value.values())
 
 
 def _milestones(value: Any) -> bool:
     """The steps of the ideal path, or a list of alternative paths."""
     if not isinstance(value, list) or not value:
         return False
-    return _texts(value) or all(_texts(path) and path for path in value)
+    return is_texts(value) or all(is_texts(path) and path for path in value)
 
 
 def _state(value: Any) -> bool:
@@ -58,7 +51,7 @@ def _state(value: Any) -> bool:
 
 TEXT: Shape = ("a text", lambda value: isinstance(value, str))
 OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
-TEXTS: Shape = ("a list of texts", _texts)
+TEXTS: Shape = ("a list of texts", is_texts)
 STATE: Shape = ("a list of objects, each one class with its attributes, not empty", _state)
 FUNCTIONS: Shape = ('a list of objects with a "name"', _functions)
 CALLS: Shape = ("an object of calls, each an object of arguments, or a list of those", _calls)
@@ -68,13 +61,13 @@ MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _miles
 
 def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) -> None:
     """Raise `UserError` unless the row has what the category's prompt is made of."""
-    _need(where, row, question=TEXT, function=FUNCTIONS)
+    need(where, row, question=TEXT, function=FUNCTIONS)
     if category in AGENT:
-        _need(where, row, initial_config=OBJECT, involved_classes=TEXTS)
+        need(where, row, initial_config=OBJECT, involved_classes=TEXTS)
     elif category == "normal_preference":
-        _need(where, row, profile=TEXT)
+        need(where, row, profile=TEXT)
     else:
-        _need(where, row, time=TEXT)
+        need(where, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
         raise UserError(
             f"id {row_id!r} does not say which dialogue the row is a turn of",
@@ -86,24 +79,12 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
 def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:
     """The gold answer in an answer row. Raises `UserError` when it has the wrong shape."""
     if category in AGENT:
-        _need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
+        need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
         return {"ground_truth": row["ground_truth"], "mile_stone": row["mile_stone"]}
     if category == "special_irrelevant":
-        _need(where, row, ground_truth=TEXT)
+        need(where, row, ground_truth=TEXT)
     elif category.startswith("special_"):
-        _need(where, row, ground_truth=NAMED_TEXTS)
+        need(where, row, ground_truth=NAMED_TEXTS)
     else:
-        _need(where, row, ground_truth=CALLS)
+        need(where, row, ground_truth=CALLS)
     return row["ground_truth"]
-
-
-def _need(where: str, row: dict[str, Any], **shapes: Shape) -> None:
-    for key, (name, fits) in shapes.items():
-        if key not in row:
-            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
-        if not fits(row[key]):
-            raise UserError(
-                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
-                where=where,
-                fix=f"it must be {name}",
-            )

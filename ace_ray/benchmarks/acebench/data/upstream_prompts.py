@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from ace_ray.benchmarks.acebench.data.literals import assigned, is_prose, parse_source, strings
+from ace_ray.benchmarks.acebench.data.literals import assigned, is_prose, strings
+from ace_ray.benchmarks.dataset import python_source
 from ace_ray.errors import UserError
 
 SOURCES = "model_inference"
@@ -37,7 +38,7 @@ def read_prompts(root: Path) -> dict[str, str]:
     for module in (*PROMPT_MODULES, *ROLE_MODULES):
         relative = f"{SOURCES}/{module}.py"
         prefix = "" if module in PROMPT_MODULES else f"{module}:"
-        texts = _module_texts(parse_source(root, relative))
+        texts = _module_texts(python_source(root, relative))
         if not texts:
             raise UserError(
                 "assigns no text constants",
@@ -46,7 +47,7 @@ def read_prompts(root: Path) -> dict[str, str]:
             )
         prompts |= {prefix + name: text for name, text in texts.items()}
     for module in PHRASE_MODULES:
-        tree = parse_source(root, f"{SOURCES}/{module}.py")
+        tree = python_source(root, f"{SOURCES}/{module}.py")
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 said = [text for text in strings(function) if _is_phrase(text)]

@@ -17,10 +17,10 @@ from ace_ray.benchmarks.acebench.data.literals import (
     Function,
     assigned,
     literal,
-    parse_source,
     templates,
 )
 from ace_ray.benchmarks.acebench.data.upstream_prompts import SOURCES
+from ace_ray.benchmarks.dataset import python_source
 from ace_ray.errors import UserError
 
 LOOPS = ("multi_turn", "multi_step")
@@ -49,7 +49,7 @@ def read_worlds(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 def _read_class(root: Path, relative: str, name: str) -> dict[str, Any]:
     path = root / relative
-    for node in parse_source(root, relative).body:
+    for node in python_source(root, relative).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _describe(node, path)
     raise UserError(f"has no class {name}", where=str(path))

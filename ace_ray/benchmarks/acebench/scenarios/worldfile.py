@@ -9,7 +9,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
 from ace_ray.benchmarks.acebench.scenarios.app import App
 from ace_ray.benchmarks.acebench.scenarios.apps import APPS
-from ace_ray.benchmarks.files import read_bounded, strict_json
+from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -28,10 +28,7 @@ def load_worlds(folder: Path) -> dict[str, Any]:
     the wrong shape.
     """
     path = folder / WORLDS_FILE
-    try:
-        worlds: dict[str, Any] = strict_json(read_bounded(path).decode("utf-8"))
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}", where=str(path), fix=_FIX) from None
+    worlds: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
     for problem in _problems(worlds):
         raise UserError(problem, where=str(path), fix=_FIX)
     return worlds

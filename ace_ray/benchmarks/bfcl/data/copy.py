@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import zipfile
 import zlib
@@ -10,21 +9,21 @@ from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ace_ray.benchmarks.bfcl.data.layout import data_files
-from ace_ray.benchmarks.files import (
+from ace_ray.benchmarks.dataset import (
     DATA_LIMIT_BYTES,
+    files_hash,
+    imported,
+    manifest_value,
     read_bounded,
     read_inside,
-    strict_json,
 )
-from ace_ray.benchmarks.imports import kept
-from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
-from ace_ray.records import digest
 
+BENCHMARK = "bfcl"
 VERSION = "2026.3.23"
 PACKAGE = "bfcl_eval"
 INSTALL = f"run `pip install --no-deps bfcl-eval=={VERSION}`"
@@ -71,8 +70,9 @@ class Copy:
             return cls("mini", "mini", MINI, "mini")
         if spec == "installed":
             return _installed()
-        if spec == "imported" or spec.startswith("imported:"):
-            return _imported(spec.partition(":")[2])
+        if root := imported(spec, BENCHMARK, GET_DATA):
+            version = str(manifest_value(root, "upstream_version"))
+            return cls("copy", f"imported:{root.name}", root, version)
         path = folder_of(spec, "data")
         if spec and path.is_file():
             return _wheel(path.resolve())
@@ -109,17 +109,7 @@ class Copy:
 
 def data_sha256(copy: Copy) -> str:
     """SHA-256 (hex) over names and contents of the data files. Raises `UserError`."""
-    return files_sha256({path: copy.read(path) for path in data_files()})
-
-
-def files_sha256(files: dict[str, bytes]) -> str:
-    """SHA-256 (hex) over names and contents."""
-    return digest(sorted((name, hashlib.sha256(raw).hexdigest()) for name, raw in files.items()))
-
-
-def imports_folder(cache: Path | None = None) -> Path:
-    """The folder that holds one folder per imported version."""
-    return (cache or cache_root()) / "data" / "bfcl"
+    return files_hash({path: copy.read(path) for path in data_files()})
 
 
 def _installed() -> Copy:
@@ -161,23 +151,6 @@ def _wheel(path: Path) -> Copy:
     version = _metadata_version(_member(path, found[0], _METADATA_LIMIT_BYTES))
     _check_version(version or "none", str(path))
     return Copy("copy", str(path), path, version)
-
-
-def _imported(version: str) -> Copy:
-    root = kept(imports_folder(), version, GET_DATA)
-    return Copy("copy", f"imported:{root.name}", root, _manifest_version(root))
-
-
-def _manifest_version(root: Path) -> str:
-    try:
-        manifest: dict[str, Any] = strict_json(read_inside(root, "manifest.json").decode())
-        return str(manifest["upstream_version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            "has no readable manifest.json",
-            where=str(root),
-            fix="remove the folder and import again",
-        ) from error
 
 
 def _version_beside(root: Path) -> str:

@@ -13,18 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES
-from ace_ray.benchmarks.bfcl.data.copy import (
-    OFFICIAL_DATA_SHA256,
-    Copy,
-    files_sha256,
-    imports_folder,
-)
+from ace_ray.benchmarks.bfcl.data.copy import BENCHMARK, OFFICIAL_DATA_SHA256, Copy
 from ace_ray.benchmarks.bfcl.data.layout import all_files, data_files
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
 from ace_ray.benchmarks.bfcl.tools.limited import load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import MODULES, tool_sources
-from ace_ray.benchmarks.imports import keep
+from ace_ray.benchmarks.dataset import files_hash, keep
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 
@@ -54,18 +49,18 @@ def import_copy(
     # read only to find out now, rather than in a run, that they can be
     function_docs(copy), prerequisites(copy), read_texts(copy)
     load_classes(replace(tool_sources(copy), named=True), list(MODULES))
-    data = files_sha256({name: files[name] for name in data_files()})
-    target, new = keep(
+    data = files_hash({name: files[name] for name in data_files()})
+    target = keep(
         files,
-        imports_folder(cache),
-        "bfcl",
+        BENCHMARK,
+        cache=cache,
+        counted=f"{rows.total():,} rows",
+        say=say,
         upstream_version=copy.version,
         official_data=data == OFFICIAL_DATA_SHA256,
         source={"path": str(copy.root)},
         rows={category: rows[category] for category in CATEGORIES},
     )
-    counts = f"{rows.total():,} rows, version {target.name}"
-    say(f"{'imported' if new else 'already imported, nothing to do'}: {counts} in {target}")
     if data != OFFICIAL_DATA_SHA256:
         say(f"its data are not those of the published package: {copy.root}")
     return target

@@ -8,8 +8,7 @@ ids in the files, and then get an id for each category (``memory_0-customer-0`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import (
@@ -22,17 +21,20 @@ from ace_ray.benchmarks.bfcl.categories import (
     language_of,
 )
 from ace_ray.benchmarks.bfcl.data import layout, shapes
-from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.copy import BENCHMARK, Copy
 from ace_ray.benchmarks.bfcl.forms import FORMS
-from ace_ray.benchmarks.files import json_lines, strict_json
+from ace_ray.benchmarks.dataset import (
+    Rows,
+    check_joined,
+    json_lines,
+    json_value,
+    need,
+    rows_by_id,
+)
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, digest
-
-BENCHMARK = "bfcl"
+from ace_ray.records import Entry
 
 Docs = dict[str, list[dict[str, Any]]]
-Rows = dict[str, tuple[str, dict[str, Any]]]
-"""By id: where the row stands (file:line) and the row without its id."""
 Made = tuple[str, dict[str, Any], Any]
 """Id, data and gold of an entry."""
 
@@ -54,8 +56,9 @@ def function_docs(copy: Copy) -> Docs:
     docs: Docs = {}
     for name, file in files.items():
         docs[name] = []
-        for where, row in _lines(copy, layout.doc_file(file)):
-            shapes.need(where, {"function": row}, function=shapes.FUNCTION)
+        path = layout.doc_file(file)
+        for where, row in json_lines(copy.read(path), copy.where(path)):
+            need(where, {"function": row}, function=shapes.FUNCTION)
             docs[name].append(row)
     return docs
 
@@ -71,16 +74,11 @@ def prerequisites(copy: Copy) -> dict[str, list[dict[str, Any]]]:
             continue
         rows = _read(copy, path)
         for where, row in rows.values():
-            shapes.need(where, row, question=shapes.TURNS)
+            need(where, row, question=shapes.TURNS)
         found[scenario] = [
             {"id": row_id, "question": row["question"]} for row_id, (_, row) in rows.items()
         ]
     return found
-
-
-def data_hash(entries: Iterable[Entry]) -> str:
-    """SHA-256 (hex) over the contents of the entries, whatever their order."""
-    return digest(sorted(entry.content_hash() for entry in entries))
 
 
 class _Reader:
@@ -117,7 +115,7 @@ class _Reader:
             shapes.check_single(where, row, hinted_types=hinted_types)
             gold = None
             if answer is not None:
-                shapes.need(answer[0], answer[1], ground_truth=shapes.GOLD_CALLS)
+                need(answer[0], answer[1], ground_truth=shapes.GOLD_CALLS)
                 gold = answer[1]["ground_truth"]
             made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
         return made
@@ -128,9 +126,9 @@ class _Reader:
         for row_id, where, row, answer in self._joined(category):
             shapes.check_multi_turn(where, row, classes)
             if category == "multi_turn_miss_func":
-                shapes.need(where, row, missed_function=shapes.HELD_OUT)
+                need(where, row, missed_function=shapes.HELD_OUT)
             assert answer is not None
-            shapes.need(answer[0], answer[1], ground_truth=shapes.CALL_TURNS)
+            need(answer[0], answer[1], ground_truth=shapes.CALL_TURNS)
             gold = answer[1]["ground_truth"]
             shapes.check_turn_count(answer[0], row, gold)
             _check_held_out(where, row, classes)
@@ -183,8 +181,8 @@ class _Reader:
         questions = _read(self._copy, question_path)
         answers = _read(self._copy, answer_path) if answer_path else {}
         if answer_path:
-            _same_ids(questions, answers, self._copy.where(answer_path))
-            _same_ids(answers, questions, self._copy.where(question_path))
+            where = self._copy.where
+            check_joined(questions, where(question_path), answers, where(answer_path))
         return [
             (row_id, where, row, answers.get(row_id)) for row_id, (where, row) in questions.items()
         ]
@@ -192,7 +190,7 @@ class _Reader:
 
 def _acceptable(answer: tuple[str, dict[str, Any]] | None) -> dict[str, Any]:
     assert answer is not None
-    shapes.need(answer[0], answer[1], ground_truth=shapes.TEXTS)
+    need(answer[0], answer[1], ground_truth=shapes.TEXTS)
     return {"ground_truth": answer[1]["ground_truth"]}
 
 
@@ -206,38 +204,12 @@ def _check_held_out(where: str, row: Mapping[str, Any], classes: Docs) -> None:
 
 def _format_ids(copy: Copy) -> dict[str, list[str]]:
     where = copy.where(layout.FORMAT_IDS)
-    try:
-        found = strict_json(copy.read(layout.FORMAT_IDS).decode("utf-8"))
-    except ValueError as error:
-        raise UserError(f"is not valid JSON: {error}", where=where) from error
+    found = json_value(copy.read(layout.FORMAT_IDS), where)
     if not isinstance(found, dict) or not found.keys() <= set(SINGLE_TURN):
         raise UserError("is not an object of ids by single-turn category", where=where)
-    shapes.need(where, found, **{category: shapes.TEXTS for category in found})
+    need(where, found, **{category: shapes.TEXTS for category in found})
     return found
 
 
-def _same_ids(rows: Rows, others: Rows, other_file: str) -> None:
-    for row_id, (where, _) in rows.items():
-        if row_id not in others:
-            raise UserError(
-                f"id {row_id!r} is not in {other_file}",
-                where=where,
-                fix="every id needs one question and one answer",
-            )
-
-
 def _read(copy: Copy, path: str) -> Rows:
-    rows: Rows = {}
-    for where, row in _lines(copy, path):
-        row_id = row.pop("id", None)
-        if not isinstance(row_id, str) or not row_id:
-            raise UserError('"id" is missing or not a text', where=where)
-        if row_id in rows:
-            raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
-        rows[row_id] = (where, row)
-    return rows
-
-
-def _lines(copy: Copy, path: str) -> list[tuple[str, dict[str, Any]]]:
-    where = copy.where(path)
-    return [(f"{where}:{n}", row) for n, row in json_lines(copy.read(path), Path(where))]
+    return rows_by_id(copy.read(path), copy.where(path))

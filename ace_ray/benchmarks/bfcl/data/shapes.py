@@ -5,22 +5,15 @@ Wrong rows are a `UserError` that names the file, the line and what was expected
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from ace_ray.benchmarks.dataset import Row, Shape, is_texts, need
 from ace_ray.errors import UserError
-
-Row = dict[str, Any]
-Shape = tuple[str, Callable[[Any], bool]]
-"""How an error names the shape, and the test for it."""
 
 ROLES = ("system", "user", "assistant")
 _MAX_DEPTH = 16
 _CONTAINERS = ("Array", "ArrayList", "array")
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _messages(value: Any) -> bool:
@@ -42,7 +35,8 @@ def _one_turn(value: Any) -> bool:
 
 def _held_out(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        key.isascii() and key.isdigit() and _texts(names) and names for key, names in value.items()
+        key.isascii() and key.isdigit() and is_texts(names) and names
+        for key, names in value.items()
     )
 
 
@@ -78,7 +72,7 @@ def _function(value: Any) -> bool:
         return False
     return (
         isinstance(parameters.get("properties"), dict)
-        and _texts(parameters.get("required"))
+        and is_texts(parameters.get("required"))
         and all(_schema(one, 1) for one in parameters["properties"].values())
         and _bounded(value, 0)
     )
@@ -116,11 +110,11 @@ def _gold(call: Mapping[str, Any]) -> bool:
 
 
 def _call_turns(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(_texts(turn) for turn in value)
+    return isinstance(value, list) and bool(value) and all(is_texts(turn) for turn in value)
 
 
 TEXT: Shape = ("a text that is not empty", lambda value: isinstance(value, str) and bool(value))
-TEXTS: Shape = ("a list of texts, not empty", lambda value: _texts(value) and bool(value))
+TEXTS: Shape = ("a list of texts, not empty", lambda value: is_texts(value) and bool(value))
 ONE_TURN: Shape = ('one list of messages {"role", "content"} in a list', _one_turn)
 TURNS: Shape = ('a list of lists of messages {"role", "content"}', _turns)
 FUNCTION: Shape = ('an object with "name", "description" and typed "parameters"', _function)
@@ -182,19 +176,6 @@ def check_turn_count(where: str, question: Row, gold: Any) -> None:
             f"has calls for {len(gold)} turns, and the question has {len(question['question'])}",
             where=where,
         )
-
-
-def need(where: str, row: Row, **shapes: Shape) -> None:
-    """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
-    for key, (name, fits) in shapes.items():
-        if key not in row:
-            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
-        if not fits(row[key]):
-            raise UserError(
-                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
-                where=where,
-                fix=f"it must be {name}",
-            )
 
 
 def _known_classes(where: str, names: list[str], classes: Mapping[str, Any]) -> None:

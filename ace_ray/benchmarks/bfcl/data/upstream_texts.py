@@ -7,7 +7,6 @@ and ``model_handler/utils.py`` (as f-strings, which become templates).
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,11 +27,9 @@ from ace_ray.benchmarks.bfcl.texts import (
     Texts,
     fields,
 )
+from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree
 from ace_ray.errors import UserError
 
-_LIMIT_BYTES = 2 << 20
-# what hostile source makes ast raise, besides plain syntax errors
-_PARSE_ERRORS = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 _FIX = f"use an unmodified copy: {GET_DATA}"
 
 
@@ -141,14 +138,12 @@ class _Source:
     def __init__(self, copy: Copy, path: str) -> None:
         self._where = copy.where(path)
         raw = copy.read(path)
-        if len(raw) > _LIMIT_BYTES:
-            raise self.error(f"has more than {_LIMIT_BYTES:,} bytes")
+        if len(raw) > SOURCE_LIMIT_BYTES:
+            raise self.error(f"has more than {SOURCE_LIMIT_BYTES:,} bytes")
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # its odd escapes are not our user's business
-                self._tree = ast.parse(raw.decode("utf-8"))
-        except _PARSE_ERRORS as error:
-            raise self.error(f"is no Python source ({type(error).__name__})") from error
+            self._tree = python_tree(raw)
+        except ValueError as error:
+            raise self.error(f"is no Python source ({error})") from error
 
     def error(self, what: str) -> UserError:
         return UserError(what, where=self._where, fix=_FIX)
@@ -166,7 +161,7 @@ class _Source:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 try:
                     values[node.targets[0].id] = _value(node.value, values)
-                except _PARSE_ERRORS:
+                except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
                     continue
         return values
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.decode.reading import Read
+from ace_ray.benchmarks.bfcl.decode.reading import Read, read_of
 from ace_ray.benchmarks.bfcl.decode.source_trees import source_tree
 from ace_ray.calls import NotCalls
 
 _QUOTED = ("string_literal", "character_literal")
 _WHOLE = ("identifier", "class_literal", "type_identifier", "method_invocation")
 _BARE = ("identifier", "class_literal")
-_UNNAMED_SKIPPED = ("line_comment", "block_comment")
+_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
@@ -52,24 +52,14 @@ def _read(call: Any, source: str) -> Read:
     owner = call.child_by_field_name("object")
     if owner is not None:
         name = f"{_text(owner, source)}.{name}"
-    args: dict[str | None, Any] = {}
-    positional = {}
-    place = bare = 0
-    for child in call.child_by_field_name("arguments").children:
-        if child.type == "assignment_expression":
-            left, _, right = child.children[:3]
-            key = _text(left, source)
-            if key in args:
-                raise NotCalls("a repeated argument")
-            place += 1
-            args[key] = _value(right, source)
-        elif child.is_named and child.type not in _UNNAMED_SKIPPED:
-            positional[place] = partial(_value, child, source)
-            place += 1
-            if child.type in _BARE:
-                bare += 1
-                args.setdefault(None, _text(child, source))
-    return Read(name, args, positional, bare)
+    return read_of(
+        name,
+        call.child_by_field_name("arguments").children,
+        partial(_text, source=source),
+        partial(_value, source=source),
+        bare=_BARE,
+        comments=_COMMENTS,
+    )
 
 
 def _value(node: Any, source: str, *, inside: bool = False) -> str:

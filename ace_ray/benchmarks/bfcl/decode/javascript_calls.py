@@ -4,12 +4,10 @@ Values are texts of source, without the quotes around them."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.decode.reading import Read
+from ace_ray.benchmarks.bfcl.decode.reading import Read, read_of
 from ace_ray.benchmarks.bfcl.decode.source_trees import source_tree
-from ace_ray.calls import NotCalls
 
 _BARE = ("identifier", "true")
 
@@ -31,24 +29,8 @@ def read_javascript(text: str) -> list[Read] | None:
 
 def _read(call: Any) -> Read:
     called, arguments = call.children[:2]
-    args: dict[str | None, Any] = {}
-    positional = {}
-    place = bare = 0
-    for child in arguments.children:
-        if child.type == "assignment_expression":
-            left, _, right = child.children[:3]
-            key = _text(left)
-            if key in args:
-                raise NotCalls("a repeated argument")
-            place += 1
-            args[key] = _value(right)
-        elif child.is_named and child.type != "comment":
-            positional[place] = partial(_value, child)
-            place += 1
-            if child.type in _BARE:
-                bare += 1
-                args.setdefault(None, _text(child))
-    return Read(_text(called), args, positional, bare)
+    nodes = arguments.children
+    return read_of(_text(called), nodes, _text, _value, bare=_BARE, comments=("comment",))
 
 
 def _text(node: Any) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from ace_ray.calls import NotCalls
 
 
 class Read(NamedTuple):
@@ -23,3 +26,36 @@ class Read(NamedTuple):
     positional: Mapping[int, Callable[[], Any]] = MappingProxyType({})
     bare: int = 0
     repeated: str | None = None
+
+
+def read_of(
+    name: str,
+    arguments: Any,
+    text: Callable[[Any], str],
+    value: Callable[[Any], str],
+    *,
+    bare: tuple[str, ...],
+    comments: tuple[str, ...],
+) -> Read:
+    """The call of ``name`` with the nodes of a syntax tree as its ``arguments``.
+
+    ``bare`` and ``comments`` are types of nodes. Raises `NotCalls` for a name that is given twice.
+    """
+    args: dict[str | None, Any] = {}
+    positional = {}
+    place = count = 0
+    for node in arguments:
+        if node.type == "assignment_expression":
+            left, _, right = node.children[:3]
+            key = text(left)
+            if key in args:
+                raise NotCalls("a repeated argument")
+            place += 1
+            args[key] = value(right)
+        elif node.is_named and node.type not in comments:
+            positional[place] = partial(value, node)
+            place += 1
+            if node.type in bare:
+                count += 1
+                args.setdefault(None, text(node))
+    return Read(name, args, positional, count)

@@ -18,13 +18,11 @@ from pydantic import Field
 from ace_ray.config import Section
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.http import Reply
-from ace_ray.models.pacing import backoff_s, retry_after_s
+from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
 
-MAX_RETRY_AFTER_S = 120.0
 MAX_BATCH = 64
 """Texts in one request for embeddings."""
-_RETRIED = frozenset({408, 409, 425, 429})
 
 
 class ServiceConfig(Section):
@@ -130,7 +128,7 @@ class Service:
             except OSError as error:
                 cause = self._clean(f"{type(error).__name__}: {error}")
             else:
-                if reply.status not in _RETRIED and reply.status < 500:
+                if reply.status not in RETRIED and reply.status < 500:
                     return reply
                 cause = f"HTTP {reply.status}"
                 wait_s = retry_after_s(reply.headers.get("Retry-After", ""), time.time())

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import ast
 import json
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.benchmarks.stabletoolbench.agent.texts import Texts, texts_from
 from ace_ray.errors import UserError
 
@@ -65,26 +64,14 @@ def read_texts(root: Path) -> Texts:
 
 
 def _parse(root: Path, relative: str) -> ast.Module:
-    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(raw.decode("utf-8"))
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise UserError(
-            f"is not Python source that can be read ({type(error).__name__})",
-            where=str(root / relative),
-            fix=_FIX,
-        ) from error
+    return python_source(root, relative, _FIX)
 
 
 def _constant(tree: ast.Module, name: str, where: Path) -> str:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            named = any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-            if named and isinstance(node.value.value, str):
-                return node.value.value
-    raise _missing(name, where)
+    text = assigned_text(tree, name)
+    if text is None:
+        raise _missing(name, where)
+    return text
 
 
 def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:

@@ -18,7 +18,6 @@ import fcntl
 import json
 import os
 import secrets
-import socket
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
+from ace_ray.processes import has_ended, this_process
 
 BEAT_S = 15.0
 TTL_S = 120.0
@@ -67,7 +67,8 @@ class FolderLock:
                 self._path.unlink()
 
     def _acquire(self, folder: Path, holder: str) -> None:
-        claim = {**_me(), "holder": holder, "token": self._token}
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        claim = {**this_process(), "since": since, "holder": holder, "token": self._token}
         raw = json.dumps(claim, indent=1).encode()
         for _ in range(3):
             try:
@@ -75,7 +76,7 @@ class FolderLock:
             except FileExistsError:
                 found = _read(self._path)
                 ours = bool(holder) and found.get("holder") == holder
-                if not (ours or _is_dead(found) or _age_s(self._path, folder) > TTL_S):
+                if not (ours or has_ended(found) or _age_s(self._path, folder) > TTL_S):
                     raise _held(found, folder) from None
                 self._path.unlink(missing_ok=True)
                 continue
@@ -114,49 +115,6 @@ def _held(found: dict[str, Any], folder: Path) -> UserError:
         fix=f"wait for it to end (a dead one's lock expires after {TTL_S:g} s), choose another "
         "folder, or cache: read",
     )
-
-
-def _me() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": _started(os.getpid()),
-        "machine": _machine(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def _is_dead(found: dict[str, Any]) -> bool:
-    """Whether its owner was a process of this machine that is no more."""
-    pid = found.get("pid")
-    if not isinstance(pid, int) or pid < 1 or found.get("machine") != (_machine() or None):
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass
-    # "" where another user's processes are hidden: somebody has that id.
-    return _started(pid) not in ("", found.get("started"))
-
-
-def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; ``ended`` for one that nobody waited for."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return ("ended" if stat[0] in "ZX" else stat[19]) if len(stat) > 19 else ""
-
-
-def _machine() -> str:
-    """Process ids mean something within one boot and one namespace of them."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
 
 
 def _age_s(path: Path, folder: Path) -> float:

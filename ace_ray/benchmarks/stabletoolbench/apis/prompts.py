@@ -7,14 +7,13 @@ read from the user's checkout. Any other model gets our own wording.
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.benchmarks.stabletoolbench.apis.answers import ApiLike
 from ace_ray.errors import UserError
 
@@ -63,22 +62,14 @@ def system_text(form: Form, upstream: str | None) -> SystemText:
     if form == "own" or upstream is None:
         return SystemText(OWN_SYSTEM, "own")
     root = Path(upstream)
-    where = str(root / PROMPTS_FILE)
-    raw = read_inside(root, PROMPTS_FILE, SOURCE_LIMIT_BYTES)
-    try:
-        tree = ast.parse(raw.decode("utf-8"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"is not Python that can be read ({error})", where=where) from None
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
-                if name == _VARIABLE:
-                    return SystemText(text, "upstream")
-    raise UserError(
-        f"assigns no text to {_VARIABLE}",
-        where=where,
-        fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
-    )
+    text = assigned_text(python_source(root, PROMPTS_FILE), _VARIABLE)
+    if text is None:
+        raise UserError(
+            f"assigns no text to {_VARIABLE}",
+            where=str(root / PROMPTS_FILE),
+            fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
+        )
+    return SystemText(text, "upstream")
 
 
 def messages(

@@ -9,8 +9,6 @@ simulator; of two with the same key the first counts.
 
 Lines are appended. One without its end was cut off while it was written: readers pass over it, and
 the next answer of the API takes its place. All else that is no such line makes the file corrupt.
-
-Format 1 is read where it lies: ``<api>.json``, one object with the ``answers`` by key.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import read_inside
+from ace_ray.benchmarks.dataset import read_inside
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, canonical_of_upstream, load
 from ace_ray.errors import UserError
 from ace_ray.records import digest
@@ -135,11 +133,6 @@ def read_shelf(recorded: Path, own: Path, names: Names) -> Shelf:
         if place and (raw := _read(recorded, place)) is not None:
             shelf.recorded = _recorded(raw, place)
             shelf.size_bytes += len(raw)
-        place = own_file(names).removesuffix("l")  # format 1
-        if (raw := _read(own, place)) is not None:
-            for key, answer in _format_1(raw, place, names).items():
-                shelf.add(key, answer)
-            shelf.size_bytes += len(raw)
         place = own_file(names)
         if (raw := _read(own, place)) is not None:
             shelf.end = raw.rfind(b"\n") + 1
@@ -221,7 +214,12 @@ def _made(root: Path, place: str) -> Path:
 
 
 def _recorded(raw: bytes, place: str) -> dict[str, str]:
-    tree = _object(raw, place)
+    try:
+        tree = load(raw.decode("utf-8"), MAX_FILE_BYTES, unique=True)
+    except (Unusable, UnicodeDecodeError) as error:
+        raise UserError(f"is not JSON that can be used: {error}", where=place) from None
+    if not isinstance(tree, dict):
+        raise UserError(f"holds a {type(tree).__name__}, not an object", where=place)
     made = {"origin": "recorded", "by": ""}
     return {key: _text({**_answer(value), **made}) for key, value in tree.items()}
 
@@ -255,35 +253,6 @@ def _line(line: str) -> tuple[str, str]:
     if "{" not in key or not isinstance(value, dict) or set(value) != ANSWER_KEYS:
         raise Unusable("it is none of ace_ray's")
     return key, _text(value)
-
-
-def _format_1(raw: bytes, place: str, names: Names) -> dict[str, str]:
-    tree = _object(raw, place)
-    answers = tree.get("answers")
-    if tree.get("format") != 1 or not isinstance(answers, dict):
-        raise UserError("is no file of answers in format 1", where=place)
-    if (tree.get("category"), tree.get("tool"), tree.get("api")) != names:
-        raise UserError("holds the answers of another API", where=place)
-    for value in answers.values():
-        if not isinstance(value, dict) or set(value) != ANSWER_KEYS:
-            raise UserError("holds an answer that is none of ace_ray's", where=place)
-    if not all("{" in key for key in answers):
-        raise UserError("holds an answer to no arguments", where=place)
-    # A key without its maker is that of an earlier version.
-    return {
-        key if key[0] != "{" else own_key(str(value["by"]), key): _text(value)
-        for key, value in answers.items()
-    }
-
-
-def _object(raw: bytes, place: str) -> dict[str, Any]:
-    try:
-        tree = load(raw.decode("utf-8"), MAX_FILE_BYTES, unique=True)
-    except (Unusable, UnicodeDecodeError) as error:
-        raise UserError(f"is not JSON that can be used: {error}", where=place) from None
-    if not isinstance(tree, dict):
-        raise UserError(f"holds a {type(tree).__name__}, not an object", where=place)
-    return tree
 
 
 def _answer(value: Any) -> dict[str, Any]:

@@ -12,13 +12,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from ace_ray.benchmarks.files import read_inside
-from ace_ray.benchmarks.imports import content_hash, keep, sha256s
+from ace_ray.benchmarks.dataset import files_hash, keep, read_inside
 from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import SOURCES, read_texts
 from ace_ray.benchmarks.stabletoolbench.data.loader import (
     QUERIES,
     files_of,
-    imports_folder,
     load,
     queries_folder,
 )
@@ -27,7 +25,7 @@ from ace_ray.local_files import folder_of
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
-"""What `content_hash` gives for the queries and ids of that commit."""
+"""What `files_hash` gives for the queries and ids of that commit."""
 LICENSE = "LICENSE"
 OTHER_SOURCES = (
     "server/main.py",
@@ -65,19 +63,19 @@ def import_queries(
         for name in files_of(group)
         if (queries / name).exists()
     }
-    official = content_hash(sha256s(files)) == OFFICIAL_QUERIES_SHA256
+    official = files_hash(files) == OFFICIAL_QUERIES_SHA256
     files |= _beside(path)
-    target, new = keep(
+    target = keep(
         files,
-        imports_folder(cache),
         BENCHMARK,
+        cache=cache,
+        counted=f"{rows.total():,} queries",
+        say=say,
         official_queries=official,
         commit=OFFICIAL_COMMIT if official else None,
         source={"path": str(path)},
         rows={group: rows[group] for group in GROUPS},
     )
-    counts = f"{rows.total():,} queries, version {target.name}"
-    say(f"{'imported' if new else 'already imported, nothing to do'}: {counts} in {target}")
     for line in loaded.warnings:
         say(line)
     if not official:

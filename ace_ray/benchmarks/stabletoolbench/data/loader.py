@@ -7,13 +7,13 @@ object; without that file all do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ace_ray.benchmarks.files import read_bounded, strict_json
-from ace_ray.benchmarks.imports import kept
+from ace_ray.benchmarks import dataset
+from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.benchmarks.stabletoolbench.data.shapes import (
     Doc,
     docs_of,
@@ -23,10 +23,8 @@ from ace_ray.benchmarks.stabletoolbench.data.shapes import (
 )
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
-from ace_ray.config import cache_root
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.records import Entry, digest
+from ace_ray.records import Entry
 
 MINI = Path(__file__).parents[1] / "mini"
 QUERIES = "solvable_queries"
@@ -80,11 +78,6 @@ def present(folder: Path) -> list[str]:
     return [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
 
 
-def data_hash(entries: Iterable[Entry]) -> str:
-    """SHA-256 (hex) over the contents of the entries, whatever their order."""
-    return digest(sorted(entry.content_hash() for entry in entries))
-
-
 def files_of(group: str) -> tuple[str, str]:
     """The group's queries and its ids, relative to ``solvable_queries``."""
     return f"test_instruction/{group}.json", f"test_query_ids/{group}.json"
@@ -104,27 +97,10 @@ def queries_folder(folder: Path) -> Path:
     )
 
 
-def imports_folder(cache: Path | None = None) -> Path:
-    """The folder that holds one folder per imported version."""
-    return (cache or cache_root()) / "data" / BENCHMARK
-
-
 def locate(name: str) -> Path:
     """The folder a config's ``data:`` names: ``mini``, ``imported`` (the only import),
     ``imported:<version>``, or the path of a folder that is or holds ``solvable_queries``."""
-    if name == "mini":
-        return MINI
-    if name == "imported" or name.startswith("imported:"):
-        return kept(imports_folder(), name.partition(":")[2], GET_DATA)
-    folder = folder_of(name, "data")
-    if not name or not folder.is_dir():
-        raise UserError(
-            f"{name!r} is neither mini, imported, imported:<version> nor a folder",
-            where="data",
-            fix=GET_DATA,
-        )
-    queries_folder(folder)
-    return folder
+    return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
 
 def _load_group(
@@ -223,11 +199,4 @@ def _ids(path: Path) -> list[str]:
 
 
 def _json(path: Path) -> Any:
-    try:
-        return strict_json(read_bounded(path).decode("utf-8"))
-    except ValueError as error:
-        raise UserError(
-            f"is not valid JSON ({error})",
-            where=str(path),
-            fix="it may have been cut off: get the file again",
-        ) from error
+    return json_value(read_bounded(path), path, "it may have been cut off: get the file again")

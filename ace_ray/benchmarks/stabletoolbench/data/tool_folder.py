@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import read_bounded, strict_json
+from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.benchmarks.stabletoolbench.data.shapes import Doc, parameters_of, text_of
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
@@ -80,10 +80,7 @@ class ToolFolder:
             self._lack(f"{self.root} lacks the tool {name!r} ({category})")
             return None
         where = str(path)
-        try:
-            value = strict_json(read_bounded(path, TOOL_LIMIT_BYTES).decode("utf-8"))
-        except ValueError as error:
-            raise UserError(f"is not valid JSON ({error})", where=where) from error
+        value = json_value(read_bounded(path, TOOL_LIMIT_BYTES), where)
         if not isinstance(value, dict) or not isinstance(value.get("api_list", []), list):
             raise UserError('is no tool: an object with "api_list"', where=where)
         apis: dict[str, dict[str, Any]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import json_lines, read_bounded
+from ace_ray.benchmarks.dataset import json_lines, read_bounded
 from ace_ray.benchmarks.protocol import Player
 from ace_ray.benchmarks.stabletoolbench.judge.asking import JudgeError, together
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
@@ -55,9 +55,7 @@ def read_labels(path: Path) -> list[Label]:
     Raises:
         UserError: naming file and line: what is missing or malformed.
     """
-    found = [
-        _label(row, f"{path}:{number}") for number, row in json_lines(read_bounded(path), path)
-    ]
+    found = [_label(row, where) for where, row in json_lines(read_bounded(path), path)]
     if len(found) > MAX_LABELS:
         raise UserError(f"has {len(found):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
     return found

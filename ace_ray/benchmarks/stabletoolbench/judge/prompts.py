@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import SOURCE_LIMIT_BYTES, read_inside
+from ace_ray.benchmarks.dataset import (
+    SOURCE_LIMIT_BYTES,
+    assigned_text,
+    python_tree,
+    read_inside,
+)
 from ace_ray.benchmarks.stabletoolbench.judge import texts
 from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, cut, one_line, trace
 from ace_ray.errors import UserError
@@ -98,18 +102,13 @@ def official(upstream: Path, where: str = "upstream") -> Prompts:
 
 def _fac_prompt(upstream: Path, where: str) -> str:
     try:
-        tree = ast.parse(_text(upstream, FAC_SOURCE, where))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        tree = python_tree(_text(upstream, FAC_SOURCE, where).encode())
+    except ValueError as error:
         raise UserError(f"{FAC_SOURCE} is no Python", where=where, fix=_FIX) from error
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and any(isinstance(name, ast.Name) and name.id == "PROMPT" for name in node.targets)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            return node.value.value
-    raise UserError(f"{FAC_SOURCE} has no PROMPT", where=where, fix=_FIX)
+    text = assigned_text(tree, "PROMPT")
+    if text is None:
+        raise UserError(f"{FAC_SOURCE} has no PROMPT", where=where, fix=_FIX)
+    return text
 
 
 def _text(upstream: Path, relative: str, where: str) -> str:

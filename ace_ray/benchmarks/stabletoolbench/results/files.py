@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import read_bounded, strict_json
+from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
 
 REFERENCE_LIMIT_BYTES = 256 << 20
@@ -79,10 +79,7 @@ def answer_json(answer: Mapping[str, Any], where: str) -> str:
 
 
 def _answers(path: Path) -> dict[str, str]:
-    try:
-        value = strict_json(read_bounded(path, REFERENCE_LIMIT_BYTES).decode("utf-8"))
-    except ValueError as error:
-        raise UserError(f"is not valid JSON ({error})", where=str(path), fix=_FIX) from error
+    value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, _FIX)
     if not isinstance(value, dict):
         raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=_FIX)
     found: dict[str, str] = {}

@@ -1,0 +1,359 @@
+"""A benchmark's data: located, imported into the cache, read, joined, checked and hashed.
+
+Files that others wrote are read within bounds; they must be plain files, and JSON in them must mean
+one thing only. A version in the cache lands whole, and is named and verified by its content.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import math
+import stat
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ace_ray.config import cache_root
+from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
+from ace_ray.records import Entry, digest
+
+DATA_LIMIT_BYTES = 64 << 20
+SOURCE_LIMIT_BYTES = 2 << 20
+_AGAIN = "remove the folder and import again"
+
+Files = Mapping[str, bytes]
+"""Contents by path relative to the version's folder."""
+Row = dict[str, Any]
+Rows = dict[str, tuple[str, Row]]
+"""By id: where the row stands (file:line) and the row without its id."""
+Shape = tuple[str, Callable[[Any], bool]]
+"""How an error names the shape, and the test for it."""
+
+
+def locate(
+    name: str, benchmark: str, *, mini: Path, get_data: str, check: Callable[[Path], object]
+) -> Path:
+    """The folder that a config's ``data:`` names: ``mini``, ``imported`` (the only import),
+    ``imported:<version>``, or the path of a folder, which ``check`` judges.
+
+    ``get_data`` says how to get data. Raises `UserError`.
+    """
+    if name == "mini":
+        return mini
+    if found := imported(name, benchmark, get_data):
+        return found
+    folder = folder_of(name, "data")
+    if not name or not folder.is_dir():
+        raise UserError(
+            f"{name!r} is neither mini, imported, imported:<version> nor a folder",
+            where="data",
+            fix=get_data,
+        )
+    check(folder)
+    return folder
+
+
+def imported(name: str, benchmark: str, get_data: str) -> Path | None:
+    """The folder of the import that ``name`` is, None when it names something else.
+
+    Raises `UserError`: there is no import, not that version, or several without a version.
+    """
+    kind, _, version = name.partition(":")
+    if kind != "imported":
+        return None
+    home = imports_folder(benchmark)
+    have = sorted(path.parent.name for path in home.glob("[!.]*/manifest.json"))
+    if not have:
+        raise UserError(f"nothing is imported in {home}", where="data", fix=get_data)
+    if version in have:
+        return home / version
+    if not version and len(have) == 1:
+        return home / have[0]
+    what = f"version {version} is not imported" if version else "several versions are imported"
+    choices = " or ".join(f"imported:{one}" for one in have)
+    raise UserError(what, where="data", fix=f"write {choices}")
+
+
+def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
+    """The folder that holds one folder per imported version."""
+    return (cache or cache_root()) / "data" / benchmark
+
+
+def keep(
+    files: Files,
+    benchmark: str,
+    *,
+    cache: Path | None,
+    counted: str,
+    say: Callable[[str], object],
+    **facts: Any,
+) -> Path:
+    """Keep ``files`` as a version in the cache, and say so; returns the version's folder.
+
+    ``manifest.json`` beside them holds ``facts``, the hashes and the version, which is the first
+    twelve digits of `files_hash`. The same content again changes nothing. ``counted`` says how much
+    it is. Raises `UserError`, leaving nothing behind.
+    """
+    home, content = imports_folder(benchmark, cache), files_hash(files)
+    target = home / content[:12]
+    manifest = {
+        "benchmark": benchmark,
+        "version": target.name,
+        "content_sha256": content,
+        **facts,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "files": _sha256s(files),
+    }
+    try:
+        new = not target.exists() and _land(files, manifest, target)
+    except OSError as error:
+        raise UserError(
+            f"cannot be written ({error.strerror})",
+            where=str(home),
+            fix="set ACE_RAY_CACHE to a folder you can write to",
+        ) from error
+    verify(target)
+    done = "imported" if new else "already imported, nothing to do"
+    say(f"{done}: {counted}, version {target.name} in {target}")
+    return target
+
+
+def verify(folder: Path) -> None:
+    """Raise `UserError` when an imported version is not what its manifest says."""
+    noted = manifest_value(folder, "files"), manifest_value(folder, "content_sha256")
+    try:
+        hashes: dict[str, str] = dict(noted[0].items())
+        changed = "" if digest(sorted(hashes.items())) == noted[1] else "manifest.json"
+        changed = changed or next(
+            (name for name, sha in hashes.items() if _sha256(read_inside(folder, name)) != sha), ""
+        )
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _no_manifest(folder) from error
+    if changed:
+        raise UserError(f"{changed} was changed after the import", where=str(folder), fix=_AGAIN)
+
+
+def manifest_value(folder: Path, key: str) -> Any:
+    """What the manifest of an imported version says of ``key``. Raises `UserError`."""
+    try:
+        return strict_json(read_inside(folder, "manifest.json").decode())[key]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_manifest(folder) from error
+
+
+def data_hash(entries: Iterable[Entry]) -> str:
+    """SHA-256 (hex) over the contents of the entries, gold included, whatever their order."""
+    return digest(sorted(entry.content_hash() for entry in entries))
+
+
+def files_hash(files: Files) -> str:
+    """SHA-256 (hex) over names and contents of files."""
+    return digest(sorted(_sha256s(files).items()))
+
+
+def rows_by_id(raw: bytes, path: str | Path) -> Rows:
+    """The rows of a JSON-lines file ``path``, whose ids are texts, each used once. Raises
+    `UserError` naming the line."""
+    rows: Rows = {}
+    for where, row in json_lines(raw, path):
+        row_id = row.pop("id", None)
+        if not isinstance(row_id, str) or not row_id:
+            raise UserError('"id" is missing or not a text', where=where)
+        if row_id in rows:
+            raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
+        rows[row_id] = (where, row)
+    return rows
+
+
+def check_joined(
+    questions: Rows, question_file: str | Path, answers: Rows, answer_file: str | Path
+) -> None:
+    """Raise `UserError` naming the line unless questions and answers have the same ids."""
+    for rows, others, other_file in (
+        (questions, answers, answer_file),
+        (answers, questions, question_file),
+    ):
+        for row_id, (where, _) in rows.items():
+            if row_id not in others:
+                raise UserError(
+                    f"id {row_id!r} is not in {other_file}",
+                    where=where,
+                    fix="every id needs one question and one answer",
+                )
+
+
+def need(where: str, row: Row, **shapes: Shape) -> None:
+    """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
+    for key, (name, fits) in shapes.items():
+        if key not in row:
+            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
+        if not fits(row[key]):
+            raise UserError(
+                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
+                where=where,
+                fix=f"it must be {name}",
+            )
+
+
+def is_texts(value: Any) -> bool:
+    """Whether ``value`` is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
+    """The file's bytes. Raises `UserError` when it is missing, not a plain file or too large."""
+    try:
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            raise UserError("is not a plain file", where=str(path))
+        if info.st_size > limit_bytes:
+            raise UserError(
+                f"has {info.st_size:,} bytes, more than the {limit_bytes:,} that are read",
+                where=str(path),
+            )
+        with path.open("rb") as file:
+            raw = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise UserError(f"cannot be read ({error.strerror})", where=str(path)) from error
+    if len(raw) > limit_bytes:  # it grew since stat
+        raise UserError(f"has more than {limit_bytes:,} bytes", where=str(path))
+    return raw
+
+
+def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
+    """The bytes of ``root/relative``, where nothing below ``root`` may be a symbolic link.
+
+    A checkout from elsewhere could otherwise pull any file of this machine into the cache.
+    """
+    path = root
+    for part in relative.split("/"):
+        path = path / part
+        if path.is_symlink():
+            raise UserError(
+                "is a symbolic link", where=str(path), fix="import a folder with the files in it"
+            )
+    return read_bounded(path, limit_bytes)
+
+
+def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
+    """The JSON value that is all of a file ``where``. Raises `UserError`; see `strict_json`."""
+    try:
+        return strict_json(raw.decode("utf-8"))
+    except ValueError as error:
+        raise UserError(f"is not valid JSON ({error})", where=str(where), fix=fix) from error
+
+
+def json_lines(raw: bytes, path: str | Path) -> Iterator[tuple[str, Row]]:
+    """(file:line, object) of each line. Blank lines are allowed at the end only."""
+    # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
+    for number, line in enumerate(raw.rstrip().split(b"\n"), start=1):
+        where, fix = f"{path}:{number}", "write one JSON object per line"
+        if not line.strip():
+            raise UserError("the line is blank", where=where, fix=fix)
+        row = json_value(line, where, fix)
+        if not isinstance(row, dict):
+            raise UserError(f"holds a {type(row).__name__}", where=where, fix=fix)
+        yield where, row
+
+
+def strict_json(text: str) -> Any:
+    """Parse JSON; duplicate keys, NaN and infinities are a ValueError, as is nesting too deep."""
+    try:
+        return _decoder.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
+    """The syntax tree of the Python source ``root/relative``. Raises `UserError`."""
+    raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
+    try:
+        return python_tree(raw)
+    except ValueError as error:
+        raise UserError(
+            f"is not Python source that can be read ({error})",
+            where=str(root / relative),
+            fix=fix,
+        ) from error
+
+
+def assigned_text(tree: ast.Module, name: str) -> str | None:
+    """The text that a module assigns to ``name`` as a constant."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            named = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
+            if named and isinstance(node.value.value, str):
+                return node.value.value
+    return None
+
+
+def python_tree(raw: bytes) -> ast.Module:
+    """The syntax tree of Python source that is not ours. Raises ValueError, one line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its odd escapes are not our user's business
+            return ast.parse(raw.decode("utf-8"))
+    # what hostile source makes ast raise, besides plain syntax errors
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+
+
+def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
+    """Write a version; False when another process was first."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".import-", dir=target.parent) as scratch:
+        folder = Path(scratch) / target.name
+        for name, raw in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(raw)
+        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+        try:
+            folder.rename(target)
+        except OSError:
+            if not target.exists():
+                raise
+            return False
+    return True
+
+
+def _no_manifest(folder: Path) -> UserError:
+    return UserError("has no readable manifest.json", where=str(folder), fix=_AGAIN)
+
+
+def _sha256s(files: Files) -> dict[str, str]:
+    return {name: _sha256(raw) for name, raw in sorted(files.items())}
+
+
+def _sha256(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} appears twice in one object")
+    return found
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text} is too large")
+    return value
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+)
