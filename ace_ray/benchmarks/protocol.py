@@ -1,89 +1,19 @@
 """The seam between a benchmark and everything else.
 
-A benchmark is plain Python and asyncio: it sees a `Model`, never Ray, vLLM or a store. Packages
-outside ace_ray add one through the entry-point group ``ace_ray.benchmarks``; the entry point is a
-callable that takes the benchmark's section of the config and returns a `Benchmark`.
+A benchmark is plain Python and asyncio: it sees an `EpisodeContext`, never Ray, vLLM or a store.
+Packages outside ace_ray add one through the entry-point group ``ace_ray.benchmarks``; the entry
+point is a callable that takes the benchmark's section of the config and returns a `Benchmark`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.models.roles import Role
-from ace_ray.records import Completion, Entry, Episode, Sampling, Verdict
-from ace_ray.sandbox.protocol import Scenario, Session
-
-
-class Model(Protocol):
-    """A chat model. Raises `RowError` when this request cannot be answered, `EngineDead` when no
-    request can be any more."""
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Player:
-    """A model in a part of an episode, how it draws its tokens, and what can move a score in that
-    (JSON values, for the row)."""
-
-    model: Model
-    sampling: Sampling
-    identity: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Service(Protocol):
-    """What all episodes of a run share and one process owns, such as a cache that is written."""
-
-    def open(self) -> None:
-        """Take hold of it, in that process, before any engine starts. Raises `UserError`: another
-        run has it."""
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Arguments and answer are plain values. Raises `RowError` where a row cannot go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What an episode has at its disposal.
-
-    ``roles`` are the players of `Benchmark.roles` by name. ``open_sandbox`` opens the entry's
-    scenario. ``deadline`` is a time of the event loop's clock at which the episode should end by
-    itself; None: no limit. ``works`` tells whether the candidate's engine still does: what it owes
-    at the deadline is the candidate's fault only then. ``prepared`` is the value of the entry's
-    `Benchmark.prepare`. ``token_logprobs`` gives the candidate's logprob of each token of a text as
-    the answer to messages; it raises as `Model.chat` does. ``service`` calls `Benchmark.service`,
-    by method and arguments. ``attempt`` counts the tries of the row, from 1.
-    """
-
-    candidate: Player
-    roles: Mapping[str, Player] = field(default_factory=dict)
-    open_sandbox: Callable[[], Awaitable[Session]] | None = None
-    deadline: float | None = None
-    works: Callable[[], Awaitable[bool]] | None = None
-    prepared: Any = None
-    token_logprobs: Callable[[Sequence[Mapping[str, Any]], str], Awaitable[list[float]]] | None = (
-        None
-    )
-    service: Callable[..., Awaitable[Any]] | None = None
-    attempt: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """What came before the episodes of several entries, and what it took of the candidate."""
-
-    value: Any
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    model_calls: int = 0
-    generation_s: float = 0.0
+from ace_ray.records import Entry, Episode, Sampling, Verdict
+from ace_ray.sandbox.protocol import Scenario
 
 
 class ScoredRow(Protocol):
@@ -140,7 +70,7 @@ class Benchmark(Protocol):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         """The messages that open the entry's episode; used for planning and preflight."""
 
-    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+    def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         """A short chat with a message of every kind that the entry's episode may send, used for
         preflight."""
         return self.prompt(entry)
@@ -178,9 +108,10 @@ class Benchmark(Protocol):
         that name the same; "" for nothing. They run on one worker and end together."""
         return ""
 
-    async def prepare(self, entry: Entry, stage: Stage) -> Preparation:
-        """Do what `preparation` names, with any of the entries that name it. It is done again
-        wherever such entries are evaluated again."""
+    async def prepare(self, entry: Entry, context: EpisodeContext) -> Any:
+        """Do what `preparation` names, with any of the entries that name it, and return what their
+        contexts have as ``prepared``. It is done again wherever such entries are evaluated again.
+        What it takes of the candidate counts for the first of their episodes."""
         raise NotImplementedError
 
     def service(self) -> Service | None:
@@ -188,12 +119,15 @@ class Benchmark(Protocol):
         None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
         return None
 
-    def exclusive(self) -> str:
+    def lock_key(self) -> str:
         """What two runs must not have at the same time, such as a folder that they write; "" for
         nothing. A sweep runs models that share it one after another."""
         return ""
 
-    async def run_episode(self, entry: Entry, stage: Stage) -> Episode: ...
+    async def run_episode(self, entry: Entry, context: EpisodeContext) -> Episode:
+        """The entry's episode, usually ``context.episode``. Raises `RowError` where it says nothing
+        about the candidate."""
+        ...
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         """Verdicts of all rule sets, by name. Stateless, never raises on any output."""

@@ -23,7 +23,7 @@ from ace_ray.run.board import (
     named_board,
 )
 from ace_ray.run.causes import KILLED, NODE_GONE, why_gone
-from ace_ray.run.roles import Parts, Served
+from ace_ray.run.roles import RoleBindings, Served
 from ace_ray.run.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
@@ -54,7 +54,7 @@ class Job:
     benchmarks: Mapping[str, Benchmark]
     board: Any
     """Actor handle of the run's `Board`, which also knows the entries."""
-    parts: Parts
+    bindings: RoleBindings
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
     """Handles of `SandboxActor`s; empty when no row is interactive."""

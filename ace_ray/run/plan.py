@@ -21,7 +21,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
-from ace_ray.run.roles import Parts, cast
+from ace_ray.run.roles import RoleBindings, bind_roles
 
 REPORTS = "report/"
 """Where a report on a run lies in the run's own folder; none of it is the run's."""
@@ -113,7 +113,7 @@ class Plan:
     config: RunConfig
     model: ModelRef
     benchmarks: dict[str, Benchmark]
-    parts: Parts
+    bindings: RoleBindings
     entries: list[Entry]
     rows: PlannedRows
     identity: dict[str, Any]
@@ -150,10 +150,13 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "tool_parser": config.model.tool_parser,
         "backend": config.backend,
     }
-    parts = cast(config, model, benchmarks)
+    bindings = bind_roles(config, model, benchmarks)
     described = {name: dict(b.identity()) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
-    roles = {name: {r: dict(part.identity) for r, part in p.items()} for name, p in parts.items()}
+    roles = {
+        name: {role: dict(binding.identity) for role, binding in bound.items()}
+        for name, bound in bindings.items()
+    }
     played = {
         name: digest(shared[name], d.get("episodes"), roles[name], config.episode_timeout_s)
         for name, d in described.items()
@@ -206,7 +209,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         config=config,
         model=model,
         benchmarks=by_name,
-        parts=parts,
+        bindings=bindings,
         entries=entries,
         rows=rows,
         identity=identity,

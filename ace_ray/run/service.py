@@ -12,7 +12,8 @@ import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ace_ray.benchmarks.protocol import Benchmark, Service
+from ace_ray.benchmarks.context import Service
+from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.errors import RowError, UserError
 from ace_ray.run.board import fetch_benchmarks, named_board
 from ace_ray.run.judging import log_traceback

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Preparation
 from ace_ray.run import engine_worker
 from ace_ray.run.board import Board, Start, Who
 from ace_ray.run.engine_worker import EngineWorker
@@ -88,14 +87,13 @@ class Worker(EngineWorker):
         self._held.pop(row["row_id"], None)
         return {**row, "status": "scored", "attempts": attempt}
 
-    async def _work(self, name: str) -> Preparation:
+    async def _work(self, name: str) -> None:
         seconds = self._run.seconds()
         if name in self._run.killers:
             await asyncio.sleep(seconds / 2)
             self._die(name)
             await asyncio.Future()
         await asyncio.sleep(seconds)
-        return Preparation(None)
 
     def _die(self, why: str) -> None:  # type: ignore[override]
         if not self.dead.done():
