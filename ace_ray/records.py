@@ -130,7 +130,7 @@ class Episode:
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
 
     def record(self, completion: Completion) -> None:
-        """Append a completion as the assistant's message and add up its usage.
+        """Append a completion as the assistant's message and `count` it.
 
         An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
         """
@@ -139,6 +139,10 @@ class Episode:
         self.reasoning = completion.reasoning
         self.reasoning_truncated = completion.reasoning_truncated
         self.finish_reason = completion.finish_reason
+        self.count(completion)
+
+    def count(self, completion: Completion) -> None:
+        """Add up what a completion took."""
         self.prompt_tokens += completion.prompt_tokens
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Benchmark, Player, Stage
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import Completion, Entry, Sampling
 from ace_ray.run.planning.plan import Plan
@@ -56,12 +57,12 @@ async def replayed(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[list[d
         episode = episode_of(stored[planned.row_id])
         script = Script(episode.state["steps"])
         parts = plan.parts[entry.benchmark]
-        stage = Stage(
-            candidate=Player(script, plan.config.sampling.sampling()),
-            roles={n: Player(script, p.sampling, p.identity) for n, p in parts.items()},
+        context = EpisodeContext(
+            candidate=RoleModel(script, plan.config.sampling.sampling()),
+            roles={n: RoleModel(script, p.sampling, p.identity) for n, p in parts.items()},
             open_sandbox=partial(opened, benchmark, entry),
         )
-        again = await benchmark.run(entry, stage)
+        again = await benchmark.run(entry, context)
         if untimed(again.state) != untimed(episode.state) or again.messages != episode.messages:
             raise SystemExit(f"{entry.id}: the stored episode does not replay")
         episodes.append(script.calls)

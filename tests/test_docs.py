@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.models.fake import FakeEngine
 from ace_ray.records import Sampling
 
@@ -67,9 +67,9 @@ def test_the_example_of_a_benchmark_is_one() -> None:
     exec(compile(block[1], "adding-a-benchmark.md", "exec"), space)  # noqa: S102 - our own page
     mine = space["Mine"].from_options({})
     right, wrong = mine.entries()
-    stage = Stage(candidate=Player(FakeEngine({"default": right.gold}), Sampling()))
+    context = EpisodeContext(candidate=RoleModel(FakeEngine({"default": right.gold}), Sampling()))
     for entry, valid in ((right, True), (wrong, False)):
-        episode = asyncio.run(mine.run(entry, stage))
+        episode = asyncio.run(mine.run(entry, context))
         assert {v.valid for v in mine.check(entry, episode).values()} == {valid}
     assert mine.identity()
     assert mine.resolved() == {}

@@ -1,6 +1,6 @@
 """The seam between a benchmark and everything else.
 
-A benchmark is a class in plain Python and asyncio: it sees a `Model`, never Ray, vLLM or a store.
+A benchmark is a class in plain Python and asyncio, without Ray, vLLM or a store.
 It says what is asked (`Benchmark.entries`) and what an answer is worth (`Benchmark.check`); the
 rest has defaults: one model call an entry, accuracy by category, group and language. A package adds
 a benchmark through the entry-point group ``ace_ray.benchmarks``, a config through a local file
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ace_ray.benchmarks import statistics
+from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Output, read_lines
-from ace_ray.benchmarks.protocol import Preparation, Service, Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -86,16 +86,12 @@ class Benchmark(ABC):
         when the messages say it all."""
         return None
 
-    async def run(self, entry: Entry, context: Stage) -> Episode:
-        """The entry's episode; by default one call of the candidate.
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
+        """The entry's episode, usually ``context.episode``; by default one call of the candidate.
 
-        Never catches `EngineDead` or `RowError`."""
-        episode = Episode(messages=self.prompt(entry))
-        candidate = context.candidate
-        episode.record(
-            await candidate.model.chat(episode.messages, candidate.sampling, self.tools(entry))
-        )
-        return episode
+        Raises `RowError` where it says nothing about the candidate, and never catches one."""
+        await context.answer(self.prompt(entry), self.tools(entry))
+        return context.episode
 
     def interactive(self, entry: Entry) -> bool:
         """Whether the episode makes more than one model call; by default where `run` is the
@@ -149,7 +145,7 @@ class Benchmark(ABC):
         """A short chat of the shape that the model in ``role`` is sent; used for preflight."""
         return [{"role": "user", "content": "x"}]
 
-    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+    def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         """A short chat with a message of every kind that the entry's episode may send, used for
         preflight."""
         return self.prompt(entry)
@@ -166,9 +162,10 @@ class Benchmark(ABC):
         that name the same; "" for nothing. They run on one worker and end together."""
         return ""
 
-    async def prepare(self, entry: Entry, context: Stage) -> Preparation:
-        """Do what `preparation` names, with any of the entries that name it. It is done again
-        wherever such entries are evaluated again."""
+    async def prepare(self, entry: Entry, context: EpisodeContext) -> Any:
+        """Do what `preparation` names, with any of the entries that name it, and return what their
+        contexts have as ``prepared``. It is done again wherever such entries are evaluated again.
+        What it takes of the candidate counts for the first of their episodes."""
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
@@ -176,7 +173,7 @@ class Benchmark(ABC):
         None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
         return None
 
-    def exclusive(self) -> str:
+    def lock_key(self) -> str:
         """What two runs must not have at the same time, such as a folder that they write; "" for
         nothing. A sweep runs models that share it one after another."""
         return ""

@@ -88,7 +88,7 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
             len(plan.rows),
             [here],
             interactive=bool(plan.rows.interactive.any()),
-            servers=demand(plan.parts, on_gpu=here["GPU"] > 0),
+            servers=demand(plan.bindings, on_gpu=here["GPU"] > 0),
         )
     )
     text = failure

@@ -1,4 +1,4 @@
-"""The other models of a run: pinned for the plan, served on the cluster, played on the workers."""
+"""The other models of a run: pinned for the plan, served on the cluster, asked by the workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Benchmark, Model, Player
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.config import RunConfig
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import cluster_engine_args
@@ -18,8 +19,8 @@ from ace_ray.records import Sampling
 
 
 @dataclass(frozen=True)
-class Part:
-    """One role of a benchmark: who plays it, and all that can move a score in that."""
+class RoleBinding:
+    """One role of a benchmark: which model has it, and all that can move a score in that."""
 
     role: Role
     model: ModelRef | None
@@ -30,21 +31,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Served:
-    """Where a part that is served on the cluster is reached."""
+    """Where a role's model that is served on the cluster is reached."""
 
     endpoints: tuple[EndpointConfig, ...]
     key: str
 
 
-Parts = Mapping[str, Mapping[str, Part]]
-"""benchmark -> role -> part"""
+RoleBindings = Mapping[str, Mapping[str, RoleBinding]]
+"""benchmark -> role -> binding"""
 
 
-def cast(config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]) -> Parts:
-    """The parts of all roles, their models pinned. Raises `UserError`."""
+def bind_roles(
+    config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
+) -> RoleBindings:
+    """The bindings of all roles, their models pinned. Raises `UserError`."""
     return {
         benchmark.name: {
-            name: _part(config, candidate, role, benchmark.role_sampling(name), where)
+            name: _binding(config, candidate, role, benchmark.role_sampling(name), where)
             for name, role in benchmark.roles().items()
             if (where := f"benchmarks.{benchmark.name}.{name}")
         }
@@ -52,9 +55,9 @@ def cast(config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
     }
 
 
-def _part(
+def _binding(
     config: RunConfig, candidate: ModelRef, role: Role, default: Sampling, where: str
-) -> Part:
+) -> RoleBinding:
     check_role(role, where)
     asked = None if role == "same" else role.sampling
     sampling = asked.sampling() if asked else default
@@ -72,33 +75,37 @@ def _part(
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
         )
-    return Part(role, model, sampling, identity_of(role, model, sampling))
+    return RoleBinding(role, model, sampling, identity_of(role, model, sampling))
 
 
-def served_parts(parts: Parts) -> dict[tuple[str, str], tuple[ServedRole, Part]]:
-    """The parts that need servers on the cluster, by (benchmark, role)."""
+def served_roles(
+    bindings: RoleBindings,
+) -> dict[tuple[str, str], tuple[ServedRole, RoleBinding]]:
+    """Those that need servers on the cluster, by (benchmark, role)."""
     return {
-        (benchmark, name): (part.role, part)
-        for benchmark, roles in parts.items()
-        for name, part in roles.items()
-        if isinstance(part.role, ServedRole)
+        (benchmark, name): (binding.role, binding)
+        for benchmark, roles in bindings.items()
+        for name, binding in roles.items()
+        if isinstance(binding.role, ServedRole)
     }
 
 
-def demand(parts: Parts, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """(CPUs, GPUs) that each server of the parts holds."""
+def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
+    """(CPUs, GPUs) that each server of the roles holds."""
     from ace_ray.run.servers import serving
 
     return [
         serving.demand(role, on_gpu=on_gpu)
-        for role, _ in served_parts(parts).values()
+        for role, _ in served_roles(bindings).values()
         for _ in range(role.replicas)
     ]
 
 
 @contextmanager
-def serving_parts(parts: Parts, *, on_gpu: bool) -> Iterator[dict[tuple[str, str], Served]]:
-    """Servers of all parts that need them, up and answering; ended afterwards.
+def serving_roles(
+    bindings: RoleBindings, *, on_gpu: bool
+) -> Iterator[dict[tuple[str, str], Served]]:
+    """Servers of all roles that need them, up and answering; ended afterwards.
 
     Raises `ServerFailed`.
     """
@@ -107,17 +114,17 @@ def serving_parts(parts: Parts, *, on_gpu: bool) -> Iterator[dict[tuple[str, str
     key = serving.new_key()
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
     try:
-        for place, (role, part) in served_parts(parts).items():
-            assert part.model is not None  # a served part has a model
-            seeded = part.sampling.temperature > 0
+        for place, (role, binding) in served_roles(bindings).items():
+            assert binding.model is not None  # a served role has a model
+            seeded = binding.sampling.temperature > 0
             engine = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=seeded)
             starting[place] = [
-                serving.start_server(role, part.model, engine, key=key, on_gpu=on_gpu)
+                serving.start_server(role, binding.model, engine, key=key, on_gpu=on_gpu)
                 for _ in range(role.replicas)
             ]
         found = {}
         for place, servers in starting.items():
-            model = parts[place[0]][place[1]].model
+            model = bindings[place[0]][place[1]].model
             assert model is not None
             urls = [serving.url(server) for server in servers]
             found[place] = Served(tuple(serving.endpoint(model, at) for at in urls), key)
@@ -126,22 +133,26 @@ def serving_parts(parts: Parts, *, on_gpu: bool) -> Iterator[dict[tuple[str, str
         serving.stop([server for servers in starting.values() for server in servers])
 
 
-class Players:
-    """The players of a worker, by benchmark and role. One HTTP client per endpoint, shared by all
+class RoleModels:
+    """The models in the roles of a worker's episodes. One HTTP client per endpoint, shared by all
     episodes of this process."""
 
     def __init__(
-        self, parts: Parts, served: Mapping[tuple[str, str], Served], candidate: Model, seed: int
+        self,
+        bindings: RoleBindings,
+        served: Mapping[tuple[str, str], Served],
+        candidate: Model,
+        seed: int,
     ) -> None:
-        self._parts = parts
+        self._bindings = bindings
         self._models: dict[tuple[str, str], Model] = {}
-        for benchmark, roles in parts.items():
-            for name, part in roles.items():
+        for benchmark, roles in bindings.items():
+            for name, binding in roles.items():
                 place = (benchmark, name)
-                if part.role == "same":
+                if binding.role == "same":
                     self._models[place] = candidate
-                elif isinstance(part.role, EndpointRole):
-                    self._models[place] = EndpointModel(part.role.endpoint)
+                elif isinstance(binding.role, EndpointRole):
+                    self._models[place] = EndpointModel(binding.role.endpoint)
                 else:
                     ends = served[place].endpoints
                     # One replica per worker: an episode keeps its prefix cache.
@@ -149,14 +160,14 @@ class Players:
                         ends[seed % len(ends)],
                         key=served[place].key,
                         in_cluster=True,
-                        split_reasoning=part.role.model.reasoning_parser != "none",
+                        split_reasoning=binding.role.model.reasoning_parser != "none",
                     )
 
-    def of(self, benchmark: str, sample: int) -> dict[str, Player]:
-        """The players of a benchmark for the ``sample``-th repetition."""
+    def of(self, benchmark: str, sample: int) -> dict[str, RoleModel]:
+        """Those of a benchmark by role, for the ``sample``-th repetition."""
         return {
-            name: Player(
-                self._models[benchmark, name], part.sampling.for_sample(sample), part.identity
+            name: RoleModel(
+                self._models[benchmark, name], binding.sampling.for_sample(sample), binding.identity
             )
-            for name, part in self._parts.get(benchmark, {}).items()
+            for name, binding in self._bindings.get(benchmark, {}).items()
         }

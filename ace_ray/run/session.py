@@ -194,7 +194,7 @@ class Session:
         monitor: HealthMonitor | None = None
         try:
             interactive = any(rows.interactive.any() for rows in owed.values())
-            parts = plan.parts if interactive else {}
+            bindings = plan.bindings if interactive else {}
             nodes = cluster.nodes()
             on_gpu = config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
             self._resources = cluster.fit(
@@ -202,10 +202,10 @@ class Session:
                 len(most),
                 nodes,
                 interactive=interactive,
-                servers=roles.demand(parts, on_gpu=on_gpu),
+                servers=roles.demand(bindings, on_gpu=on_gpu),
             )
             cluster.note_if_busy(self._resources, self._console)
-            engine = engine_args(config, parts, on_gpu=on_gpu)
+            engine = engine_args(config, bindings, on_gpu=on_gpu)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -229,7 +229,7 @@ class Session:
                 rows=_count(owed),
                 had_success=had_success,
             )
-            with monitor, roles.serving_parts(parts, on_gpu=on_gpu) as served:
+            with monitor, roles.serving_roles(bindings, on_gpu=on_gpu) as served:
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -244,7 +244,7 @@ class Session:
                     engine=engine,
                     benchmarks=plan.benchmarks,
                     coordinator=coordinator,
-                    parts=parts,
+                    bindings=bindings,
                     served=served,
                     sandboxes=start_actors(
                         Scenarios(name),
@@ -315,12 +315,15 @@ class Session:
         return stored
 
 
-def engine_args(config: RunConfig, parts: roles.Parts, *, on_gpu: bool) -> dict[str, Any]:
+def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool) -> dict[str, Any]:
     """The candidate's engine arguments with what an actor on this kind of cluster needs."""
     if config.backend == "fake":
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
-        part.sampling for cast in parts.values() for part in cast.values() if part.role == "same"
+        binding.sampling
+        for bound in bindings.values()
+        for binding in bound.values()
+        if binding.role == "same"
     ]
     seeded = any(sampling.temperature > 0 for sampling in samplings)
     return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES
 from ace_ray.run.storage.rows import ResultRow, rows_of

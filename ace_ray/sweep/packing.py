@@ -74,9 +74,9 @@ class Lane:
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     @property
-    def exclusive(self) -> frozenset[str]:
+    def lock_keys(self) -> frozenset[str]:
         """What no other lane may have meanwhile."""
-        return frozenset[str]().union(*(run.exclusive for run in self.runs))
+        return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
@@ -165,7 +165,7 @@ def schedule(found: Sequence[Lane], machine: Machine) -> list[Placed]:
     placed: list[Placed] = []
     while waiting:
         for lane in list(waiting):
-            apart = all(other.lane.exclusive.isdisjoint(lane.exclusive) for other in running)
+            apart = all(other.lane.lock_keys.isdisjoint(lane.lock_keys) for other in running)
             if apart and (lane.gpus or 1) <= free:
                 waiting.remove(lane)
                 free -= lane.gpus or 1

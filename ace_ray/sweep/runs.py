@@ -75,9 +75,9 @@ class SweepRun:
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
-    def exclusive(self) -> frozenset[str]:
+    def lock_keys(self) -> frozenset[str]:
         """What no other run may have meanwhile."""
-        found = (b.exclusive() for b in self.plan.benchmarks.values()) if self.plan else ()
+        found = (b.lock_key() for b in self.plan.benchmarks.values()) if self.plan else ()
         return frozenset(filter(None, found))
 
     @property
@@ -168,7 +168,7 @@ def _measured(run: SweepRun) -> SweepRun:
     config = plan.config
     servers = []
     if config.backend == "vllm" and plan.rows.interactive.any():
-        servers = roles.demand(plan.parts, on_gpu=True)
+        servers = roles.demand(plan.bindings, on_gpu=True)
     size = size_of(plan.model)
     return replace(
         run,

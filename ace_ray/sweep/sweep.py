@@ -307,7 +307,7 @@ class Sweep:
     def _free(self, lane: Lane) -> list[int]:
         """GPUs for ``lane``, [-1] where they need no numbers, [] when there is no room, or a lane
         that runs has what only one may have."""
-        if any(lane.exclusive & process.lane.exclusive for process in self._running):
+        if any(lane.lock_keys & process.lane.lock_keys for process in self._running):
             return []
         if not self.machine.gpus:
             return [-1] if len(self._running) < self.machine.slots else []

@@ -7,8 +7,8 @@ from fault_runs import Run
 
 BENCHMARK = '''
 import os, signal
-from ace_ray.benchmarks.protocol import Benchmark
-from ace_ray.records import Entry, Episode, Verdict
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.records import Entry, Verdict
 
 
 class Poison(Benchmark):
@@ -32,11 +32,9 @@ class Poison(Benchmark):
     def prompt(self, entry):
         return [{"role": "user", "content": entry.id}]
 
-    async def run(self, entry, stage):
-        episode = Episode(messages=self.prompt(entry))
-        player = stage.candidate
-        episode.record(await player.model.chat(episode.messages, player.sampling))
-        return episode
+    async def run(self, entry, context):
+        await context.answer(self.prompt(entry))
+        return context.episode
 
     def check(self, entry, episode):
         if entry.id == "q3":

@@ -20,7 +20,7 @@ from official import answers_of
 from text_variations import TEXT_KINDS
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
 from ace_ray.records import Completion, Entry, Episode, Sampling
 from ace_ray.sandbox.local import LocalSession
@@ -198,9 +198,9 @@ async def _ours(benchmark: ACEBench, entry: Entry, agent: _Script, user: _Script
     async def open_sandbox() -> LocalSession:
         return LocalSession(benchmark.scenario(entry))
 
-    roles = {"user": Player(user, Sampling())}
-    stage = Stage(Player(agent, Sampling()), roles, open_sandbox)
-    return await benchmark.run(entry, stage)
+    roles = {"user": RoleModel(user, Sampling())}
+    context = EpisodeContext(RoleModel(agent, Sampling()), roles, open_sandbox)
+    return await benchmark.run(entry, context)
 
 
 def main() -> int:

@@ -205,7 +205,7 @@ class TestSchedule:
         assert [one.begins for one in placed] == [0] * 8
 
     def test_what_only_one_may_have_is_had_one_after_another(self) -> None:
-        shelf, other = ({"b": SimpleNamespace(exclusive=lambda x=x: x)} for x in ("shelf", ""))
+        shelf, other = ({"b": SimpleNamespace(lock_key=lambda x=x: x)} for x in ("shelf", ""))
         found = [run("r0"), run("r1"), run("r2")]
         for one, benchmarks in zip(found, (shelf, shelf, other), strict=True):
             one.plan.benchmarks = benchmarks  # type: ignore[union-attr]

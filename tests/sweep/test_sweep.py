@@ -296,7 +296,7 @@ class TestToTheEnd:
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stage.machine = Machine(0, None, slots=3)
-        monkeypatch.setattr(SweepRun, "exclusive", frozenset(("the cache x",)))
+        monkeypatch.setattr(SweepRun, "lock_keys", frozenset(("the cache x",)))
         stage.save(1, 2, 3)
         assert stage.run(swap=False) == 0
         assert stage.most_at_once == 1

@@ -13,8 +13,7 @@ from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench import prompts as texts
 from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
 from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
-from ace_ray.benchmarks.acebench.agent.episode import play_agent
-from ace_ray.benchmarks.acebench.agent.multi_turn import own_role
+from ace_ray.benchmarks.acebench.agent.episode import own_role, run_agent
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.paper import reporting
@@ -28,8 +27,8 @@ from ace_ray.benchmarks.acebench.scenarios.world import (
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.protocol import Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -241,25 +240,24 @@ class ACEBench(Benchmark):
             behaviour="official" if self._options.sandbox == "official" else "fixed",
         )
 
-    async def run(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         if entry.category in groups.AGENT:
-            return await play_agent(
+            return await run_agent(
                 entry,
-                stage,
+                context,
                 self._agent_texts,
                 protocol="official" if self._options.protocol == "official" else "fixed",
                 max_messages=self._options.max_messages,
                 step_language=self._step_language(entry),
                 tools=self.tools(entry),
             )
-        candidate, tools = stage.candidate, self.tools(entry)
-        episode = Episode(messages=self.prompt(entry))
-        done = await candidate.model.chat(episode.messages, candidate.sampling, tools)
-        episode.record(done)
+        done = await context.answer(self.prompt(entry), self.tools(entry))
         if done.tools is not None:
             functions = entry.data["function"]
-            episode.output = native.answer_text(done.tools.content, done.tools.calls, functions)
-        return episode
+            context.episode.output = native.answer_text(
+                done.tools.content, done.tools.calls, functions
+            )
+        return context.episode
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         if entry.category in groups.AGENT:

@@ -33,8 +33,8 @@ from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, load_classes
 from ace_ray.benchmarks.bfcl.tools.opening import opening_of
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.protocol import Preparation, Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -161,7 +161,7 @@ class BFCL(Benchmark):
         held = entry.data.get("missed_function")
         return list(offered(self._docs, entry.data["involved_classes"], held)[0])
 
-    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
+    def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = [
             {"role": "system", "content": "x"},
             {"role": "user", "content": "x"},
@@ -194,10 +194,11 @@ class BFCL(Benchmark):
             return ""
         return f"{entry.category}/{entry.data['scenario']}"
 
-    async def prepare(self, entry: Entry, stage: Stage) -> Preparation:
+    async def prepare(self, entry: Entry, context: EpisodeContext) -> dict[str, Any]:
+        self._without_system(context)
         return await memory.prepare(
             entry,
-            self._staged(stage),
+            context,
             self._prompts,
             self._docs,
             self._conversations[entry.data["scenario"]],
@@ -206,17 +207,17 @@ class BFCL(Benchmark):
             embed=self._embedder(entry),
         )
 
-    async def run(self, entry: Entry, stage: Stage) -> Episode:
-        stage = self._staged(stage)
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
+        self._without_system(context)
         category, results = entry.category, self._options.results
         if category in groups.MULTI_TURN:
-            return await multi_turn.play(
-                entry, stage, self._prompts, self._docs, native=self._native, results=results
+            return await multi_turn.rollout(
+                entry, context, self._prompts, self._docs, native=self._native, results=results
             )
         if category in groups.MEMORY:
-            return await memory.play(
+            return await memory.rollout(
                 entry,
-                stage,
+                context,
                 self._prompts,
                 self._docs,
                 native=self._native,
@@ -224,9 +225,9 @@ class BFCL(Benchmark):
                 embed=self._embedder(entry),
             )
         if config := self._options.web_search if category in groups.WEB_SEARCH else None:
-            return await web_search.play(
+            return await web_search.rollout(
                 entry,
-                stage,
+                context,
                 self._prompts,
                 self._docs,
                 config,
@@ -234,22 +235,18 @@ class BFCL(Benchmark):
                 native=self._native,
                 results=results,
             )
-        return await self._single(entry, stage)
+        return await self._single(entry, context)
 
-    async def _single(self, entry: Entry, stage: Stage) -> Episode:
-        candidate, messages = stage.candidate, self._opening(entry)
-        episode = Episode(messages=list(messages))
-        tools = self.tools(entry)
-        done = await candidate.model.chat(messages, candidate.sampling, tools)
-        episode.record(done)
-        answer = Answer.of(done)
+    async def _single(self, entry: Entry, context: EpisodeContext) -> Episode:
+        messages, episode = self._opening(entry), context.episode
+        answer = Answer.of(await context.answer(messages, self.tools(entry)))
         if answer.calls is not None:
             episode.state = {"turns": [[answer.as_json()]], "ended": ""}
         if self._options.contamination and asked_for_gold(entry.category):
-            assert stage.token_logprobs is not None  # every pipeline has it
+            assert context.token_logprobs is not None  # every pipeline has it
             text = gold_text(entry.gold, entry.data["function"])
             try:
-                said = await stage.token_logprobs(self._sent(messages), text)
+                said = await context.token_logprobs(self._sent(messages), text)
                 episode.state = {"gold_logprobs": [round(value, 6) for value in said]}
             except PromptTooLong:  # a diagnostic costs no verdict
                 episode.state = {"gold_logprobs": None}
@@ -355,11 +352,10 @@ class BFCL(Benchmark):
     def _sent(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return without_system(messages) if self._options.system == "user" else messages
 
-    def _staged(self, stage: Stage) -> Stage:
-        if self._options.system != "user":
-            return stage
-        model = WithoutSystem(stage.candidate.model)
-        return replace(stage, candidate=replace(stage.candidate, model=model))
+    def _without_system(self, context: EpisodeContext) -> None:
+        if self._options.system == "user":
+            model = WithoutSystem(context.candidate.model)
+            context.candidate = replace(context.candidate, model=model)
 
     def _embedder(self, entry: Entry) -> Embedder | None:
         config = self._options.embedding

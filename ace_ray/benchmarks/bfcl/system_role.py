@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Model
+from ace_ray.benchmarks.context import Model
 from ace_ray.records import Completion, Sampling
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.protocol import Service, Stage
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -22,7 +22,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
 )
 from ace_ray.benchmarks.stabletoolbench import judge, reporting
-from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, rehearsal
+from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, template_probe
 from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
@@ -242,8 +242,8 @@ class StableToolBench(Benchmark):
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return offered(self._apis(entry), self._settings)
 
-    def rehearsal(self, entry: Entry) -> list[dict[str, Any]]:
-        return rehearsal(self._apis(entry), self._settings)
+    def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
+        return template_probe(self._apis(entry), self._settings)
 
     def interactive(self, entry: Entry) -> bool:
         return True
@@ -278,7 +278,7 @@ class StableToolBench(Benchmark):
             self._checked = True
         return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
 
-    def exclusive(self) -> str:
+    def lock_key(self) -> str:
         writes = "cache" in self._backends and self._options.cache == "readwrite"
         return f"the cache {self._cache_folder}" if writes else ""
 
@@ -321,16 +321,16 @@ class StableToolBench(Benchmark):
             )
         return RealApis(real, PublicHttp(), self._settings.rules, where=f"{_WHERE}.real")
 
-    def _caller(self, stage: Stage) -> ApiCaller:
+    def _caller(self, context: EpisodeContext) -> ApiCaller:
         """One per process and simulator, so that identical calls are answered once."""
-        simulator = self._simulator(stage)
+        simulator = self._simulator(context)
         maker = simulator.maker if simulator else ""
         if maker not in self._callers:
             cache = None
-            if stage.service is not None:
+            if context.service is not None:
                 writes = self._options.cache == "readwrite"
                 shared = self._options.cache_any_simulator
-                cache = CacheClient(stage.service, writes=writes, maker=maker, any_maker=shared)
+                cache = CacheClient(context.service, writes=writes, maker=maker, any_maker=shared)
             self._callers[maker] = ApiCaller(
                 cache=cache,
                 real=self._real() if "real" in self._backends else None,
@@ -339,20 +339,20 @@ class StableToolBench(Benchmark):
             )
         return self._callers[maker]
 
-    def _simulator(self, stage: Stage) -> Simulator | None:
-        player = stage.roles.get("simulator")
-        if player is None:
+    def _simulator(self, context: EpisodeContext) -> Simulator | None:
+        model = context.roles.get("simulator")
+        if model is None:
             return None
         if self._roles["simulator"] == "same":  # what moves the candidate's answers moves these
-            identity = {**player.identity, **stage.candidate.identity}
-            player = replace(player, identity=identity)
-        form = form_of(str(player.identity.get("model", "")))
+            identity = {**model.identity, **context.candidate.identity}
+            model = replace(model, identity=identity)
+        form = form_of(str(model.identity.get("model", "")))
         system = self._systems.get(form) or system_text(form, None)
-        return Simulator(player, form, system)
+        return Simulator(model, form, system)
 
-    async def run(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
-        run = await run_agent(entry, stage, self._settings, apis, self._caller(stage))
+        run = await run_agent(entry, context, self._settings, apis, self._caller(context))
         stored = run.as_json()
         query = entry.data["query"]
         answer = converted(query, (), stored)["answer"]
@@ -365,38 +365,33 @@ class StableToolBench(Benchmark):
             "fac": None,
             "sowr": None,
         }
-        if simulator := self._simulator(stage):
+        if simulator := self._simulator(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
             began = time.perf_counter()
-            state |= await _in_time(stage, self._judged(entry, stage, answer))
-            state["judge_attempt"] = stage.attempt
+            state |= await _in_time(context, self._judged(entry, context, answer))
+            state["judge_attempt"] = context.attempt
             state["judged_s"] = round(time.perf_counter() - began, 4)
-        return Episode(
-            messages=messages or self.prompt(entry),
-            output=run.output,
-            finish_reason=run.finish_reason,
-            prompt_tokens=run.prompt_tokens,
-            completion_tokens=run.completion_tokens,
-            model_calls=run.query_count,
-            generation_s=run.generation_s,
-            state=state,
-        )
+        episode = context.episode
+        episode.messages = messages or self.prompt(entry)
+        episode.output, episode.finish_reason = run.output, run.finish_reason
+        episode.state = state
+        return episode
 
     async def _judged(
-        self, entry: Entry, stage: Stage, answer: Mapping[str, Any]
+        self, entry: Entry, context: EpisodeContext, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
-        player, query, options = stage.roles["judge"], entry.data["query"], self._options
-        player = judge.retried(player, stage.attempt)
+        query, options = entry.data["query"], self._options
+        model = judge.retried(context.roles["judge"], context.attempt)
         final, prompts = answer["final_answer"], self._judging
-        votes = await judge.judge_sopr(player, query, answer, final, options.votes, prompts)
+        votes = await judge.judge_sopr(model, query, answer, final, options.votes, prompts)
         found: dict[str, Any] = {"votes": votes}
         if options.fac:
-            drawn, alone = player.sampling, _fac_sampling(self._roles["judge"])
+            drawn, alone = model.sampling, _fac_sampling(self._roles["judge"])
             most = min(alone.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
             alone = replace(alone, seed=drawn.seed, max_tokens=most)
             found["fac"] = await judge.judge_fac(
-                replace(player, sampling=alone), query, answer, final, prompts
+                replace(model, sampling=alone), query, answer, final, prompts
             )
         if self._reference:
             text = self._reference.get(entry.category, {}).get(entry.id)
@@ -404,11 +399,11 @@ class StableToolBench(Benchmark):
                 return found | {"sowr_missing": True}
             theirs = json.loads(text)
             said = await judge.judge_sopr(
-                player, query, theirs, theirs["final_answer"], options.votes, prompts
+                model, query, theirs, theirs["final_answer"], options.votes, prompts
             )
             statuses = judge.majority(votes), judge.majority(said)
             found["sowr"] = await judge.judge_sowr(
-                player, query, answer, theirs, statuses, options.votes, prompts
+                model, query, answer, theirs, statuses, options.votes, prompts
             )
         return found
 
@@ -531,13 +526,10 @@ def _fac_sampling(role: Role) -> Sampling:
     return own.sampling() if own else judge.FAC_SAMPLING
 
 
-async def _in_time(stage: Stage, work: Awaitable[_T]) -> _T:
+async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
     """All of the judging, which ends `JUDGE_S` after the episode's deadline at the latest."""
-    left = JUDGE_S
-    if stage.deadline is not None:
-        left += max(0.0, stage.deadline - asyncio.get_running_loop().time())
     try:
-        return await asyncio.wait_for(work, left)
+        return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
         raise judge.JudgeError("the judge gave no verdict before the episode's deadline") from None
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
@@ -93,26 +93,21 @@ class JudgeCheck(Benchmark):
         text = self._prompts.of_answer(entry.data["query"], final, judge.CUTS[0])
         return [{"role": "user", "content": text}]
 
-    async def run(self, entry: Entry, stage: Stage) -> Episode:
-        player = replace(stage.candidate, sampling=self._sampling(stage.candidate.sampling))
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
+        episode, drawn = context.episode, self._sampling(context.candidate.sampling)
+        model = replace(context.candidate, sampling=drawn, on_answer=episode.count)
         answer = json.loads(entry.data["answer"])
         votes = await judge.judge_sopr(
-            judge.retried(player, stage.attempt),
+            judge.retried(model, context.attempt),
             entry.data["query"],
             answer,
             answer["final_answer"],
             self._options.votes,
             self._prompts,
         )
-        asked = [step for vote in votes for step in vote["steps"]]
-        return Episode(
-            messages=self.prompt(entry),
-            output=judge.majority(votes),
-            prompt_tokens=sum(step["prompt_tokens"] for step in asked),
-            completion_tokens=sum(step["completion_tokens"] for step in asked),
-            model_calls=sum(step["attempts"] for step in asked),
-            state={"votes": votes, "judge_attempt": stage.attempt},
-        )
+        episode.messages, episode.output = self.prompt(entry), judge.majority(votes)
+        episode.state = {"votes": votes, "judge_attempt": context.attempt}
+        return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
         """As of a run's judge, and what the config says beside the temperature."""

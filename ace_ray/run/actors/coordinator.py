@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.run.health.isolation import IsolatedRow, Isolation
 from ace_ray.run.health.processes import KINDS, NAMES, Kind, ProcessInfo
 from ace_ray.run.monitoring.counts import Tally

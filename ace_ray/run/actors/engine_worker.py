@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import ray
 
-from ace_ray.benchmarks.protocol import Benchmark, Player, Preparation, Stage
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.clean import one_line
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
@@ -38,7 +39,7 @@ from ace_ray.run.health.isolation import (
 from ace_ray.run.health.processes import this_process
 from ace_ray.run.monitoring.facts import engine_facts
 from ace_ray.run.monitoring.timing import Clock
-from ace_ray.run.roles import Players
+from ace_ray.run.roles import RoleModels
 from ace_ray.run.storage.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
 
@@ -58,8 +59,9 @@ LEAVE_S = 0.5
 CONTROL = [{"role": "user", "content": "Say yes."}]
 """What an engine is asked that has answered nothing yet, before it gets an isolated row."""
 
-Shared = dict[str, asyncio.Task[Preparation]]
-"""Preparations of one block: `shared_id` -> the task that does it, or did."""
+Shared = dict[str, asyncio.Task[EpisodeContext]]
+"""Preparations of one block: `shared_id` -> the task that does it, or did: its context, with the
+value ``prepared`` and what that took."""
 
 
 class EngineWorker:
@@ -84,7 +86,7 @@ class EngineWorker:
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
             self._engine = self._candidate.engine
-            self._players = Players(job.parts, job.served, self._engine, seed=os.getpid())
+            self._roles = RoleModels(job.bindings, job.served, self._engine, seed=os.getpid())
             self._sandboxes = SandboxPool(job.sandboxes)
             self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
@@ -303,9 +305,10 @@ class EngineWorker:
         sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
         limit = self._job.config.episode_timeout_s
         model = self._job.runs[row["run"]].model
-        stage = Stage(
-            candidate=Player(self._engine, sampling, candidate_identity(self._job.config, model)),
-            roles=self._players.of(entry.benchmark, row["sample"]),
+        identity = candidate_identity(self._job.config, model)
+        context = EpisodeContext(
+            candidate=RoleModel(self._engine, sampling, identity),
+            roles=self._roles.of(entry.benchmark, row["sample"]),
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
             works=self._engine.works,
@@ -315,23 +318,24 @@ class EngineWorker:
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
-        first, before = False, Preparation(None)
+        first, before = False, context
         if row["shares"] >= 0:
-            work = partial(self._prepare, benchmark, entry, stage, limit + grace)
+            work = partial(self._prepare, benchmark, entry, context, limit + grace)
             before, first = await self._prepared(row, shared, work)
             deadline = asyncio.get_running_loop().time() + limit
-            stage = replace(stage, prepared=before.value, deadline=deadline)
-        episode = await asyncio.wait_for(benchmark.run_episode(entry, stage), limit + grace)
+            context = replace(context, prepared=before.prepared, deadline=deadline)
+        episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
         if first:
-            episode.prompt_tokens += before.prompt_tokens
-            episode.completion_tokens += before.completion_tokens
-            episode.model_calls += before.model_calls
-            episode.generation_s += before.generation_s
+            used = before.episode
+            episode.prompt_tokens += used.prompt_tokens
+            episode.completion_tokens += used.completion_tokens
+            episode.model_calls += used.model_calls
+            episode.generation_s += used.generation_s
         return episode
 
     async def _prepared(
-        self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[Preparation]]
-    ) -> tuple[Preparation, bool]:
+        self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[EpisodeContext]]
+    ) -> tuple[EpisodeContext, bool]:
         """What ``row`` shares with others, and whether it was done for this row first. Meanwhile
         that is at work, and not the rows that wait for it."""
         name, row_id = shared_id(row), row["row_id"]
@@ -346,7 +350,9 @@ class EngineWorker:
         await self._coordinator.enter.remote(self._process, [row_id])
         return before, first
 
-    async def _share(self, name: str, work: Callable[[], Awaitable[Preparation]]) -> Preparation:
+    async def _share(
+        self, name: str, work: Callable[[], Awaitable[EpisodeContext]]
+    ) -> EpisodeContext:
         try:
             await self._coordinator.enter.remote(self._process, [name])
             return await work()
@@ -355,10 +361,12 @@ class EngineWorker:
             self._coordinator.prepared.remote(self._process, name)
 
     async def _prepare(
-        self, benchmark: Benchmark, entry: Entry, stage: Stage, seconds: float
-    ) -> Preparation:
+        self, benchmark: Benchmark, entry: Entry, context: EpisodeContext, seconds: float
+    ) -> EpisodeContext:
         try:
-            return await asyncio.wait_for(benchmark.prepare(entry, stage), seconds)
+            work = benchmark.prepare(entry, context)
+            context.prepared = await asyncio.wait_for(work, seconds)
+            return context
         except EngineDead as error:
             self._die(str(error))
         except TimeoutError:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
@@ -22,7 +22,7 @@ from ace_ray.run.actors.coordinator import (
 )
 from ace_ray.run.health.causes import KILLED, NODE_GONE, why_gone
 from ace_ray.run.health.processes import NAMES, ProcessInfo
-from ace_ray.run.roles import Parts, Served
+from ace_ray.run.roles import RoleBindings, Served
 from ace_ray.run.storage.rows import clean, entry_at
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
@@ -53,7 +53,7 @@ class Job:
     benchmarks: Mapping[str, Benchmark]
     coordinator: Any
     """Actor handle of the run's `Coordinator`, which also knows the entries."""
-    parts: Parts
+    bindings: RoleBindings
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
     """Handles of `SandboxActor`s; empty when no row is interactive."""

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.records import Entry, Verdict
 from ace_ray.run.storage.rows import CHECK_FAILED, clean, episode_of, verdict_columns
 

@@ -12,7 +12,8 @@ import ray
 from ray.exceptions import RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ace_ray.benchmarks.protocol import Benchmark, Service
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import Service
 from ace_ray.errors import RowError, UserError
 from ace_ray.run.actors.coordinator import fetch_benchmarks, named_coordinator
 from ace_ray.run.actors.judging import log_traceback

@@ -16,13 +16,13 @@ from typing import Any, overload
 import numpy as np
 
 import ace_ray
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.protocol import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
-from ace_ray.run.roles import Parts, cast
+from ace_ray.run.roles import RoleBindings, bind_roles
 
 REPORTS = "report/"
 """Where a report on a run lies in the run's own folder; none of it is the run's."""
@@ -114,7 +114,7 @@ class Plan:
     config: RunConfig
     model: ModelRef
     benchmarks: dict[str, Benchmark]
-    parts: Parts
+    bindings: RoleBindings
     entries: list[Entry]
     rows: PlannedRows
     identity: dict[str, Any]
@@ -151,10 +151,13 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "tool_parser": config.model.tool_parser,
         "backend": config.backend,
     }
-    parts = cast(config, model, benchmarks)
+    bindings = bind_roles(config, model, benchmarks)
     described = {name: dict(b.identity()) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
-    roles = {name: {r: dict(part.identity) for r, part in p.items()} for name, p in parts.items()}
+    roles = {
+        name: {role: dict(binding.identity) for role, binding in bound.items()}
+        for name, bound in bindings.items()
+    }
     played = {
         name: digest(shared[name], d.get("episodes"), roles[name], config.episode_timeout_s)
         for name, d in described.items()
@@ -207,7 +210,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         config=config,
         model=model,
         benchmarks=by_name,
-        parts=parts,
+        bindings=bindings,
         entries=entries,
         rows=rows,
         identity=identity,

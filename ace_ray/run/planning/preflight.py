@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ace_ray.benchmarks.protocol import Benchmark
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
 from ace_ray.config import RunConfig
@@ -112,7 +112,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
-        _check_rehearsals(plan, chat)
+        _check_template_probes(plan, chat)
         _check_roles(plan, chat)
 
         def count(messages: Messages, tools: Messages | None) -> int:
@@ -140,7 +140,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     fewest = FewestTokens(header)
     if _native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
-    _check_rehearsals(plan, chat)
+    _check_template_probes(plan, chat)
     _check_roles(plan, chat)
 
     def count(messages: Messages, tools: Messages | None) -> int:
@@ -168,14 +168,14 @@ def _interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
 
 
-def _check_rehearsals(plan: Plan, chat: Chat) -> None:
+def _check_template_probes(plan: Plan, chat: Chat) -> None:
     """Raise `UserError` when the template refuses a kind of message that episodes send."""
     entries = {(e.benchmark, e.category): e for e in plan.entries}
     for entry in entries.values():
         benchmark = plan.benchmarks[entry.benchmark]
         if not benchmark.interactive(entry):
             continue
-        messages = benchmark.rehearsal(entry)
+        messages = benchmark.template_probe(entry)
         try:
             chat.render(messages, benchmark.tools(entry))
         except PromptRefused as error:
@@ -191,17 +191,17 @@ def _check_roles(plan: Plan, candidate: Chat) -> None:
     """Raise `UserError` when a model's template refuses the chats of a role that it plays."""
     from ace_ray.models.chat import Chat
 
-    for name, roles in plan.parts.items() if _interactive(plan) else ():
-        for role, part in roles.items():
+    for name, roles in plan.bindings.items() if _interactive(plan) else ():
+        for role, binding in roles.items():
             chat = candidate
-            if isinstance(part.role, ServedRole):
-                assert part.model is not None  # a served part has a model
+            if isinstance(binding.role, ServedRole):
+                assert binding.model is not None  # a served role has a model
                 chat = Chat.load(
-                    tokenizer_folder(part.model),
-                    part.role.model.chat_template_kwargs,
-                    trust_remote_code=part.role.engine.get("trust_remote_code") is True,
+                    tokenizer_folder(binding.model),
+                    binding.role.model.chat_template_kwargs,
+                    trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
                 )
-            elif part.role != "same":
+            elif binding.role != "same":
                 continue  # only its provider knows an endpoint's template
             messages = plan.benchmarks[name].role_chat(role)
             try:

@@ -21,8 +21,8 @@ from ace_ray.benchmarks.bfcl.gold import gold_text
 from ace_ray.benchmarks.bfcl.goldcheck import check_all
 from ace_ray.benchmarks.bfcl.system_role import without_system
 from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.protocol import Player, Stage
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
@@ -64,11 +64,11 @@ def entry_of(benchmark: BFCL, category: str, number: int = 0) -> Entry:
     return [entry for entry in benchmark.entries() if entry.category == category][number]
 
 
-def staged(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> Stage:
+def staged(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> EpisodeContext:
     async def open_sandbox() -> LocalSession:
         return LocalSession(benchmark.scenario(entry))
 
-    return Stage(Player(model, Sampling()), open_sandbox=open_sandbox, **more)
+    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=open_sandbox, **more)
 
 
 def played(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> Episode:
@@ -144,7 +144,7 @@ def test_what_is_resolved_makes_the_same_benchmark(options: dict[str, Any]) -> N
     one = bfcl(**options)
     again = bfcl(**json.loads(json.dumps(one.resolved())))
     assert again.identity() == one.identity()
-    assert data_hash(again.entries()) == data_hash(one.entries())
+    assert data_hash(again.dataset()) == data_hash(one.dataset())
     assert again.prompt(entry_of(again, "multiple")) == one.prompt(entry_of(one, "multiple"))
 
 
@@ -296,15 +296,16 @@ def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
     questions = [e for e in benchmark.entries() if e.data["scenario"] == "student"]
     assert {benchmark.preparation(entry) for entry in questions} == {"memory_kv/student"}
     writer = Scripted("[core_memory_add(key='hardest', value='statistics')]", "Noted.", "I see.")
-    stage = staged(benchmark, questions[0], writer)
-    prepared = asyncio.run(benchmark.prepare(questions[0], stage))
-    assert prepared.model_calls == len(writer.asked) >= 3
-    assert prepared.prompt_tokens == 7 * prepared.model_calls
+    context = staged(benchmark, questions[0], writer)
+    prepared = asyncio.run(benchmark.prepare(questions[0], context))
+    used = context.episode
+    assert used.model_calls == len(writer.asked) >= 3
+    assert used.prompt_tokens == 7 * used.model_calls
     assert "statistics" in writer.asked[-1][0]["content"], "shown to the next conversation"
     for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
         reader = Scripted("[core_memory_clear()]", answer)
         entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
-        episode = played(benchmark, entry, reader, prepared=prepared.value)
+        episode = played(benchmark, entry, reader, prepared=prepared)
         assert "statistics" in reader.asked[0][0]["content"], "nobody else's question cleared it"
         assert verdicts(benchmark, entry, episode)["official"][0] is valid
 
@@ -318,7 +319,7 @@ def test_messages_for_templates_without_system() -> None:
         roles = [message["role"] for message in model.asked[-1]]
         assert set(roles) <= {"user", "assistant"}
         assert all(one != two for one, two in itertools.pairwise(roles))
-        assert {m["role"] for m in benchmark.rehearsal(entry)} == {"user", "assistant"}
+        assert {m["role"] for m in benchmark.template_probe(entry)} == {"user", "assistant"}
         assert model.asked[0] == benchmark.prompt(entry)
     said = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     assert without_system(said) == [{"role": "user", "content": "a\n\nb"}]
@@ -332,7 +333,7 @@ def test_every_entry_has_a_prompt_and_takes_any_answer(mode: str) -> None:
         prompt = benchmark.prompt(entry)
         assert all(message["content"] for message in prompt)
         assert (benchmark.tools(entry) is None) == (mode == "prompt")
-        assert benchmark.rehearsal(entry) if benchmark.interactive(entry) else True
+        assert benchmark.template_probe(entry) if benchmark.interactive(entry) else True
         for output in ("", "[" * 1000, "\ud800", "[f(x=" + "9" * 5000 + ")]"):
             state = {"turns": [[output]], "ended": ""} if benchmark.interactive(entry) else None
             found = benchmark.check(entry, Episode(output=output, state=state))

@@ -14,10 +14,10 @@ from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.episodes.conversation import MAX_STEPS
-from ace_ray.benchmarks.bfcl.episodes.multi_turn import play
+from ace_ray.benchmarks.bfcl.episodes.multi_turn import rollout
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
@@ -69,19 +69,19 @@ def entry_of(category: str, number: int = 0) -> Entry:
     return load(COPY, [category])[number]
 
 
-def stage_for(entry: Entry, model: Script, **more: Any) -> Stage:
+def context_for(entry: Entry, model: Script, **more: Any) -> EpisodeContext:
     async def opened() -> LocalSession:
         return LocalSession(open_tools(SOURCES, opening_of(entry, DOCS)))
 
-    return Stage(Player(model, Sampling()), open_sandbox=opened, **more)
+    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
 
 def played(entry: Entry, model: Script, *, seconds: float | None = None, **options: Any) -> Episode:
     async def run() -> Episode:
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         works = options.pop("works", None)
-        stage = stage_for(entry, model, deadline=deadline, works=works)
-        return await play(entry, stage, own(), DOCS, **options)
+        context = context_for(entry, model, deadline=deadline, works=works)
+        return await rollout(entry, context, own(), DOCS, **options)
 
     return asyncio.run(run())
 
@@ -260,7 +260,7 @@ def test_the_session_is_closed_whatever_happens() -> None:
         return Session(open_tools(SOURCES, opening_of(entry, DOCS)))
 
     model = Script([RuntimeError("x")])
-    stage = Stage(Player(model, Sampling()), open_sandbox=opened)
+    context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
     with pytest.raises(RuntimeError):
-        asyncio.run(play(entry, stage, own(), DOCS))
+        asyncio.run(rollout(entry, context, own(), DOCS))
     assert closed == [True]

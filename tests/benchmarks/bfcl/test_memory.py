@@ -13,11 +13,11 @@ from test_episodes import COPY, DOCS, SOURCES, Script
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.episodes.memory import play, prepare
+from ace_ray.benchmarks.bfcl.episodes.memory import prepare, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.scoring.diagnostics import with_metrics
 from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
-from ace_ray.benchmarks.protocol import Player, Preparation, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Entry, Episode, Sampling, digest
 from ace_ray.sandbox.local import LocalSession
@@ -32,23 +32,23 @@ def entry_of(backend: str = "kv") -> Entry:
     return load(COPY, [f"memory_{backend}"])[0]
 
 
-def stage_for(
+def context_for(
     entry: Entry, model: Script, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
-) -> Stage:
+) -> EpisodeContext:
     async def opened() -> LocalSession:
         return LocalSession(open_tools(sources, opening_of(entry, docs)))
 
-    return Stage(Player(model, Sampling()), open_sandbox=opened, **more)
+    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
 
-def filled(entry: Entry, model: Script, talks: Any = TALKS, **options: Any) -> Preparation:
-    stage = stage_for(entry, model)
-    return asyncio.run(prepare(entry, stage, own(), DOCS, talks, **options))
+def filled(entry: Entry, model: Script, talks: Any = TALKS, **options: Any) -> dict[str, Any]:
+    context = context_for(entry, model)
+    return asyncio.run(prepare(entry, context, own(), DOCS, talks, **options))
 
 
 def asked(entry: Entry, model: Script, snapshot: Any) -> Episode:
-    stage = stage_for(entry, model, prepared={"snapshot": snapshot})
-    return asyncio.run(play(entry, stage, own(), DOCS))
+    context = context_for(entry, model, prepared={"snapshot": snapshot})
+    return asyncio.run(rollout(entry, context, own(), DOCS))
 
 
 def add(key: str) -> str:
@@ -57,17 +57,19 @@ def add(key: str) -> str:
 
 def test_each_conversation_starts_from_the_memory_before() -> None:
     model = Script([add("one"), "ok", "ok", "ok", add("two"), "ok", "ok"])
-    found = filled(entry_of(), model)
-    assert found.value["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
-    assert found.model_calls == 8
-    assert (found.prompt_tokens, found.completion_tokens) == (80, 16)
-    talks = found.value["conversations"]
+    context = context_for(entry_of(), model)
+    found = asyncio.run(prepare(entry_of(), context, own(), DOCS, TALKS))
+    assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
+    used = context.episode
+    assert used.model_calls == 8
+    assert (used.prompt_tokens, used.completion_tokens) == (80, 16)
+    talks = found["conversations"]
     assert [talk["id"] for talk in talks] == ["talk-0", "talk-1", "talk-2"]
     assert [talk["ended"] for talk in talks] == [""] * 3
     systems = [talk["messages"][0]["content"] for talk in talks]
     assert "one" in systems[1]
     assert own().agentic not in systems[0]
-    assert json.loads(json.dumps(found.value)) == found.value
+    assert json.loads(json.dumps(found)) == found
 
 
 def test_the_system_prompt_shows_functions_then_memory() -> None:
@@ -97,8 +99,8 @@ def test_a_question_starts_from_the_snapshot() -> None:
 def test_native_mode() -> None:
     entry = entry_of("rec_sum")
     model = Script([])
-    stage = stage_for(entry, model, prepared={"snapshot": {"memory": "the text"}})
-    asyncio.run(play(entry, stage, own(), DOCS, native=True))
+    context = context_for(entry, model, prepared={"snapshot": {"memory": "the text"}})
+    asyncio.run(rollout(entry, context, own(), DOCS, native=True))
     assert model.tools[0] == own().tools(DOCS["MemoryAPI_rec_sum"])
     memory = own().memory(entry.data["scenario"], "rec_sum", "the text")
     assert model.sent[0][0]["content"] == f"{memory}\n\n{own().agentic}"
@@ -107,27 +109,27 @@ def test_native_mode() -> None:
 def test_what_a_cut_conversation_wrote() -> None:
     full = Script([add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three")])
     found = filled(entry_of(), full)
-    assert found.value["snapshot"]["core_memory"] == {"one": "v", "three": "v"}
-    assert [talk["ended"] for talk in found.value["conversations"]] == ["", "context", ""]
+    assert found["snapshot"]["core_memory"] == {"one": "v", "three": "v"}
+    assert [talk["ended"] for talk in found["conversations"]] == ["", "context", ""]
     endless = Script(["[core_memory_list_keys()]"] * 20 + [add("late")] + ["ok"] * 9)
     found = filled(entry_of(), endless)
-    assert found.value["conversations"][0]["ended"] == "steps"
-    assert found.value["snapshot"]["core_memory"] == {"late": "v"}
+    assert found["conversations"][0]["ended"] == "steps"
+    assert found["snapshot"]["core_memory"] == {"late": "v"}
     nothing = filled(entry_of(), Script([PromptTooLong("x")] * 3))
-    assert nothing.value["snapshot"] == {}
-    assert asked(entry_of(), Script([]), nothing.value["snapshot"]).state["memory"] == {}
+    assert nothing["snapshot"] == {}
+    assert asked(entry_of(), Script([]), nothing["snapshot"]).state["memory"] == {}
 
 
 def test_a_deadline_ends_the_preparation() -> None:
-    async def run(said: Sequence[str]) -> Preparation:
+    async def run(said: Sequence[str]) -> dict[str, Any]:
         entry = entry_of()
         deadline = asyncio.get_running_loop().time() + 0.3
-        stage = stage_for(entry, Script(said), deadline=deadline)
-        return await prepare(entry, stage, own(), DOCS, TALKS)
+        context = context_for(entry, Script(said), deadline=deadline)
+        return await prepare(entry, context, own(), DOCS, TALKS)
 
     found = asyncio.run(run([add("one"), "ok", "ok", "(hangs)"]))
-    assert [talk["ended"] for talk in found.value["conversations"]] == ["", "deadline", "deadline"]
-    assert found.value["snapshot"]["core_memory"] == {"one": "v"}
+    assert [talk["ended"] for talk in found["conversations"]] == ["", "deadline", "deadline"]
+    assert found["snapshot"]["core_memory"] == {"one": "v"}
     with pytest.raises(EpisodeStalled):
         asyncio.run(run(["(hangs)"]))
 
@@ -136,11 +138,11 @@ def test_an_engine_that_stalls_in_the_preparation_leaves_no_memory() -> None:
     async def stalled() -> bool:
         return False
 
-    async def run() -> Preparation:
+    async def run() -> dict[str, Any]:
         deadline = asyncio.get_running_loop().time() + 0.3
         model = Script([add("one"), "ok", "ok", "(hangs)"])
-        stage = stage_for(entry_of(), model, deadline=deadline, works=stalled)
-        return await prepare(entry_of(), stage, own(), DOCS, TALKS)
+        context = context_for(entry_of(), model, deadline=deadline, works=stalled)
+        return await prepare(entry_of(), context, own(), DOCS, TALKS)
 
     with pytest.raises(EpisodeStalled):
         asyncio.run(run())
@@ -152,8 +154,8 @@ def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
     value = {"snapshot": {"core_memory": {"k": "v"}}, "conversations": before}
 
     def ended(*said: Any) -> Any:
-        stage = stage_for(entry, Script(list(said)), prepared=value)
-        return asyncio.run(play(entry, stage, own(), DOCS)).state
+        context = context_for(entry, Script(list(said)), prepared=value)
+        return asyncio.run(rollout(entry, context, own(), DOCS)).state
 
     state = ended("{'answer': 'x'}")
     assert state["prepared"] == before
@@ -169,8 +171,9 @@ def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
 def test_the_mini_sets_conversations() -> None:
     for scenario, talks in prerequisites(COPY).items():
         entry = next(e for e in load(COPY, ["memory_kv"]) if e.data["scenario"] == scenario)
-        found = filled(entry, Script([]), talks)
-        assert found.model_calls == sum(len(talk["question"]) for talk in talks)
+        model = Script([])
+        filled(entry, model, talks)
+        assert len(model.sent) == sum(len(talk["question"]) for talk in talks)
 
 
 def test_vector_memory(bfcl_copy: Copy) -> None:
@@ -186,9 +189,9 @@ def test_vector_memory(bfcl_copy: Copy) -> None:
     model = Script(
         ["[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]"]
     )
-    stage = stage_for(entry, model, sources, docs)
-    found = asyncio.run(prepare(entry, stage, own(), docs, TALKS[:2], embed=embed))
-    assert list(found.value["snapshot"]["core_memory"]["store"].values()) == ["cats"]
+    context = context_for(entry, model, sources, docs)
+    found = asyncio.run(prepare(entry, context, own(), docs, TALKS[:2], embed=embed))
+    assert list(found["snapshot"]["core_memory"]["store"].values()) == ["cats"]
     assert wanted == ["cats", "cats", "pet"]
-    results = found.value["conversations"][1]["results"][0][0]
+    results = found["conversations"][1]["results"][0][0]
     assert json.loads(results[0])["result"][0]["text"] == "cats"

@@ -22,9 +22,9 @@ from ace_ray.benchmarks.bfcl.episodes.services import (
     WebSearchConfig,
     check_service,
 )
-from ace_ray.benchmarks.bfcl.episodes.web_search import WebTools, play
+from ace_ray.benchmarks.bfcl.episodes.web_search import WebTools, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
 from ace_ray.records import Sampling
 
@@ -224,8 +224,8 @@ def test_embeddings() -> None:
 def test_an_episode() -> None:
     entry = load(COPY, ["web_search_no_snippet"])[0]
     model = Script(["[search_engine_query(keywords='a')]", "{'answer': 'x'}"])
-    stage = Stage(Player(model, Sampling()))
-    episode = asyncio.run(play(entry, stage, own(), DOCS, CONFIG, Web(web)))
+    context = EpisodeContext(RoleModel(model, Sampling()))
+    episode = asyncio.run(rollout(entry, context, own(), DOCS, CONFIG, Web(web)))
     assert model.sent[0][0]["content"].endswith(f"\n\n{own().agentic}")
     assert model.sent[1][-1]["role"] == "tool"
     assert "body" not in model.sent[1][-1]["content"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.records import Completion, Sampling
 
@@ -59,5 +59,5 @@ class Scripted:
             raise reply
         return Completion(text=reply if isinstance(reply, str) else reply(chat, sampling))
 
-    def player(self, sampling: Sampling | None = None, **identity: Any) -> Player:
-        return Player(self, sampling or Sampling(temperature=0.1, seed=42), identity)
+    def role_model(self, sampling: Sampling | None = None, **identity: Any) -> RoleModel:
+        return RoleModel(self, sampling or Sampling(temperature=0.1, seed=42), identity)

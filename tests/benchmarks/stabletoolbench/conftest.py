@@ -1,4 +1,4 @@
-"""The published queries where they are, and a stage for agents."""
+"""The published queries where they are, and a context for agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scripted_agent import BREAD, Table
 
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun, run_agent
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of
@@ -48,13 +48,13 @@ def play() -> Played:
         async def episode() -> AgentRun:
             chosen = Settings(**settings)
             clock = asyncio.get_running_loop().time()
-            stage = Stage(
-                Player(model, Sampling(seed=5)),
+            context = EpisodeContext(
+                RoleModel(model, Sampling(seed=5)),
                 deadline=None if deadline_s is None else clock + deadline_s,
                 works=works,
             )
             apis = apis_of(entry, chosen.rules, chosen.texts)
-            return await run_agent(entry, stage, chosen, apis, caller or Table())
+            return await run_agent(entry, context, chosen, apis, caller or Table())
 
         found = asyncio.run(episode())
         json.dumps(found.as_json(), allow_nan=False)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
@@ -82,9 +82,9 @@ class _Caller:
 
 def run(script: Sequence[Said], method: str = "CoT@1", **settings: Any) -> dict[str, Any]:
     """The run, as JSON, of an agent that says this; the last reply again and again."""
-    stage = Stage(Player(_Agent(script), Sampling()))
+    context = EpisodeContext(RoleModel(_Agent(script), Sampling()))
     given = Settings(method=method, **{"max_steps": 12, "max_queries": 20, **settings})
-    made = asyncio.run(run_agent(ENTRY, stage, given, APIS, _Caller()))
+    made = asyncio.run(run_agent(ENTRY, context, given, APIS, _Caller()))
     found: dict[str, Any] = json.loads(json.dumps(made.as_json()))
     return found
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scripted_agent import BREAD, GIVE_UP, Scripted, Table, answer, doc, entry_of, parameter, say
 
-from ace_ray.benchmarks.stabletoolbench.agent.opening import rehearsal
+from ace_ray.benchmarks.stabletoolbench.agent.opening import template_probe
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
@@ -318,11 +318,11 @@ def test_limits_are_checked() -> None:
 @pytest.mark.parametrize("rules", ["official", "fixed"])
 @pytest.mark.parametrize("form", ["native", "react"])
 @pytest.mark.parametrize("method", ["CoT@1", "DFS_woFilter_w2"])
-def test_a_rehearsal_shows_every_kind_of_message(
+def test_a_template_probe_shows_every_kind_of_message(
     play: Played, rules: Any, form: Any, method: str
 ) -> None:
     settings = Settings(method=method, rules=rules, form=form, max_steps=6, max_queries=20)
-    shown = rehearsal(apis_of(BREAD, rules), settings)
+    shown = template_probe(apis_of(BREAD, rules), settings)
     pairs = {kind_of(*pair) for pair in pairwise(shown)}
     reply = f"Action: {FIND}\nAction Input: {{}}"
     script = [reply, "hm"] * 10 if form == "react" else [say("", (FIND, {})), say("hm")] * 10

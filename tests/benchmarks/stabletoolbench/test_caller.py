@@ -43,7 +43,7 @@ class FakeReal:
 
 
 def simulator(model: Scripted) -> Simulator:
-    return Simulator(model.player(), "own", SYSTEM)
+    return Simulator(model.role_model(), "own", SYSTEM)
 
 
 def cached(folder: CacheFolder) -> CacheClient:
@@ -75,7 +75,10 @@ def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path
 def test_answers_of_another_simulator_are_used_where_asked_for_only(tmp_path: Path) -> None:
     folder = CacheFolder(str(tmp_path), "readwrite")
     door = local(folder)
-    one, other = simulator(Scripted(GOOD)), Simulator(Scripted().player(model="b"), "own", SYSTEM)
+    one, other = (
+        simulator(Scripted(GOOD)),
+        Simulator(Scripted().role_model(model="b"), "own", SYSTEM),
+    )
     assert one.maker == simulator(Scripted()).maker != other.maker
     mine = CacheClient(door, writes=True, maker=one.maker)
     asyncio.run(ApiCaller(cache=mine, simulator=one).call(API, {}))
@@ -86,7 +89,7 @@ def test_answers_of_another_simulator_are_used_where_asked_for_only(tmp_path: Pa
         caller = ApiCaller(cache=cache)
         assert asyncio.run(caller.call(API, {})).origin == origin
         assert caller.counts == {"cache": 1, f"cache:{origin}": 1}
-    theirs = Simulator(Scripted('{"response": 2}').player(model="b"), "own", SYSTEM)
+    theirs = Simulator(Scripted('{"response": 2}').role_model(model="b"), "own", SYSTEM)
     own = asyncio.run(ApiCaller(cache=strange, simulator=theirs).call(API, {}))
     assert (own.source, own.response) == ("simulator", 2)
     folder.close()
@@ -278,7 +281,7 @@ def test_examples_reach_the_simulator(tmp_path: Path) -> None:
     client = CacheClient(local(folder), writes=False)
     asyncio.run(ApiCaller(cache=client, simulator=simulator(model)).call(API, {"a": 2}))
     assert "shown" in model.asked[0][0][1]["content"]
-    mirror = Simulator(model.player(), "mirror", SystemText("s", "own"))
+    mirror = Simulator(model.role_model(), "mirror", SystemText("s", "own"))
     asyncio.run(ApiCaller(cache=client, simulator=mirror).call(API, {"a": 2}))
     assert "shown" not in model.asked[1][0][1]["content"]
 
@@ -368,7 +371,7 @@ def test_a_simulators_failure_is_replayed_to_it_alone(tmp_path: Path) -> None:
     door = local(folder)
 
     def call(model: Scripted, name: str) -> Answered:
-        asked = Simulator(model.player(model=name), "own", SYSTEM)
+        asked = Simulator(model.role_model(model=name), "own", SYSTEM)
         cache = CacheClient(door, writes=True, maker=asked.maker, any_maker=True)
         return asyncio.run(ApiCaller(cache=cache, simulator=asked).call(API, {}))
 

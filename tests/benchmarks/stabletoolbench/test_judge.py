@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.judge import (
     JudgeError,
     agreement,
@@ -61,8 +61,8 @@ class Judge:
         return Completion(text=text, prompt_tokens=7, completion_tokens=3)
 
 
-def player(judge: Judge, **sampling: Any) -> Player:
-    return Player(judge, Sampling(**{"temperature": 0.2, "max_tokens": 1000, **sampling}))
+def role_model(judge: Judge, **sampling: Any) -> RoleModel:
+    return RoleModel(judge, Sampling(**{"temperature": 0.2, "max_tokens": 1000, **sampling}))
 
 
 def raw(text: str) -> str:
@@ -97,7 +97,7 @@ ANSWER = answered("Sunny.", called("weather_for_sky", '{"city": "Rome"}', '{"err
 
 def sopr(judge: Judge, votes: int = 1, answer: Mapping[str, Any] = ANSWER, **more: Any) -> Any:
     final = answer["final_answer"]
-    return asyncio.run(judge_sopr(player(judge), "The weather?", answer, final, votes, **more))
+    return asyncio.run(judge_sopr(role_model(judge), "The weather?", answer, final, votes, **more))
 
 
 def test_a_sure_judge_is_asked_once_a_vote() -> None:
@@ -139,7 +139,7 @@ def test_votes_have_seeds_of_their_own_and_the_same_ones_again() -> None:
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == 8
     other = Judge("Unsure")
-    asyncio.run(judge_sopr(player(other, seed=1), "q", ANSWER, ANSWER["final_answer"], 4))
+    asyncio.run(judge_sopr(role_model(other, seed=1), "q", ANSWER, ANSWER["final_answer"], 4))
     assert not {sampling.seed for _, sampling in other.asked} & set(runs[0])
     assert all(sampling.temperature == 0.2 for _, sampling in other.asked)
 
@@ -175,7 +175,7 @@ def test_what_is_no_answer_is_unsolved_without_a_question(answer: Any, why: str)
     assert unanswered(answer, answer["final_answer"]) == why
     votes = sopr(judge, 2, answer)
     assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
-    found = asyncio.run(judge_fac(player(judge), "q", answer, answer["final_answer"]))
+    found = asyncio.run(judge_fac(role_model(judge), "q", answer, answer["final_answer"]))
     assert found["status"] == "Unsolved"
     assert not judge.asked
 
@@ -357,13 +357,13 @@ def test_our_own_question_on_completeness_is_read_by_its_label(
     final = ANSWER["final_answer"]
     if status is None:
         with pytest.raises(JudgeError):
-            asyncio.run(judge_fac(player(Judge(reply)), "q", ANSWER, final))
+            asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final))
     else:
-        found = asyncio.run(judge_fac(player(Judge(reply)), "q", ANSWER, final))
+        found = asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final))
         assert found["status"] == status
     theirs = replace(own(), source="upstream")
     if "olved" in reply:
-        asyncio.run(judge_fac(player(Judge(reply)), "q", ANSWER, final, theirs))
+        asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final, theirs))
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_a_judge_that_never_names_a_verdict_is_an_error_of_the_row_and_no_unsolv
     assert len(judge.asked) == ATTEMPTS
     final = ANSWER["final_answer"]
     with pytest.raises(JudgeError, match="fac: "):
-        asyncio.run(judge_fac(player(Judge("Nothing.")), "q", ANSWER, final))
+        asyncio.run(judge_fac(role_model(Judge("Nothing.")), "q", ANSWER, final))
 
 
 def test_a_judge_that_fails_is_a_judge_error_and_a_dead_engine_stays_one() -> None:
@@ -498,7 +498,7 @@ OTHER = answered("Rain.", called("weather_for_sky"))
 
 
 def sowr(judge: Judge, ours: Any, theirs: Any, statuses: tuple[str, str], rounds: int = 3) -> Any:
-    return asyncio.run(judge_sowr(player(judge), "q", ours, theirs, statuses, rounds))
+    return asyncio.run(judge_sowr(role_model(judge), "q", ours, theirs, statuses, rounds))
 
 
 @pytest.mark.parametrize(
@@ -544,7 +544,7 @@ def test_of_equal_answers_a_coin_decides_always_the_same_way() -> None:
     outcomes = set()
     for query in map(str, range(30)):
         waits = [
-            judge_sowr(player(judge), query, ANSWER, dict(ANSWER), ("Solved", "Solved"))
+            judge_sowr(role_model(judge), query, ANSWER, dict(ANSWER), ("Solved", "Solved"))
             for _ in range(2)
         ]
         first, again = (asyncio.run(wait) for wait in waits)
@@ -716,7 +716,7 @@ def test_a_judge_is_measured_against_labels(tmp_path: Path) -> None:
         return "Hm." if "?" in prompt else "Unsolved" if "sorry" in prompt else "Solved"
 
     labels = read_labels(path)
-    verdicts = asyncio.run(judge_labels(player(Judge(reply)), labels, 3, at_once=2))
+    verdicts = asyncio.run(judge_labels(role_model(Judge(reply)), labels, 3, at_once=2))
     assert verdicts == ["Solved", "Unsolved", "Solved", "Unsolved", None]
     found = agreement([one.label for one in labels], verdicts)
     assert (found["n"], found["judge_errors"], found["accuracy"]) == (4, 1, 0.5)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.errors import UserError
@@ -54,8 +54,8 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
     rows = []
     for entry in benchmark.entries():
-        stage = Stage(Player(Judge(), Sampling()))
-        episode = asyncio.run(benchmark.run(entry, stage))
+        context = EpisodeContext(RoleModel(Judge(), Sampling()))
+        episode = asyncio.run(benchmark.run(entry, context))
         rows.append(Row(entry.category, entry.id, dict(benchmark.check(entry, episode))))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
     summary = benchmark.summarize([*rows, Row("Solved", "9", {}, "infra_error")], 0.0)
@@ -75,8 +75,8 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
 
     for given, wanted in (({}, judge.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
         benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels), **given})
-        stage = Stage(Player(Noting(), Sampling()))
-        asyncio.run(benchmark.run(benchmark.entries()[0], stage))
+        context = EpisodeContext(RoleModel(Noting(), Sampling()))
+        asyncio.run(benchmark.run(benchmark.entries()[0], context))
         assert {sampling.temperature for sampling in asked} == {wanted}
         assert benchmark.identity()["protocol"]["temperature"] == wanted
         asked.clear()
@@ -115,8 +115,8 @@ def questions(labels: Path, given: Sampling, attempt: int = 1) -> list[Sampling]
             return await super().chat(messages)
 
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
-    stage = Stage(Player(Noting(), given), attempt=attempt)
-    asyncio.run(benchmark.run(benchmark.entries()[0], stage))
+    context = EpisodeContext(RoleModel(Noting(), given), attempt=attempt)
+    asyncio.run(benchmark.run(benchmark.entries()[0], context))
     return asked
 
 
@@ -136,7 +136,7 @@ def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
     benchmark = pickle.loads(pickle.dumps(benchmark))
     assert benchmark.identity()
     assert benchmark.prompt(entry)
-    episode = asyncio.run(benchmark.run(entry, Stage(Player(Judge(), Sampling()))))
+    episode = asyncio.run(benchmark.run(entry, EpisodeContext(RoleModel(Judge(), Sampling()))))
     assert episode.output == "Unsolved", "it does not end in Finish"
 
 

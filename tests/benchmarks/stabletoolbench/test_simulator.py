@@ -29,7 +29,7 @@ SYSTEM = SystemText("you are a server", "own")
 
 
 def simulated(model: Scripted, form: Form = "own", sampling: Sampling | None = None) -> Simulator:
-    return Simulator(model.player(sampling), form, SYSTEM)
+    return Simulator(model.role_model(sampling), form, SYSTEM)
 
 
 def ask(simulator: Simulator, *examples: tuple[str, str]) -> Any:
@@ -233,10 +233,10 @@ def test_what_is_answered_is_what_would_be_stored() -> None:
 
 def test_the_identity_names_what_moves_an_answer() -> None:
     model = Scripted(GOOD)
-    player = model.player(Sampling(temperature=0.3, seed=7), model="m", revision="r")
-    found = Simulator(player, "own", SYSTEM).identity()
+    bound = model.role_model(Sampling(temperature=0.3, seed=7), model="m", revision="r")
+    found = Simulator(bound, "own", SYSTEM).identity()
     assert (found["model"], found["revision"], found["form"]) == ("m", "r", "own")
     assert (found["temperature"], found["seed"]) == (0.3, 7)
-    other = Simulator(player, "own", SystemText("other", "own")).identity()
+    other = Simulator(bound, "own", SystemText("other", "own")).identity()
     assert found["system"] != other["system"]
     json.dumps(found)

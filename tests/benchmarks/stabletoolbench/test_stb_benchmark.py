@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from stb_rows import Row
 
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.benchmark import JUDGE_S, StableToolBench
@@ -75,18 +75,18 @@ def made(tmp_path: Path, **options: Any) -> StableToolBench:
     return StableToolBench.from_options(given)
 
 
-def staged(benchmark: StableToolBench, agent: Any, **roles: Any) -> Stage:
+def staged(benchmark: StableToolBench, agent: Any, **roles: Any) -> EpisodeContext:
     service = benchmark.service()
 
     async def call(method: str, *values: Any) -> Any:
         assert service is not None
         return service.call(method, *values)
 
-    players = {
-        name: Player(model, benchmark.role_sampling(name), {"model": name})
+    models = {
+        name: RoleModel(model, benchmark.role_sampling(name), {"model": name})
         for name, model in roles.items()
     }
-    return Stage(Player(agent, Sampling()), players, service=call if service else None)
+    return EpisodeContext(RoleModel(agent, Sampling()), models, service=call if service else None)
 
 
 def played(benchmark: StableToolBench, entry: Entry, agent: Any, **roles: Any) -> Episode:
@@ -293,8 +293,8 @@ def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: P
     asked = []
     for attempt in (1, 1, 2, 3):
         noting = Noting()
-        stage = replace(staged(benchmark, Agent(), judge=noting), attempt=attempt)
-        asyncio.run(benchmark.run(benchmark.entries()[0], stage))
+        context = replace(staged(benchmark, Agent(), judge=noting), attempt=attempt)
+        asyncio.run(benchmark.run(benchmark.entries()[0], context))
         asked.append(set(noting.seeds))
     assert asked[0] == asked[1]
     assert not (asked[1] & asked[2])
@@ -316,9 +316,9 @@ class Drawn(Says):
 def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
     """How the question on completeness is drawn by a judge with this sampling."""
     judging = Drawn()
-    stage = staged(benchmark, Agent())
-    stage = replace(stage, roles={"judge": Player(judging, given, {})})
-    asyncio.run(benchmark.run(benchmark.entries()[0], stage))
+    context = staged(benchmark, Agent())
+    context = replace(context, roles={"judge": RoleModel(judging, given, {})})
+    asyncio.run(benchmark.run(benchmark.entries()[0], context))
     *_, last = judging.samplings
     assert len(judging.samplings) == 4
     return replace(last, seed=given.seed)
@@ -471,11 +471,11 @@ def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -
     benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
     entry = benchmark.entries()[0]
     simulator = Says('{"response": 1}')
-    stage = staged(benchmark, Agent(), simulator=simulator)
+    context = staged(benchmark, Agent(), simulator=simulator)
     candidates = [{"revision": "a"}, {"revision": "b"}, {"engine": {"dtype": "float16"}}]
     for makers, identity in enumerate(candidates, start=1):
         for _ in range(2):
-            again = replace(stage, candidate=Player(Agent(), Sampling(), identity))
+            again = replace(context, candidate=RoleModel(Agent(), Sampling(), identity))
             episode = asyncio.run(benchmark.run(entry, again))
             assert simulator.asked == makers
             assert identity.items() <= episode.state["simulator"].items()
@@ -485,10 +485,10 @@ def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) 
     served = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
     benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none", simulator=served)
     entry, simulator = benchmark.entries()[0], Says('{"response": 1}')
-    stage = staged(benchmark, Agent(), simulator=simulator)
+    context = staged(benchmark, Agent(), simulator=simulator)
     for dtype in ("float16", "bfloat16"):
-        candidate = Player(Agent(), Sampling(), {"engine": {"dtype": dtype}})
-        episode = asyncio.run(benchmark.run(entry, replace(stage, candidate=candidate)))
+        candidate = RoleModel(Agent(), Sampling(), {"engine": {"dtype": dtype}})
+        episode = asyncio.run(benchmark.run(entry, replace(context, candidate=candidate)))
         assert "engine" not in episode.state["simulator"]
     assert simulator.asked == 1
 
@@ -568,11 +568,11 @@ def test_files_for_others(tmp_path: Path) -> None:
     assert sowr["by"] in ("coin", "judge", "status")
 
 
-def test_every_entry_has_a_prompt_and_a_rehearsal(tmp_path: Path) -> None:
+def test_every_entry_has_a_prompt_and_a_template_probe(tmp_path: Path) -> None:
     for mode in ("native", "react"):
         benchmark = made(tmp_path, mode=mode)
         for entry in benchmark.entries():
             assert all(message["content"] for message in benchmark.prompt(entry))
             assert (benchmark.tools(entry) is None) == (mode == "react")
-            assert benchmark.rehearsal(entry)
+            assert benchmark.template_probe(entry)
         assert len(pickle.dumps(benchmark)) < 200_000

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Preparation
 from ace_ray.run.actors import engine_worker
 from ace_ray.run.actors.admission import AdmissionControl
 from ace_ray.run.actors.coordinator import Coordinator, Start
@@ -93,14 +92,13 @@ class Worker(EngineWorker):
         self._held.pop(row["row_id"], None)
         return {**row, "status": "scored", "attempts": attempt}
 
-    async def _work(self, name: str) -> Preparation:
+    async def _work(self, name: str) -> None:
         seconds = self._run.seconds()
         if name in self._run.killers:
             await asyncio.sleep(seconds / 2)
             self._die(name)
             await asyncio.Future()
         await asyncio.sleep(seconds)
-        return Preparation(None)
 
     def _die(self, why: str) -> None:  # type: ignore[override]
         if not self.dead.done():

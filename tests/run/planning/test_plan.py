@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ace_ray.benchmarks.protocol import Benchmark, Stage
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
@@ -41,7 +42,7 @@ class Toy(Benchmark):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
 
-    async def run(self, entry: Entry, stage: Stage) -> Episode:
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         raise NotImplementedError
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:

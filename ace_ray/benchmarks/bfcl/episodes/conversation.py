@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable
-from ace_ray.benchmarks.bfcl.episodes import native
-from ace_ray.benchmarks.protocol import Stage
-from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.records import Completion, Episode
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
 
 MAX_STEPS = 21
 """Steps with calls in one turn: upstream's limit is 20, and it stops after one more."""
@@ -40,50 +36,42 @@ class EpisodePrompts(Protocol):
     def agentic(self) -> str: ...
 
 
-class Cut(Exception):
-    """The conversation cannot go on and is scored as it stands; the text says why: "steps",
-    "context" or "deadline"."""
-
-
 @dataclass
 class Conversation:
-    """Turns of one conversation. ``tools`` are offered through the model's own template; None in
-    prompt mode."""
+    """Turns of one conversation, whose messages are the episode's. ``tools`` are offered through
+    the model's own template; None in prompt mode."""
 
-    stage: Stage
+    context: EpisodeContext
     execute: Execute
     tools: list[dict[str, Any]] | None = None
     results: Results = "tool"
-    episode: Episode = field(default_factory=Episode)
     turns: list[list[Answer]] = field(default_factory=list)
     observed: list[list[list[str]]] = field(default_factory=list)
     """The results of each step with calls, by turn."""
-    answered_before: bool = False
-    """Whether the candidate has answered in an earlier conversation of the same episode."""
 
     async def turn(self, messages: Sequence[Message]) -> None:
-        """Play one turn: the model is asked until its answer holds no call.
+        """One turn: the model is asked until its answer holds no call.
 
-        Raises `Cut`; `PromptTooLong` where the first prompt of all does not fit; other `RowError`s
-        as the model and the tools do.
+        Raises `Truncated`, by "steps" too; `PromptTooLong` where the first prompt of all does not
+        fit; other `RowError`s as the model and the tools do.
         """
-        self.episode.messages += [dict(message) for message in messages]
+        self.context.episode.messages += [dict(message) for message in messages]
         answers: list[Answer] = []
         observed: list[list[str]] = []
         self.turns.append(answers)
         self.observed.append(observed)
         while True:
-            completion = await self._ask()
-            self.episode.record(completion)
-            native.number(self.episode.messages)
+            completion = await self.context.ask(tools=self.tools)
+            if isinstance(completion, Truncated):
+                raise completion
             answers.append(Answer.of(completion))
             calls = executable(answers[-1])
             if not calls:
                 return
             observed.append(await self.execute(calls))
-            self.episode.messages += self._told(calls, observed[-1])
+            self.context.episode.messages += self._told(calls, observed[-1])
             if len(observed) >= MAX_STEPS:
-                raise Cut("steps")
+                raise Truncated("steps")
 
     def state(self, ended: str) -> dict[str, Any]:
         """What is stored of the conversation, so that it is scored without an engine."""
@@ -93,35 +81,9 @@ class Conversation:
             "ended": ended,
         }
 
-    async def _ask(self) -> Completion:
-        player, deadline = self.stage.candidate, self.stage.deadline
-        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        if left is not None and left <= 0:
-            raise await self._late()
-        messages = self.episode.messages
-        chat = messages if self.tools is None else native.chat(messages)
-        try:
-            answer = player.model.chat(chat, player.sampling, self.tools)
-            return await asyncio.wait_for(answer, left)
-        except TimeoutError:
-            raise await self._late() from None
-        except PromptTooLong:
-            if not self.episode.model_calls:  # nothing happened: as for any prompt too long
-                raise
-            raise Cut("context") from None
-
-    async def _late(self) -> Exception:
-        """Only a candidate that had its turns, on an engine that works, has shown something to
-        score."""
-        if not self.episode.model_calls and not self.answered_before:
-            return EpisodeStalled("the candidate gave no answer before the episode's deadline")
-        if self.stage.works is None or await self.stage.works():
-            return Cut("deadline")
-        return EpisodeStalled("the engine gave no sign of life at the episode's deadline")
-
     def _told(self, calls: Sequence[str], results: Sequence[str]) -> list[dict[str, Any]]:
         if self.tools is not None:
-            return native.results(self.episode.messages[-1], results)
+            return tool_results(self.context.episode.messages[-1], results)
         told = [
             {"role": "tool", "name": call, "content": result}
             for call, result in zip(calls, results, strict=True)

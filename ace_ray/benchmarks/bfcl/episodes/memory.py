@@ -7,7 +7,6 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl.episodes.conversation import (
     Conversation,
-    Cut,
     Docs,
     EpisodePrompts,
     Results,
@@ -15,7 +14,7 @@ from ace_ray.benchmarks.bfcl.episodes.conversation import (
 )
 from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder, Sandbox
 from ace_ray.benchmarks.bfcl.prompts import with_system
-from ace_ray.benchmarks.protocol import Preparation, Stage
+from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import Entry, Episode, digest
 
@@ -25,7 +24,7 @@ _FORGOTTEN = ("context", "deadline")
 
 async def prepare(
     entry: Entry,
-    stage: Stage,
+    context: EpisodeContext,
     prompts: EpisodePrompts,
     docs: Mapping[str, Docs],
     conversations: Sequence[Mapping[str, Any]],
@@ -33,8 +32,8 @@ async def prepare(
     native: bool = False,
     results: Results = "tool",
     embed: Embedder | None = None,
-) -> Preparation:
-    """Play the conversations of a memory entry's scenario in order, each from the memory that the
+) -> dict[str, Any]:
+    """Hold the conversations of a memory entry's scenario in order, each from the memory that the
     one before left.
 
     Args:
@@ -42,53 +41,42 @@ async def prepare(
         conversations: ``{"id", "question": [[message, ...] per turn]}``.
 
     Returns:
-        ``value`` {"snapshot": the final memory, "conversations": [{"id", "ended", "messages",
-        "turns", "results"}, ...]}. What a conversation wrote that the context or the deadline cut
-        is forgotten, as upstream forgets it; one that the step limit cut keeps it. Those that the
-        deadline left no time for are there too, empty and ended by it.
+        {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
+        "results"}, ...]}. What a conversation wrote that the context or the deadline truncated is
+        forgotten, as upstream forgets it; one that the step limit truncated keeps it. Those that
+        the deadline left no time for are there too, empty and ended by it.
 
     Raises:
         RowError: the candidate gave no answer, or its engine no sign of life, before the deadline;
             or the sandbox is gone.
     """
-    played: list[dict[str, Any]] = []
-    value: dict[str, Any] = {"snapshot": {}, "conversations": played}
-    usage = Episode()
+    held: list[dict[str, Any]] = []
+    snapshot: dict[str, Any] = {}
     for number, conversation in enumerate(conversations, start=1):
-        async with Sandbox.open(stage, embed) as sandbox:
-            await sandbox.restore(value["snapshot"])
-            talk = _talk(entry, stage, prompts, docs, sandbox, native, results)
-            talk.answered_before = usage.model_calls > 0
+        async with Sandbox.open(context, embed) as sandbox:
+            await sandbox.restore(snapshot)
+            talk = _talk(entry, context, prompts, docs, sandbox, native, results)
+            context.episode.messages = []
             turns = [list(map(dict, turn)) for turn in conversation["question"]]
             turns[0] = await _opened(entry, prompts, docs, sandbox, turns[0], native)
             try:
-                ended = await _play(talk, turns)
+                ended = await _turns(talk, turns)
             except PromptTooLong:  # this one is forgotten too; the others may fit
                 ended = "context"
             if ended not in _FORGOTTEN:
-                value["snapshot"] = await sandbox.snapshot()
-        messages = talk.episode.messages
-        played.append({"id": conversation["id"], "messages": messages, **talk.state(ended)})
-        usage.prompt_tokens += talk.episode.prompt_tokens
-        usage.completion_tokens += talk.episode.completion_tokens
-        usage.model_calls += talk.episode.model_calls
-        usage.generation_s += talk.episode.generation_s
+                snapshot = await sandbox.snapshot()
+        messages = context.episode.messages
+        held.append({"id": conversation["id"], "messages": messages, **talk.state(ended)})
         if ended == "deadline":
             never = {"messages": [], "turns": [], "results": [], "ended": ended}
-            played += [{"id": left["id"], **never} for left in conversations[number:]]
+            held += [{"id": left["id"], **never} for left in conversations[number:]]
             break
-    return Preparation(
-        value,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.model_calls,
-        usage.generation_s,
-    )
+    return {"snapshot": snapshot, "conversations": held}
 
 
-async def play(
+async def rollout(
     entry: Entry,
-    stage: Stage,
+    context: EpisodeContext,
     prompts: EpisodePrompts,
     docs: Mapping[str, Docs],
     *,
@@ -96,38 +84,39 @@ async def play(
     results: Results = "tool",
     embed: Embedder | None = None,
 ) -> Episode:
-    """The episode of one question, from the memory of ``stage.prepared`` (a `Preparation.value`).
+    """The episode of one question, from the memory of ``context.prepared`` (what `prepare`
+    returns).
 
     ``state`` as of multi-turn entries, and ``memory``: the snapshot that it started from, with
     ``memory_sha256``; ``prepared`` [{"id", "ended"}, ...] of the conversations that filled it.
-    Where one of these was cut, so that the memory may lack what is asked for, the episode's
-    ``ended`` is "preparation", unless the context or the deadline cut the question too.
+    Where one of these was truncated, so that the memory may lack what is asked for, the episode's
+    ``ended`` is "preparation", unless the context or the deadline truncated the question too.
     """
-    before = stage.prepared or {}
+    before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
         {"id": talk["id"], "ended": talk["ended"]} for talk in before.get("conversations", ())
     ]
-    async with Sandbox.open(stage, embed) as sandbox:
+    async with Sandbox.open(context, embed) as sandbox:
         await sandbox.restore(snapshot)
-        talk = _talk(entry, stage, prompts, docs, sandbox, native, results)
+        talk = _talk(entry, context, prompts, docs, sandbox, native, results)
         question = with_system(prompts.agentic, entry.data["question"][0])
         messages = await _opened(entry, prompts, docs, sandbox, question, native)
-        ended = await _play(talk, [messages])
+        ended = await _turns(talk, [messages])
     if ended not in _FORGOTTEN and any(one["ended"] in _FORGOTTEN for one in prepared):
         ended = "preparation"
-    talk.episode.state = {
+    context.episode.state = {
         **talk.state(ended),
         "memory": snapshot,
         "memory_sha256": digest(snapshot),
         "prepared": prepared,
     }
-    return talk.episode
+    return context.episode
 
 
 def _talk(
     entry: Entry,
-    stage: Stage,
+    context: EpisodeContext,
     prompts: EpisodePrompts,
     docs: Mapping[str, Docs],
     sandbox: Sandbox,
@@ -136,7 +125,7 @@ def _talk(
 ) -> Conversation:
     functions, _ = split_functions(entry.data, docs)
     tools = prompts.tools(functions) if native else None
-    return Conversation(stage, sandbox.step, tools, results)
+    return Conversation(context, sandbox.step, tools, results)
 
 
 async def _opened(
@@ -154,11 +143,11 @@ async def _opened(
     return messages if native else prompts.messages(messages, split_functions(entry.data, docs)[0])
 
 
-async def _play(talk: Conversation, turns: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+async def _turns(talk: Conversation, turns: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     """Why it ended; "" where it came to its end."""
     try:
         for messages in turns:
             await talk.turn(messages)
-    except Cut as cut:
-        return str(cut)
+    except Truncated as truncated:
+        return truncated.reason
     return ""

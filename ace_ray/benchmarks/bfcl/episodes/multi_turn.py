@@ -1,4 +1,4 @@
-"""A multi-turn entry played on a stage."""
+"""The episode of a multi-turn entry."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl.episodes.conversation import (
     Conversation,
-    Cut,
     Docs,
     EpisodePrompts,
     Results,
     split_functions,
 )
 from ace_ray.benchmarks.bfcl.episodes.sandbox import Sandbox
-from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.records import Entry, Episode
 
 
-async def play(
+async def rollout(
     entry: Entry,
-    stage: Stage,
+    context: EpisodeContext,
     prompts: EpisodePrompts,
     docs: Mapping[str, Docs],
     *,
@@ -29,15 +28,15 @@ async def play(
 ) -> Episode:
     """The episode of a multi-turn entry.
 
-    A conversation that is cut (by the step limit, the context or the deadline) keeps what it has
-    reached. Functions that are held out come in their turn: written down by the user in prompt
+    A conversation that is truncated (by the step limit, the context or the deadline) keeps what it
+    has reached. Functions that are held out come in their turn: written down by the user in prompt
     mode, as further tools in native mode. ``state`` of the episode: ``turns`` (answers, see
     `Answer.as_json`), ``results`` (texts of each step) and ``ended``. Raises `RowError` when it
-    could not be played.
+    could not be had.
     """
     functions, held = split_functions(entry.data, docs)
-    async with Sandbox.open(stage) as sandbox:
-        talk = Conversation(stage, sandbox.step, results=results)
+    async with Sandbox.open(context) as sandbox:
+        talk = Conversation(context, sandbox.step, results=results)
         if native:
             talk.tools = prompts.tools(functions)
         ended = ""
@@ -52,7 +51,7 @@ async def play(
                 if number == 0 and not native:
                     messages = prompts.messages(messages, functions)
                 await talk.turn(messages)
-        except Cut as cut:
-            ended = str(cut)
-    talk.episode.state = talk.state(ended)
-    return talk.episode
+        except Truncated as truncated:
+            ended = truncated.reason
+    context.episode.state = talk.state(ended)
+    return context.episode

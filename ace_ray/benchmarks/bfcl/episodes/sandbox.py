@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.sandbox.protocol import Session
 
 
@@ -24,14 +24,11 @@ class Sandbox:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, stage: Stage, embed: Embedder | None = None) -> AsyncIterator[Sandbox]:
-        if stage.open_sandbox is None:
-            raise ValueError("an interactive episode needs a sandbox")
-        session = await stage.open_sandbox()
-        try:
+    async def open(
+        cls, context: EpisodeContext, embed: Embedder | None = None
+    ) -> AsyncIterator[Sandbox]:
+        async with context.sandbox() as session:
             yield cls(session, embed)
-        finally:
-            await session.close()
 
     async def step(self, calls: list[str]) -> list[str]:
         """The results of the calls of one step, as a model is shown them."""

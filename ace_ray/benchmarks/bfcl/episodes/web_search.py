@@ -14,7 +14,6 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl.episodes.conversation import (
     Conversation,
-    Cut,
     Docs,
     EpisodePrompts,
     Results,
@@ -29,7 +28,7 @@ from ace_ray.benchmarks.bfcl.episodes.services import (
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS
-from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.models.http import Reply
 from ace_ray.records import Entry, Episode
 
@@ -151,9 +150,9 @@ def _no_nesting(_: Any) -> None:
     raise ValueError("a call among the arguments")
 
 
-async def play(
+async def rollout(
     entry: Entry,
-    stage: Stage,
+    context: EpisodeContext,
     prompts: EpisodePrompts,
     docs: Mapping[str, Docs],
     config: WebSearchConfig,
@@ -168,11 +167,12 @@ async def play(
     functions, _ = split_functions(entry.data, docs)
     tools = WebTools(config, transport, snippets=bool(entry.data["show_snippet"]))
     messages = with_system(prompts.agentic, entry.data["question"][0])
-    talk = Conversation(stage, tools.step, prompts.tools(functions) if native else None, results)
+    offered = prompts.tools(functions) if native else None
+    talk = Conversation(context, tools.step, offered, results)
     ended = ""
     try:
         await talk.turn(messages if native else prompts.messages(messages, functions))
-    except Cut as cut:
-        ended = str(cut)
-    talk.episode.state = talk.state(ended)
-    return talk.episode
+    except Truncated as truncated:
+        ended = truncated.reason
+    context.episode.state = talk.state(ended)
+    return context.episode

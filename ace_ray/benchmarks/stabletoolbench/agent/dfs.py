@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from ace_ray.benchmarks.stabletoolbench.agent.play import ContextFull, Play
+from ace_ray.benchmarks.stabletoolbench.agent.rollout import Rollout
 from ace_ray.benchmarks.stabletoolbench.agent.tree import GAVE_UP, Message, Node
 
 _BACK = 2
@@ -20,47 +20,46 @@ _STOP = 10_000
 class Search:
     """The search through one tree; ``gave_up`` are the nodes at which the candidate did."""
 
-    def __init__(self, play: Play) -> None:
-        self._play = play
+    def __init__(self, rollout: Rollout) -> None:
+        self._rollout = rollout
         self._expanded = 0
         self._ended = "exhausted"
         self.gave_up: list[Node] = []
 
     async def run(self) -> str:
-        """Returns how it ended: "answered", "max_queries", "exhausted". Raises `Cut` and
+        """Returns how it ended: "answered", "max_queries", "exhausted". Raises `Truncated` and
         `RowError`."""
-        self._tree = self._play.open()
+        self._tree = self._rollout.open()
         await self._visit(self._tree.root)
         return self._ended
 
     async def _visit(self, node: Node) -> int:
         """Explores below ``node``; how many nodes to go back from it."""
-        play = self._play
+        rollout = self._rollout
         node.expanded = self._expanded
         self._expanded += 1
         if node.terminal:
             self._ended = "answered"
             return _STOP
-        if node.pruned or node.depth >= play.settings.max_steps:
+        if node.pruned or node.depth >= rollout.settings.max_steps:
             node.pruned = True
             if node.code == GAVE_UP:
                 self.gave_up.append(node)
                 return _BACK
             return 1
-        for child in range(play.settings.width):
-            if play.fixed and play.spent:
+        for child in range(rollout.settings.width):
+            if rollout.fixed and rollout.spent:
                 return self._out_of_queries()
             other = self._other_action(node)
-            try:
-                reply = await play.ask([*node.messages, *other], child)
-            except ContextFull:
+            reply = await rollout.ask([*node.messages, *other], child)
+            if reply is None:
                 # As ToolLLaMA's wrapper has it: a give-up, one round below this node.
                 node.note["context_full"] = True
                 node.pruned = True
                 return _BACK - 1
-            if play.spent and not play.fixed:  # upstream does not look at this reply any more
+            if rollout.spent and not rollout.fixed:  # upstream does not look at this reply any more
                 return self._out_of_queries()
-            last = await play.grow(self._tree, node, reply)
+            last = await rollout.grow(self._tree, node, reply)
             back = await self._visit(last)
             if back > 1:
                 return back if back >= _STOP else back - 1
@@ -72,7 +71,7 @@ class Search:
 
     def _other_action(self, node: Node) -> list[Message]:
         """The message that asks for an action unlike those below ``node``; none at first."""
-        texts = self._play.settings.texts
+        texts = self._rollout.settings.texts
         done = []
         for child in node.children:
             leaf = child

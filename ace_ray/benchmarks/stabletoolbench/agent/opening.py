@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.agent import native, react
+from ace_ray.benchmarks import context
+from ace_ray.benchmarks.stabletoolbench.agent import react
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.agent.texts import GO_ON
+from ace_ray.benchmarks.stabletoolbench.apis.values import arguments_of
 from ace_ray.benchmarks.stabletoolbench.tools import Api, schemas, tool_lines
 
 
@@ -23,10 +25,10 @@ def opening(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[st
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-def rehearsal(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
+def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
     """A short chat with a message of every kind that a candidate may be shown, as it is sent."""
     name = apis[0].name if apis else "x"
-    call = {"id": native.call_id(0), "type": "function"}
+    call = {"id": context.call_id(0), "type": "function"}
     function = {"name": name, "arguments": "{}"}
     seen = {"role": "tool", "name": name, "content": "{}", "tool_call_id": call["id"]}
     stored = [
@@ -45,7 +47,7 @@ def as_sent(messages: Sequence[Mapping[str, Any]], settings: Settings) -> list[d
     if settings.form == "react":
         found = react.chat(messages, settings.observation_role)
     else:
-        found = native.chat(messages)
+        found = context.as_sent(messages, arguments_of)
     return _joined(found) if settings.rules == "fixed" else found
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Stage
+from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.benchmarks.stabletoolbench.agent.chain import chains
 from ace_ray.benchmarks.stabletoolbench.agent.dfs import Search
-from ace_ray.benchmarks.stabletoolbench.agent.play import Caller, Cut, Play
+from ace_ray.benchmarks.stabletoolbench.agent.rollout import Caller, Rollout
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, Message, Node, Tree
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
@@ -71,48 +71,52 @@ class AgentRun:
 
 
 async def run_agent(
-    entry: Entry, stage: Stage, settings: Settings, apis: Sequence[Api], caller: Caller
+    entry: Entry,
+    context: EpisodeContext,
+    settings: Settings,
+    apis: Sequence[Api],
+    caller: Caller,
 ) -> AgentRun:
     """Let the candidate work on ``entry`` with ``apis``, whose calls ``caller`` answers.
 
-    An episode that is cut by its deadline or the context keeps what it has reached. Raises
-    `RowError` when it could not be played: the engine or the APIs' player is gone.
+    An episode that is truncated by its deadline or the context keeps what it has reached. Raises
+    `RowError` when it could not be had: the engine or who answers for the APIs is gone.
     """
-    play = Play(entry, stage, settings, apis, caller)
-    search = Search(play) if settings.width else None
+    rollout = Rollout(entry, context, settings, apis, caller)
+    search = Search(rollout) if settings.width else None
     try:
-        ended = await (search.run() if search else chains(play))
-    except Cut as cut:
-        ended = str(cut)
-    return _result(play, ended, search.gave_up if search else [])
+        ended = await (search.run() if search else chains(rollout))
+    except Truncated as truncated:
+        ended = truncated.reason
+    return _result(rollout, ended, search.gave_up if search else [])
 
 
-def _result(play: Play, ended: str, gave_up: Sequence[Node]) -> AgentRun:
-    chosen = _answered(play)
+def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
+    chosen = _answered(rollout)
     answered = chosen is not None
     finish_type = "give_answer" if answered else ""
     if chosen is None and gave_up:
         # Upstream draws one too; ours is the same whenever the entry is evaluated.
-        chosen = random.Random(play.entry.content_hash()).choice(gave_up)
+        chosen = random.Random(rollout.entry.content_hash()).choice(gave_up)
         finish_type = "give_up"
-    settings, last = play.settings, play.last
+    settings, last, used = rollout.settings, rollout.last, rollout.context.episode
     return AgentRun(
         method=settings.method,
         form=settings.form,
         rules=settings.rules,
-        win=any(_wins(tree) for tree in play.trees),
+        win=any(_wins(tree) for tree in rollout.trees),
         valid=chosen is not None,
         finish_type=finish_type,
         final=_final(chosen, answered, ended),
         ended=ended,
-        query_count=play.queries,
-        total_tokens=play.prompt_tokens + play.completion_tokens,
-        prompt_tokens=play.prompt_tokens,
-        completion_tokens=play.completion_tokens,
-        generation_s=round(play.generation_s, 4),
-        dropped_calls=play.dropped_calls,
-        tries=[{"win": _wins(tree), "nodes": tree.as_json()} for tree in play.trees],
-        calls=play.calls,
+        query_count=used.model_calls,
+        total_tokens=used.prompt_tokens + used.completion_tokens,
+        prompt_tokens=used.prompt_tokens,
+        completion_tokens=used.completion_tokens,
+        generation_s=round(used.generation_s, 4),
+        dropped_calls=rollout.dropped_calls,
+        tries=[{"win": _wins(tree), "nodes": tree.as_json()} for tree in rollout.trees],
+        calls=rollout.calls,
         messages=chosen.messages if chosen is not None else [],
         output=last.text if last else "",
         finish_reason=last.finish_reason if last else "",
@@ -124,9 +128,9 @@ def _wins(tree: Tree) -> bool:
     return any(node.terminal and not node.children for node in tree.nodes)
 
 
-def _answered(play: Play) -> Node | None:
+def _answered(rollout: Rollout) -> Node | None:
     """The node at which the chain ends that gave the answer."""
-    leaves = (node for tree in play.trees for node in tree.nodes if not node.children)
+    leaves = (node for tree in rollout.trees for node in tree.nodes if not node.children)
     return next((node for node in leaves if node.terminal and not node.pruned), None)
 
 

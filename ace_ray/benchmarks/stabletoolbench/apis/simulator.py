@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, messages
 from ace_ray.benchmarks.stabletoolbench.apis.reading import read_answer
@@ -31,8 +31,8 @@ class Simulator:
     agent's own arguments are part of that prompt.
     """
 
-    def __init__(self, player: Player, form: Form, system: SystemText) -> None:
-        self._player, self._form, self._system = player, form, system
+    def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
+        self._model, self._form, self._system = model, form, system
         self.model_calls = 0
 
     @property
@@ -42,7 +42,7 @@ class Simulator:
 
     def identity(self) -> dict[str, Any]:
         """What can move an answer, for the manifest."""
-        return simulator_identity(self._player, self._form, self._system)
+        return simulator_identity(self._model, self._form, self._system)
 
     @property
     def maker(self) -> str:
@@ -61,7 +61,7 @@ class Simulator:
             chat = messages(self._form, self._system, api, arguments, examples)
             self.model_calls += 1
             try:
-                said = await self._player.model.chat(chat, self._drawn(attempt))
+                said = await self._model.ask(chat, self._drawn(attempt))
             except (PromptTooLong, PromptRefused):
                 failure = "prompt"
                 if not examples:
@@ -77,18 +77,18 @@ class Simulator:
         return Answered(FAILED, "", "simulator", failure=failure)
 
     def _drawn(self, attempt: int) -> Sampling:
-        sampling = self._player.sampling
+        sampling = self._model.sampling
         if attempt == 0:
             return sampling
         temperature = sampling.temperature or RETRY_TEMPERATURE
         return replace(sampling, seed=sampling.seed + attempt, temperature=temperature)
 
 
-def simulator_identity(player: Player, form: Form, system: SystemText) -> dict[str, Any]:
+def simulator_identity(model: RoleModel, form: Form, system: SystemText) -> dict[str, Any]:
     """Model, sampling, form and prompt of a simulator, as JSON values."""
-    sampling = player.sampling
+    sampling = model.sampling
     return {
-        **player.identity,
+        **model.identity,
         "form": form,
         "system": {"source": system.source, "sha256": digest(system.text)},
         "temperature": sampling.temperature,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.errors import PromptTooLong, RowError
 from ace_ray.records import Sampling, digest
 
@@ -44,7 +44,7 @@ class Reply:
 
 
 async def ask(
-    player: Player,
+    model: RoleModel,
     prompt: Callable[[int], str],
     read: Callable[[str], Answer | None],
     *key: object,
@@ -52,12 +52,12 @@ async def ask(
     """The first reply that ``read`` understands, and how it came about.
 
     Args:
-        player: the judge; `Player.sampling` is in effect but for the seed, and the temperature of
+        model: the judge; `RoleModel.sampling` is in effect but for the seed, and the temperature of
             later attempts.
         prompt: the text for a limit of characters, one of `CUTS`.
         read: None for a reply that names no verdict, or several.
         key: JSON values that tell this question from all others of the row, the measure first; with
-            the player's seed and the number of the attempt they make the seed.
+            the model's seed and the number of the attempt they make the seed.
 
     Raises:
         JudgeError: no reply was understood, the model failed, or no cut of the prompt fits.
@@ -65,13 +65,13 @@ async def ask(
     cuts, said = list(CUTS), ""
     tokens = [0, 0]
     for attempt in range(ATTEMPTS):
-        sampling = replace(player.sampling, seed=seed_of(player.sampling.seed, *key, attempt))
+        sampling = replace(model.sampling, seed=seed_of(model.sampling.seed, *key, attempt))
         if attempt:
             sampling = replace(sampling, temperature=max(sampling.temperature, RETRY_TEMPERATURE))
         while True:
             messages = [{"role": "user", "content": prompt(cuts[0])}]
             try:
-                completion = await player.model.chat(messages, sampling)
+                completion = await model.ask(messages, sampling)
             except PromptTooLong as error:
                 if len(cuts) == 1:
                     what = f"{key[0]}: the question does not fit the judge: {error}"
@@ -97,13 +97,13 @@ def protocol() -> dict[str, Any]:
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
 
 
-def retried(player: Player, attempt: int) -> Player:
-    """``player`` in the ``attempt``-th try of a row, from 1: the same seeds would only make it fail
+def retried(model: RoleModel, attempt: int) -> RoleModel:
+    """``model`` in the ``attempt``-th try of a row, from 1: the same seeds would only make it fail
     again."""
     if attempt == 1:
-        return player
-    seed = seed_of(player.sampling.seed, "attempt", attempt)
-    return replace(player, sampling=replace(player.sampling, seed=seed))
+        return model
+    seed = seed_of(model.sampling.seed, "attempt", attempt)
+    return replace(model, sampling=replace(model.sampling, seed=seed))
 
 
 def seed_of(*key: object) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ask
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_complete, read_fac
@@ -13,7 +13,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.sopr import UNANSWERED, unanswered
 
 
 async def judge_fac(
-    player: Player,
+    model: RoleModel,
     query: str,
     answer_tree: Mapping[str, Any],
     final_answer_raw: str,
@@ -23,7 +23,7 @@ async def judge_fac(
     "completion_tokens"}``.
 
     An answer that is `unanswered` is Unsolved without a question; upstream asks no question only
-    where there is no final answer. Arguments as of `judge_sopr`; ``player`` draws with
+    where there is no final answer. Arguments as of `judge_sopr`; ``model`` draws with
     `asking.FAC_SAMPLING`, as upstream's, unless the config says otherwise.
 
     Raises:
@@ -41,6 +41,6 @@ async def judge_fac(
     asked = prompts or own()
     read = read_fac if asked.source == "upstream" else read_complete
     status, reply = await ask(
-        player, lambda limit: asked.of_fac(query, final_answer_raw, limit), read, "fac"
+        model, lambda limit: asked.of_fac(query, final_answer_raw, limit), read, "fac"
     )
     return {"status": status, **reply.as_json()}

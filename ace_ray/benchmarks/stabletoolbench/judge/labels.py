@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.protocol import Player
 from ace_ray.benchmarks.stabletoolbench.judge.asking import JudgeError, together
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
@@ -62,7 +62,7 @@ def read_labels(path: Path) -> list[Label]:
 
 
 async def judge_labels(
-    player: Player,
+    model: RoleModel,
     labels: Sequence[Label],
     votes: int = 1,
     prompts: Prompts | None = None,
@@ -75,9 +75,7 @@ async def judge_labels(
         async with gate:
             try:
                 return majority(
-                    await judge_sopr(
-                        player, one.query, one.answer, one.final_answer, votes, prompts
-                    )
+                    await judge_sopr(model, one.query, one.answer, one.final_answer, votes, prompts)
                 )
             except JudgeError:
                 return None

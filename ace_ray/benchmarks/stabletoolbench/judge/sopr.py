@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, together
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_status
@@ -48,7 +48,7 @@ def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | N
 
 
 async def judge_sopr(
-    player: Player,
+    model: RoleModel,
     query: str,
     answer_tree: Mapping[str, Any],
     final_answer_raw: str,
@@ -58,7 +58,7 @@ async def judge_sopr(
     """One judgement per vote: ``{"status", "reason", "steps"}``.
 
     Args:
-        player: the judge, with `asking.SAMPLING` unless the config says otherwise.
+        model: the judge, with `asking.SAMPLING` unless the config says otherwise.
         query: what the user asked.
         answer_tree: the ``answer`` of a converted answer.
         final_answer_raw: its ``final_answer``: Finish's arguments as the model wrote them.
@@ -79,12 +79,12 @@ async def judge_sopr(
         ]
     asked = prompts or own()
     return await together(
-        [_vote(player, query, answer_tree, final_answer_raw, vote, asked) for vote in range(votes)]
+        [_vote(model, query, answer_tree, final_answer_raw, vote, asked) for vote in range(votes)]
     )
 
 
 async def _vote(
-    player: Player,
+    model: RoleModel,
     query: str,
     answer: Mapping[str, Any],
     final: str,
@@ -99,7 +99,7 @@ async def _vote(
                 return prompts.of_answer(query, final, limit)
             return prompts.of_trace(query, answer, final, limit)
 
-        status, reply = await ask(player, prompt, read_status, "sopr", vote, question)
+        status, reply = await ask(model, prompt, read_status, "sopr", vote, question)
         steps.append({"question": question, "status": status, **reply.as_json()})
         if status != "Unsure":
             break

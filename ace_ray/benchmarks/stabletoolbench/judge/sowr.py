@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.protocol import Player
+from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, seed_of, together
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_index
@@ -20,7 +20,7 @@ CANDIDATE, REFERENCE = "candidate", "reference"
 
 
 async def judge_sowr(
-    player: Player,
+    model: RoleModel,
     query: str,
     candidate: Mapping[str, Any] | None,
     reference: Mapping[str, Any] | None,
@@ -35,7 +35,7 @@ async def judge_sowr(
     answer loses; if both have none, it is a tie.
 
     Args:
-        player: the judge.
+        model: the judge.
         query: what the user asked.
         candidate, reference: the ``answer`` of a converted answer; None for none.
         statuses: what most SoPR votes say of the candidate and of the reference (`majority`).
@@ -58,7 +58,7 @@ async def judge_sowr(
     if ours != theirs:
         return _settled(CANDIDATE if ours > theirs else REFERENCE, "status", rounds)
     keys = ("final_answer", "answer_details")
-    coin = seed_of("sowr", player.sampling.seed, query)
+    coin = seed_of("sowr", model.sampling.seed, query)
     if all(candidate.get(key) == reference.get(key) for key in keys):
         sides = [(CANDIDATE, REFERENCE)[(coin >> turn % 31) & 1] for turn in range(rounds)]
         return _counted([{"winner": side} for side in sides], "coin")
@@ -69,7 +69,7 @@ async def judge_sowr(
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
         shown = [both[side] for side in order]
         better, reply = await ask(
-            player, lambda limit: asked.of_two(query, shown, limit), read_index, "sowr", turn
+            model, lambda limit: asked.of_two(query, shown, limit), read_index, "sowr", turn
         )
         return {"winner": order[better], "first": order[0], **reply.as_json()}
 

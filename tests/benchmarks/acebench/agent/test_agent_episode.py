@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.agent import native
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.scenarios.world import load_worlds
 from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
-from ace_ray.benchmarks.protocol import Player, Stage
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
@@ -62,13 +61,13 @@ def play(
             return LocalSession(benchmark.scenario(item))
 
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        stage = Stage(
-            candidate=Player(agent, Sampling()),
-            roles={"user": Player(user or Scripted("yes"), Sampling(), {"model": "scripted"})},
+        context = EpisodeContext(
+            candidate=RoleModel(agent, Sampling()),
+            roles={"user": RoleModel(user or Scripted("yes"), Sampling(), {"model": "scripted"})},
             open_sandbox=open_sandbox,
             deadline=deadline,
         )
-        return await benchmark.run(item, stage)
+        return await benchmark.run(item, context)
 
     return asyncio.run(run())
 
@@ -287,7 +286,7 @@ def test_full_context_of_the_simulator_is_no_wrong_answer() -> None:
 
 def test_native_results_are_readable_in_any_language() -> None:
     message = {"tool_calls": [{"function": {"name": "login"}}]}
-    (result,) = native.results(message, [{"message": "成功"}])
+    (result,) = tool_results(message, [{"message": "成功"}])
     assert "成功" in result["content"]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from ace_ray.benchmarks.protocol import Stage
-from ace_ray.benchmarks.stabletoolbench.agent import native, react
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, call_id
+from ace_ray.benchmarks.stabletoolbench.agent import react
 from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
 from ace_ray.benchmarks.stabletoolbench.agent.opening import as_sent, offered, opening
 from ace_ray.benchmarks.stabletoolbench.agent.settings import MAX_CALLS, Settings
@@ -23,7 +22,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.tools import Api, find
-from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Completion, Entry, ToolCall
 
 UNKNOWN = 1
@@ -39,14 +37,6 @@ class Caller(Protocol):
     async def call(self, api: ApiLike, arguments: Mapping[str, Any] | str) -> Answered: ...
 
 
-class Cut(Exception):
-    """The episode cannot go on and is scored as it stands; the text says why it ended."""
-
-
-class ContextFull(Exception):
-    """This chain has outgrown the model's context; others may go on."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The candidate's reply, taken apart."""
@@ -59,11 +49,11 @@ class Reply:
 
 
 @dataclass
-class Play:
+class Rollout:
     """What an episode works with, and what it has used up."""
 
     entry: Entry
-    stage: Stage
+    context: EpisodeContext
     settings: Settings
     apis: Sequence[Api]
     caller: Caller
@@ -71,10 +61,6 @@ class Play:
     calls: list[dict[str, Any]] = field(default_factory=list)
     """API calls in the order made, Finish not among them."""
     last: Completion | None = None
-    queries: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    generation_s: float = 0.0
     dropped_calls: int = 0
 
     def __post_init__(self) -> None:
@@ -92,20 +78,27 @@ class Play:
     @property
     def spent(self) -> bool:
         """Whether the model calls are used up."""
-        return self.queries >= self.settings.max_queries
+        return self.context.episode.model_calls >= self.settings.max_queries
 
-    async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply:
+    async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
         """The candidate's reply to ``messages``; ``child`` counts replies to the same node.
 
-        Raises `ContextFull`, `Cut` at the deadline, and `RowError` where the episode says nothing
-        about the candidate.
+        None where this chain has outgrown the model's context; others may go on. Raises `Truncated`
+        at the deadline, and `RowError` where the episode says nothing about the candidate.
         """
-        completion = await self._ask(messages, child)
+        drawn = self.context.candidate.sampling
+        offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
+        completion = await self.context.ask(
+            as_sent(messages, self.settings),
+            tools=self._tools,
+            sampling=replace(drawn, seed=drawn.seed + offset),
+            record=False,
+        )
+        if isinstance(completion, Truncated):
+            if completion.reason == "context":
+                return None
+            raise completion
         self.last = completion
-        self.queries += 1
-        self.prompt_tokens += completion.prompt_tokens
-        self.completion_tokens += completion.completion_tokens
-        self.generation_s += completion.seconds
         note: dict[str, Any] = {
             "finish_reason": completion.finish_reason,
             "tokens": completion.prompt_tokens + completion.completion_tokens,
@@ -141,7 +134,7 @@ class Play:
             before = sum(len(said.get("tool_calls", ())) for said in node.messages)
             message["tool_calls"] = [
                 {
-                    "id": native.call_id(before + number),
+                    "id": call_id(before + number),
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
@@ -198,7 +191,11 @@ class Play:
             found = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
             made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
         else:
-            answered = await self._answer(api, call.arguments)
+            answered = await self.context.wait_for(
+                "an API", lambda: self.caller.call(api, call.arguments)
+            )
+            if isinstance(answered, Truncated):
+                raise answered
             found = observation(answered), status_code(answered, self.settings.rules)
             made |= {"code": found[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
@@ -207,45 +204,6 @@ class Play:
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return found
-
-    async def _answer(self, api: Api, arguments: str) -> Answered:
-        left = self._left()
-        if left is not None and left <= 0:
-            raise await self._late()
-        try:
-            return await asyncio.wait_for(self.caller.call(api, arguments), left)
-        except TimeoutError:
-            raise EpisodeStalled("an API gave no answer before the episode's deadline") from None
-
-    async def _ask(self, messages: Sequence[Message], child: int) -> Completion:
-        left = self._left()
-        if left is not None and left <= 0:
-            raise await self._late()
-        player = self.stage.candidate
-        offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
-        sampling = replace(player.sampling, seed=player.sampling.seed + offset)
-        try:
-            answer = player.model.chat(as_sent(messages, self.settings), sampling, self._tools)
-            return await asyncio.wait_for(answer, left)
-        except TimeoutError:
-            raise await self._late() from None
-        except PromptTooLong:
-            if not self.queries:  # nothing happened: no episode, as for any prompt too long
-                raise
-            raise ContextFull from None
-
-    def _left(self) -> float | None:
-        deadline = self.stage.deadline
-        return None if deadline is None else deadline - asyncio.get_running_loop().time()
-
-    async def _late(self) -> Exception:
-        """The deadline has passed. Only a candidate that had its turns has shown something to
-        score, and only if its engine works."""
-        if not self.queries:
-            return EpisodeStalled("the candidate gave no answer before the episode's deadline")
-        if self.stage.works is None or await self.stage.works():
-            return Cut("deadline")
-        return EpisodeStalled("the engine gave no sign of life at the episode's deadline")
 
 
 def json_inside(text: str) -> str:

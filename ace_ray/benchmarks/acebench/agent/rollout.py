@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.acebench.agent import native
 from ace_ray.benchmarks.acebench.agent.calls import AgentCall, agent_calls
 from ace_ray.benchmarks.acebench.agent.prompts import AgentTexts
-from ace_ray.benchmarks.protocol import Player, Stage
-from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.records import Completion, Entry, Episode
+from ace_ray.benchmarks.acebench.json_calls import arguments_of
+from ace_ray.benchmarks.acebench.native import answer_text
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, as_sent, tool_results
+from ace_ray.records import Completion, Entry, Episode, ToolAnswer
 from ace_ray.sandbox.protocol import Session
 
 Protocol = Literal["official", "fixed"]
@@ -23,28 +22,27 @@ _NEVER_TAKEN: dict[str, Any] = {"": None}
 """Arguments that no tool takes, so that none runs."""
 
 
-class Cut(Exception):
-    """The episode cannot go on and is scored as it stands; the text says why it ended."""
-
-
 @dataclass
-class Play:
+class Rollout:
     """The state of a loop. ``steps`` is the transcript that is stored, one mapping a message."""
 
     entry: Entry
-    stage: Stage
+    context: EpisodeContext
     texts: AgentTexts
     protocol: Protocol
     max_messages: int
     session: Session
     tools: list[dict[str, Any]] | None = None
     """The functions as tools of the candidate's own template; None in prompt mode."""
-    episode: Episode = field(default_factory=Episode)
     steps: list[dict[str, Any]] = field(default_factory=list)
     process: list[str] = field(default_factory=list)
     """Texts that went to execution: upstream's milestones of the run."""
     registered: bool = False
     """Whether upstream would have recorded a state at all."""
+
+    @property
+    def episode(self) -> Episode:
+        return self.context.episode
 
     @property
     def official(self) -> bool:
@@ -61,19 +59,33 @@ class Play:
         native tool calling the model sees the stored messages instead.
         """
         if self.tools is None:
-            prompt = self._prompt(history, language)
-            self._open(prompt[0])
-            completion = await self._ask(self.stage.candidate, prompt)
-            text = completion.text
+            sent = self._prompt(history, language)
+            self._open(sent[0])
+        else:
+            self._open(self.texts.native(language, self.entry.category, self.classes))
+            sent = as_sent(self.episode.messages, arguments_of)
+        completion = await self.context.ask(sent, tools=self.tools)
+        if isinstance(completion, Truncated):
+            raise completion
+        text, calls = completion.text, None
+        if completion.tools is None:
             loop: Loop = "multi_turn" if self._turns else "multi_step"
             calls = agent_calls(text, loop=loop, protocol=self.protocol)
         else:
-            self._open(self.texts.native(language, self.entry.category, self.classes))
-            chat = native.chat(self.episode.messages)
-            completion = await self._ask(self.stage.candidate, chat, self.tools)
-            text, calls = native.read(completion, self.entry.data["function"])
-        self.episode.record(completion)
+            text, calls = self._native_calls(completion.tools)
         self._note("agent", completion, text)
+        return text, calls
+
+    def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
+        """The message in the official syntax, and its calls; None when it called no tool."""
+        text = answer_text(answer.content, answer.calls, self.entry.data["function"])
+        if not answer.calls:
+            return text, None
+        calls = agent_calls(text, loop="multi_step", protocol="fixed")
+        if calls is None:
+            calls = [
+                AgentCall(c.name, {}, "the arguments are no JSON object") for c in answer.calls
+            ]
         return text, calls
 
     def _open(self, system: Mapping[str, Any]) -> None:
@@ -81,7 +93,7 @@ class Play:
             return
         if not self._turns:
             question = str(self.entry.data["question"])
-            self.episode.messages.append({"role": "user", "content": question})
+            self.context.say("user", question)
         # The user may have spoken before the agent was asked.
         self.episode.messages.insert(0, dict(system))
 
@@ -93,8 +105,8 @@ class Play:
 
     async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The user simulator's answer; its tokens are not the candidate's."""
-        completion = await self._ask(self.stage.roles["user"], messages)
-        self.episode.messages.append({"role": "user", "content": completion.text})
+        completion = await self.context.ask_role("user", messages)
+        self.context.say("user", completion.text)
         self._note("user", completion, completion.text)
         return completion.text
 
@@ -111,39 +123,6 @@ class Play:
                 **({"model": completion.model} if completion.model else {}),
             }
         )
-
-    async def _ask(
-        self,
-        player: Player,
-        messages: Sequence[Mapping[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-    ) -> Completion:
-        deadline = self.stage.deadline
-        left = None if deadline is None else deadline - asyncio.get_running_loop().time()
-        if left is not None and left <= 0:
-            raise await self._late(player)
-        try:
-            answer = player.model.chat(messages, player.sampling, tools)
-            return await asyncio.wait_for(answer, left)
-        except TimeoutError:
-            raise await self._late(player) from None
-        except PromptTooLong as error:
-            if player is not self.stage.candidate:  # says nothing about the candidate
-                raise PromptTooLong(f"the user simulator: {error}") from error
-            if not self.steps:  # nothing happened: no episode, as for any prompt too long
-                raise
-            raise Cut("context") from None
-
-    async def _late(self, player: Player) -> Exception:
-        """The deadline has passed while ``player`` was asked. Only a candidate that had its turns
-        has shown something to score; a simulator or an engine that hangs is nobody's wrong
-        answer."""
-        if player is self.stage.candidate and self.episode.model_calls:
-            if self.stage.works is None or await self.stage.works():
-                return Cut("deadline")
-            return EpisodeStalled("the engine gave no sign of life at the episode's deadline")
-        who = "the candidate" if player is self.stage.candidate else "the user simulator"
-        return EpisodeStalled(f"{who} gave no answer before the episode's deadline")
 
     async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
         """Run the calls of the message ``text`` in order; what execution answers."""
@@ -168,9 +147,9 @@ class Play:
             }
         )
         if self.tools is None:
-            self.episode.messages.append({"role": "tool", "content": str(answer)})
+            self.context.say("tool", str(answer))
         else:
-            self.episode.messages += native.results(self.episode.messages[-1], answer)
+            self.episode.messages += tool_results(self.episode.messages[-1], answer)
         return answer
 
     async def _observed(self, call: AgentCall) -> tuple[str, Any]:
@@ -199,8 +178,7 @@ class Play:
         answer = self.texts.texts[self.entry.language]["no_questions"]
         self.process.append(text)
         self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
-        role = "tool" if self.tools is None else "user"
-        self.episode.messages.append({"role": role, "content": answer})
+        self.context.say("tool" if self.tools is None else "user", answer)
         return answer
 
     @property
@@ -241,21 +219,19 @@ class Play:
             return index > 1 and FINISH in message
         return isinstance(message, str) and FINISH in message
 
+    def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
+        """What is stored of the episode, so that it is scored without an engine.
 
-def as_state(
-    play: Play, before: Any, end: Any, ended: str, user: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What is stored of an agent episode, so that it is scored without an engine.
-
-    ``after`` is the result that upstream judges; its loops leave it empty when no batch of calls
-    ran through.
-    """
-    return {
-        "before": before,
-        "after": end if play.registered or not play.official else [],
-        "end": end,
-        "process": play.process,
-        "steps": play.steps,
-        "ended": ended,
-        "user": dict(user) or None,
-    }
+        ``after`` is the result that upstream judges; its loops leave it empty when no batch of
+        calls ran through.
+        """
+        user = self.context.roles["user"].identity if self._turns else {}
+        return {
+            "before": before,
+            "after": end if self.registered or not self.official else [],
+            "end": end,
+            "process": self.process,
+            "steps": self.steps,
+            "ended": ended,
+            "user": dict(user) or None,
+        }

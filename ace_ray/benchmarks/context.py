@@ -1,0 +1,327 @@
+"""What an episode has at its disposal: models to ask, a sandbox, a service, a deadline.
+
+`EpisodeContext` asks, writes down what was said and what it took, and decides when an episode is
+over and whose fault that is. A benchmark says who is told what::
+
+    context.say("user", question)
+    async with context.sandbox() as session:
+        reply = await context.ask(tools=TOOLS)
+        while not isinstance(reply, Truncated) and reply.tools and reply.tools.calls:
+            await context.execute(session, reply.tools.calls)
+            reply = await context.ask(tools=TOOLS)
+    return context.episode
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.records import Completion, Episode, Sampling, ToolCall
+from ace_ray.sandbox.protocol import Observation, Session
+
+Message = Mapping[str, Any]
+_T = TypeVar("_T")
+_TITLES = {"user": "user simulator", "simulator": "API simulator"}
+_KEYS = ("role", "content", "name", "tool_call_id")
+
+
+class Model(Protocol):
+    """A chat model. Raises `RowError` when this request cannot be answered, `EngineDead` when no
+    request can be any more."""
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RoleModel:
+    """A model in a role of an episode, how it draws its tokens, and what can move a score in that
+    (JSON values, for the row). ``on_answer`` is told of every answer."""
+
+    model: Model
+    sampling: Sampling
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    on_answer: Callable[[Completion], None] | None = None
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`."""
+        completion = await self.model.chat(messages, sampling or self.sampling, tools)
+        if self.on_answer is not None:
+            self.on_answer(completion)
+        return completion
+
+
+class Service(Protocol):
+    """What all episodes of a run share and one process owns, such as a cache that is written."""
+
+    def open(self) -> None:
+        """Take hold of it, in that process, before any engine starts. Raises `UserError`: another
+        run has it."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Arguments and answer are plain values. Raises `RowError` where a row cannot go on."""
+
+
+class Truncated(Exception):
+    """The episode cannot go on and is scored as it stands.
+
+    ``reason`` says why: "context" (the candidate's context is full), "deadline", or a limit of the
+    benchmark's own. `EpisodeContext.ask` returns it; a loop whose asking is nested deeply raises
+    it, up to where the episode ends.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass
+class EpisodeContext:
+    """One episode: what it may use, and what it has come to (``episode``).
+
+    Attributes:
+        candidate: the model under evaluation.
+        roles: the other models, by the names of `Benchmark.roles`.
+        open_sandbox: opens the entry's `Benchmark.scenario`; see `sandbox`.
+        deadline: a time of the event loop's clock at which the episode ends by itself; None: never.
+        works: whether the candidate's engine still works.
+        prepared: what `Benchmark.prepare` returned for the entry.
+        token_logprobs: the candidate's logprob of each token of a text as the answer to messages;
+            raises as `Model.chat` does.
+        service: calls `Benchmark.service`, by method and arguments.
+        attempt: the tries of the row, from 1.
+        episode: what is stored of it. A context that `dataclasses.replace` makes has a new one.
+    """
+
+    candidate: RoleModel
+    roles: Mapping[str, RoleModel] = field(default_factory=dict)
+    open_sandbox: Callable[[], Awaitable[Session]] | None = None
+    deadline: float | None = None
+    works: Callable[[], Awaitable[bool]] | None = None
+    prepared: Any = None
+    token_logprobs: Callable[[Sequence[Message], str], Awaitable[list[float]]] | None = None
+    service: Callable[..., Awaitable[Any]] | None = None
+    attempt: int = 1
+    episode: Episode = field(default_factory=Episode, init=False)
+    _begun: bool = field(default=False, init=False, repr=False)
+    """Whether a model has answered: before that there is nothing to score."""
+
+    def say(self, role: str, content: str) -> None:
+        """Record a message that the candidate is shown."""
+        self.episode.messages.append({"role": role, "content": content})
+
+    async def answer(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> Completion:
+        """The only answer of an episode with a single model call; both are recorded.
+
+        Raises as `Model`, and ends with the time of the row: such an episode has no deadline of its
+        own, since without an answer there is nothing to score.
+        """
+        self.episode.messages = [dict(message) for message in messages]
+        completion = await self.candidate.ask(messages, tools=tools)
+        self.episode.record(completion)
+        return completion
+
+    async def ask(
+        self,
+        messages: Sequence[Message] | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        sampling: Sampling | None = None,
+        record: bool = True,
+    ) -> Completion | Truncated:
+        """The candidate's next answer, recorded with what it took.
+
+        Args:
+            messages: what is sent, in place of the recorded messages.
+            tools: offered through the model's own template, in OpenAI's form; the answer then has
+                ``tools``, and calls in the recorded messages have ids.
+            sampling: in place of the candidate's.
+            record: whether the answer becomes a message; what it took is recorded in any case.
+
+        Returns:
+            `Truncated` at the deadline and where the context is full: the episode ends here.
+
+        Raises:
+            PromptTooLong: the prompt does not fit, and no model has answered yet.
+            EpisodeStalled: at the deadline the candidate has given no answer, or its engine gives
+                no sign of life, which says nothing about the candidate.
+            RowError, EngineDead: as `Model`.
+        """
+        recorded = self.episode.messages
+        sent = messages
+        if sent is None:
+            sent = recorded if tools is None else as_sent(recorded)
+        try:
+            work = self.candidate.ask(sent, sampling, tools)
+            completion = await asyncio.wait_for(work, self.left_s)
+        except TimeoutError:
+            return await self._late()
+        except PromptTooLong:
+            if not self._begun:
+                raise
+            return Truncated("context")
+        self._begun = True
+        if not record:
+            self.episode.count(completion)
+            return completion
+        self.episode.record(completion)
+        if messages is None:
+            before = sum(len(message.get("tool_calls", ())) for message in recorded[:-1])
+            for number, call in enumerate(recorded[-1].get("tool_calls", ()), start=before):
+                call["id"] = call_id(number)
+        return completion
+
+    async def ask_role(self, role: str, messages: Sequence[Message]) -> Completion:
+        """The answer of the model in ``role``; nothing of it is recorded.
+
+        Raises:
+            RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
+                nothing about the candidate.
+            EngineDead: as `Model`.
+        """
+        who = f"the {_TITLES.get(role, role)}"
+        try:
+            completion = await asyncio.wait_for(self.roles[role].ask(messages), self.left_s)
+        except TimeoutError:
+            raise _stalled(who) from None
+        except PromptTooLong as error:
+            raise PromptTooLong(f"{who}: {error}") from error
+        self._begun = True
+        return completion
+
+    async def wait_for(self, who: str, work: Callable[[], Awaitable[_T]]) -> _T | Truncated:
+        """What ``work`` returns, such as a request to a service called ``who``.
+
+        `Truncated` when the deadline has passed before; raises `EpisodeStalled` when it passes
+        meanwhile, or as `ask` does.
+        """
+        left_s = self.left_s
+        if left_s is not None and left_s <= 0:
+            return await self._late()
+        try:
+            return await asyncio.wait_for(work(), left_s)
+        except TimeoutError:
+            raise _stalled(who) from None
+
+    async def execute(self, session: Session, calls: Sequence[ToolCall]) -> list[Observation]:
+        """Run the calls of the last recorded answer in order; record and return what each
+        returned."""
+        observations = []
+        for call in calls:
+            try:
+                observation = await session.call(call.name, arguments_of(call.arguments))
+            except ValueError as error:
+                observation = Observation(str(error), "bad_arguments")
+            observations.append(observation)
+        values = [observation.value for observation in observations]
+        self.episode.messages += tool_results(self.episode.messages[-1], values)
+        return observations
+
+    @asynccontextmanager
+    async def sandbox(self) -> AsyncIterator[Session]:
+        """The entry's sandbox, open within the block. Raises `SandboxLost`, a `RowError`."""
+        if self.open_sandbox is None:
+            raise ValueError("this episode has no sandbox")
+        session = await self.open_sandbox()
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the deadline, below 0 after it; None without one."""
+        return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
+
+    async def _late(self) -> Truncated:
+        """The deadline has passed. Only a candidate that had its turns, on an engine that works,
+        has shown something to score."""
+        if not self.episode.model_calls:
+            raise _stalled("the candidate")
+        if self.works is not None and not await self.works():
+            raise EpisodeStalled("the engine gave no sign of life at the episode's deadline")
+        return Truncated("deadline")
+
+
+def _stalled(who: str) -> EpisodeStalled:
+    return EpisodeStalled(f"{who} gave no answer before the episode's deadline")
+
+
+def call_id(number: int) -> str:
+    """Nine characters: some templates insist."""
+    return f"call{number % 100_000:05d}"
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """A tool call's arguments. Raises `ValueError` for a text that is no JSON object."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("the arguments are nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("the arguments are no JSON object")
+    return value
+
+
+def as_sent(
+    messages: Sequence[Message], arguments: Callable[[str], dict[str, Any]] = arguments_of
+) -> list[dict[str, Any]]:
+    """Recorded messages as chat templates take them: the arguments of calls as objects, empty where
+    ``arguments`` raises `ValueError`. Calls without an id are numbered within their message."""
+    found = []
+    for message in messages:
+        sent = {key: message[key] for key in _KEYS if key in message}
+        if calls := message.get("tool_calls"):
+            sent["tool_calls"] = [
+                {
+                    "id": call.get("id", call_id(number)),
+                    "type": "function",
+                    "function": _function(call["function"], arguments),
+                }
+                for number, call in enumerate(calls)
+            ]
+        found.append(sent)
+    return found
+
+
+def _function(call: Message, arguments: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        values = arguments(call["arguments"])
+    except ValueError:
+        values = {}
+    return {"name": call["name"], "arguments": values}
+
+
+def tool_results(message: Message, results: Sequence[Any]) -> list[dict[str, Any]]:
+    """What the calls of the assistant's ``message`` returned, one message a call; what is no text
+    is written as JSON."""
+    return [
+        {
+            "role": "tool",
+            "name": call["function"]["name"],
+            "tool_call_id": call.get("id", call_id(number)),
+            "content": result
+            if isinstance(result, str)
+            else json.dumps(result, ensure_ascii=False, default=str),
+        }
+        for number, (call, result) in enumerate(
+            zip(message.get("tool_calls", ()), results, strict=False)
+        )
+    ]
