@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.outputs import Output, read_lines
+from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -41,6 +41,8 @@ class Benchmark(ABC):
 
     name: ClassVar[str] = ""
     """In configs, columns, file names and run ids."""
+    source: ClassVar[str] = ""
+    """``FILE:CLASS`` of a class in a local file; the registry sets it."""
     rule_sets: ClassVar[tuple[str, ...]] = ("correct",)
     """What verdicts are given under; the first is the headline. Each has columns of its own."""
     Options: ClassVar[type[Section]] = Section
@@ -255,11 +257,15 @@ class Benchmark(ABC):
     judge_benchmark: ClassVar[str] = ""
     """``judge check``: the benchmark that holds a judge of this one's answers against labels."""
 
-    def outputs(self, path: Path) -> Iterator[Output]:
+    def output_entries(self) -> Entries:
+        """``score``: the entries that outputs made elsewhere may answer."""
+        return Entries.among(self.dataset())
+
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         """``score``: outputs that were made elsewhere, as episodes; by default JSON lines.
 
         Raises `UserError` naming file and line."""
-        return read_lines(path, self.dataset())
+        return each_once(read_json_lines(path, entries), path)
 
     # What the pipeline calls.
 

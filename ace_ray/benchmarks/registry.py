@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -44,7 +43,9 @@ def benchmark_class(name: str) -> type[Benchmark]:
     Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
     """
     if local := _LOCAL.fullmatch(name):
-        return _checked(_from_file(local["path"], local["name"], name), name)
+        found = _checked(_from_file(local["path"], local["name"], name), name)
+        found.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
+        return found
     offered = _offered()
     if name not in offered:
         raise UserError(
@@ -70,16 +71,15 @@ def installed() -> Iterator[tuple[str, type[Benchmark]]]:
         yield name, benchmark_class(name)
 
 
-def local_file(name: str) -> Path | None:
-    """The file of ``./file.py:Class``, None for another name."""
-    local = _LOCAL.fullmatch(name)
-    return folder_of(local["path"], "benchmarks").absolute() if local else None
+def is_local(name: str) -> bool:
+    """Whether ``name`` is ``./file.py:Class``."""
+    return _LOCAL.fullmatch(name) is not None
 
 
-def pinned(name: str) -> str:
-    """``name`` as a stored config has it: a local file by its absolute path."""
-    path = local_file(name)
-    return name if path is None else f"{path}:{name.rpartition(':')[2]}"
+def code_hash(benchmark: type[Benchmark]) -> str:
+    """The SHA-256 (hex) of the local file that holds a class; "" for an installed one."""
+    _, prefix, sha256 = benchmark.__module__.partition(MODULE)
+    return sha256 if prefix else ""
 
 
 def _offered() -> dict[str, str]:
@@ -97,7 +97,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
             fix="name an existing file, ./FILE.py:CLASS",
         ) from error
     # By content: an edited file is another module, and one that was read is not run again.
-    module_name = MODULE + hashlib.sha256(content).hexdigest()[:16]
+    module_name = MODULE + hashlib.sha256(content).hexdigest()
     module = sys.modules.get(module_name)
     if module is None:
         spec = importlib.util.spec_from_file_location(module_name, file)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
@@ -52,8 +53,11 @@ def _read(run: Run) -> Mapping[Key, Any] | UserError:
     gold: dict[Key, Any] = {}
     try:
         config = validated(RunConfig, run.manifest.tree["config"], where=where)
+        for section in config.benchmarks:
+            if is_local(section.name):
+                return UserError(f"{section.name} is code that only the run names", where=where)
         for benchmark in make_benchmarks(config):
-            entries = benchmark.entries()
+            entries = benchmark.dataset()
             theirs = run.manifest.entries.get(benchmark.name)
             if theirs is not None and theirs != data_hash(entries):
                 return UserError(

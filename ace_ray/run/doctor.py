@@ -14,7 +14,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef, tokenizer_is_near
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import fit
-from ace_ray.run.planning.plan import Plan, make_plan
+from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 
 T = TypeVar("T")
@@ -71,11 +71,12 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
     """What is planned; with ``fits`` also whether it sits on this machine."""
     for name, benchmark in plan.benchmarks.items():
         entries = sum(entry.benchmark == name for entry in plan.entries)
-        identity = benchmark.identity()
+        identity = identity_of(benchmark)
         yield Line(
             "data",
-            f"{name}: {entries} entries, {identity.get('prompts')} prompts, "
-            f"sha256 {str(identity.get('data_sha256'))[:12]}",
+            f"{name}: {entries} entries, "
+            + (f"{identity['prompts']} prompts, " if "prompts" in identity else "")
+            + f"sha256 {str(identity.get('data_sha256'))[:12]}",
         )
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
     # What a cluster offers is only known once it is joined.

@@ -19,7 +19,7 @@ from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
-from ace_ray.run.storage.rows import ROWS
+from ace_ray.run.storage.rows import rows_schema
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
 from ace_ray.run.summary import (
     FILES,
@@ -59,7 +59,17 @@ class OpenRun:
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
         """Look at what is stored."""
-        self.ledger = read_ledger(self.store, say) if self.declared else Ledger(self.store)
+        self.ledger = (
+            read_ledger(self.store, say, self.schema)
+            if self.declared
+            else Ledger(self.store, schema=self.schema)
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the stored rows."""
+        every = (rules for b in self.plan.benchmarks.values() for rules in b.rule_sets)
+        return rows_schema(tuple(dict.fromkeys(every)))
 
     def check_declared(self) -> None:
         """Raise `UserError` when the folder holds rows that the run does not declare: nobody knows
@@ -145,7 +155,7 @@ class OpenRun:
         ledger = self.ledger
         summary = summarize(manifest.tree, self.plan.benchmarks, lambda: ledger.rows(known), timing)
         summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
-        stored = partial(ledger.tables, ROWS.names, known)
+        stored = partial(ledger.tables, ledger.schema.names, known)
         write_files(self.store, self.plan.benchmarks, stored, summary)
         self.ended = conclude(self.store, summary), summary
         return self.ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -14,9 +14,10 @@ import pyarrow as pa
 
 import ace_ray
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
-from ace_ray.records import RULE_SETS, Entry
+from ace_ray.records import Entry
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.preflight import make_benchmarks
 from ace_ray.run.storage.lease import Lease
@@ -28,7 +29,7 @@ from ace_ray.run.storage.parts import (
     stored_rows,
     write_parts,
 )
-from ace_ray.run.storage.rows import AT_ONCE, CHECK_FAILED, ROWS, episode_of, rows_of
+from ace_ray.run.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
 from ace_ray.run.storage.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
 from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
@@ -59,24 +60,33 @@ def rescore(
     """
     with _held(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
+        config = _with_named_code(config, benchmark, store)
         named = ""
         if data is not None:
             config, named = _with_data(config, data, benchmark, store)
         benchmarks = {b.name: b for b in make_benchmarks(config)}
+        for name, made in benchmarks.items():
+            if made.rule_sets != manifest.rule_sets_of(name):
+                raise UserError(
+                    f"the run has other rule sets than {name} has now "
+                    f"({', '.join(manifest.rule_sets_of(name))})",
+                    where=store.root,
+                    fix="evaluate anew",
+                )
         entries: dict[tuple[str, str, str, str], Entry] = {}
         for name, made in benchmarks.items():
-            own = made.entries()
+            own = made.dataset()
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
             made.ready(named=name == named)
         ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
-        for table in ledger.tables(ROWS.names):
+        for table in ledger.tables(ledger.schema.names):
             done, rows = list[pa.Table](), list[dict[str, Any]]()
             for row in rows_of(table):
                 if len(rows) == AT_ONCE:
-                    done.append(pa.Table.from_pylist(rows, schema=ROWS))
+                    done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
                     rows = []
                 key = (row["benchmark"], row["category"], row["language"], row["id"])
                 if row["error_class"] == CHECK_FAILED:
@@ -92,9 +102,9 @@ def rescore(
                         fix="score it with the data that it was made with",
                     )
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
-                changed.update(_changes(row, new))
+                changed.update(_changes(row, new, ledger.rule_sets))
                 rows.append(new)
-            done.append(pa.Table.from_pylist(rows, schema=ROWS))
+            done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
             write_parts(store, session, pa.concat_tables(done))
         lease.check()
         for name in ledger.parts:
@@ -133,6 +143,34 @@ def _held(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, L
         lease.release()
 
 
+def _with_named_code(config: RunConfig, benchmark: str | None, store: Store) -> RunConfig:
+    """``config``, in which a class in a local file is the one that the user names: code that only a
+    stored run names is not run."""
+    local = [section.name for section in config.benchmarks if is_local(section.name)]
+    if not local:
+        return config
+    if benchmark is None or not is_local(benchmark):
+        raise UserError(
+            f"the run's checks are in a local file, {local[0]}",
+            where=store.root,
+            fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
+        )
+    theirs = benchmark.rpartition(":")[2]
+    sections = [
+        section.model_copy(update={"name": benchmark})
+        if is_local(section.name) and section.name.rpartition(":")[2] == theirs
+        else section
+        for section in config.benchmarks
+    ]
+    if others := [s.name for s in sections if is_local(s.name) and s.name != benchmark]:
+        raise UserError(
+            f"the run has no {theirs} of a local file, it has {others[0]}",
+            where=store.root,
+            fix="name that one with --benchmark",
+        )
+    return config.model_copy(update={"benchmarks": sections})
+
+
 def _with_data(
     config: RunConfig, data: str, benchmark: str | None, store: Store
 ) -> tuple[RunConfig, str]:
@@ -163,13 +201,15 @@ def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> No
         )
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for rules in RULE_SETS:
-        before, after = old[f"{rules}_valid"], new[f"{rules}_valid"]
+def _changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], rule_sets: Sequence[str]
+) -> Iterator[str]:
+    for rules in rule_sets:
+        before, after = old[f"{rules}_valid"], new.get(f"{rules}_valid")
         if before != after:
             words = {True: "valid", False: "invalid", None: "not judged"}
             yield f"{rules} {words[before]} -> {words[after]}"
-        elif old[f"{rules}_error_type"] != new[f"{rules}_error_type"]:
+        elif old[f"{rules}_error_type"] != new.get(f"{rules}_error_type"):
             yield f"{rules} error type only"
 
 
@@ -184,5 +224,5 @@ def _summarized(
             "ace_ray_version": ace_ray.__version__,
         },
     }
-    write_files(store, benchmarks, partial(ledger.tables, ROWS.names), summary)
+    write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
     return conclude(store, summary), summary

@@ -6,21 +6,31 @@ they came (docs/results.md).
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+import ace_ray
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.registry import benchmark_class
-from ace_ray.config import EXTERNAL
+from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
+from ace_ray.records import Entry, Episode, Status, Verdict, digest
+from ace_ray.run.planning.plan import row_id
 from ace_ray.run.storage.lease import Lease
-from ace_ray.run.storage.parts import part_names, read_ledger
-from ace_ray.run.storage.rows import rows_schema
+from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
+from ace_ray.run.storage.rows import AT_ONCE, episode_columns, rows_schema, verdict_columns
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY, read_manifest
-from ace_ray.run.summary import SUCCESS, as_json, conclude, summarize
+from ace_ray.run.summary import SUCCESS, as_json, summarize
 from ace_ray.store import LocalStore, Store
 
 VERDICTS = "verdicts.jsonl"
@@ -30,76 +40,210 @@ _MOST_SAMPLE = 1 << 30
 
 
 def score_outputs(
-    path: Path,
-    *,
-    benchmark: str,
-    data: str | None,
-    model: str | None,
-    output: Store,
-    say: Say,
-) -> tuple[int, dict[str, Any]]:
-    """Judge the outputs at ``path`` and store them as a run in ``output``.
+    path: Path, *, benchmark: str, data: str | None, model: str | None, store: Store, say: Say
+) -> dict[str, Any]:
+    """Judge the outputs at ``path`` and store them as a run in ``store``; returns its summary.
 
     The run declares every entry of the categories that the outputs touch, as often as their most
-    frequent entry came; an output that is absent is a skipped row. Nothing is written before every
-    output has been read. Returns (exit code, summary).
+    frequent entry came; one that is absent is a skipped row. Nothing is written before all outputs
+    have been read. ``model`` names who made them; by default the path does.
 
     Raises `UserError`: an output is none of the benchmark's, or the folder holds something else.
     """
     made = benchmark_class(benchmark).from_options({} if data is None else {"data": data})
     made.ready(named=True)
-    held = output.get(MANIFEST)
-    if held is not None and read_manifest(output).config.backend != EXTERNAL:
+    if store.get(MANIFEST) is not None and read_manifest(store).config.backend != EXTERNAL:
         raise UserError(
-            "holds a run that was evaluated", where=output.root, fix="name another --output"
+            "holds a run that was evaluated", where=store.root, fix="name another --output"
         )
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
-        scored = _Scored(made, scratch)
-        with open(Path(folder, VERDICTS), "w", encoding="ascii") as verdicts:
-            for one in made.outputs(path):
+        run_id = _run_id(made.name, path)
+        rows = _Rows(made, made.output_entries(), scratch, run_id)
+        with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
+            for output in made.outputs(path, rows.entries):
                 # dumps, not dump: only the former runs in C
-                verdicts.write(json.dumps(scored.add(one)) + "\n")
-        if not scored.lines:
-            raise UserError("holds no outputs", where=str(path))
-        scored.finish()
-        manifest = _manifest(scored, path, benchmark, model or _named(path))
-        lease = Lease.acquire(output, say)
+                verdicts.write(json.dumps(rows.judge(output)) + "\n")
+        rows.declare_absent()
+        manifest = _manifest(made, rows, path, run_id, model or _model_of(path))
+        lease = Lease.acquire(store, say)
         try:
-            old = part_names(output)
-            for name in (SUCCESS, SUMMARY):  # a summary never stands beside other rows
-                if output.get(name) is not None:
-                    output.delete(name)
-            output.put(MANIFEST, as_json(manifest))
-            for item in scratch.list("rows/"):
-                output.put(item.path, _content(scratch, item.path))
-            output.put(VERDICTS, _content(scratch, VERDICTS))
-            for name in set(old) - {item.path for item in scratch.list("rows/")}:
-                output.delete(name)
-            return summarized(output, made)
+            _replace(store, scratch, manifest)
+            return summarized(store, made)
         finally:
             lease.release()
 
 
-def summarized(store: Store, benchmark: Benchmark) -> tuple[int, dict[str, Any]]:
-    """Write the summary of a stored run of outputs made elsewhere: a run's, with the benchmark's
-    own numbers and ``source`` at the top. Returns (exit code, summary)."""
+def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
+    """Write and return the summary of a stored run of outputs made elsewhere: that of any run, and
+    at its top the benchmark's own numbers and where the outputs came from."""
     manifest = read_manifest(store)
-    ledger = read_ledger(store, schema=rows_schema(manifest.all_rule_sets()))
+    ledger = stored_rows(store, manifest)
     total = summarize(manifest.tree, {}, ledger.rows, {})
-    unscored = float(manifest.config.max_unscored)
-    first = (row for row in ledger.rows() if not row.repeat)
-    block = benchmark.statistics(first, unscored)
-    skipped = total["skipped"]
-    absent = f"{skipped} rows of these categories are not in the input; they count skipped"
-    source: dict[str, Any] = manifest.tree["outputs"]
+    numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
+    absent = f"{total['skipped']} rows of these categories are not in the input; they count skipped"
     summary = {
+        "benchmark": benchmark.name,
+        "source": manifest.tree["outputs"],
+        "notes": [absent] if total["skipped"] else [],
         **total,
         "uri": store.root,
-        "benchmark": benchmark.name,
-        "source": source,
-        "notes": [absent] if skipped else [],
-        **block,
-        "benchmarks": {benchmark.name: {**block, **benchmark.tables(block)}},
+        "benchmarks": {benchmark.name: {**numbers, **benchmark.tables(numbers)}},
+        **numbers,
     }
-    return conclude(store, summary), summary
+    store.put(SUMMARY, as_json(summary))
+    store.put(SUCCESS, b"")
+    return summary
+
+
+class _Rows:
+    """The rows of a run, written to ``scratch`` as they come; few are held at a time."""
+
+    def __init__(self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str) -> None:
+        self.entries = entries
+        self.lines = self.declared = 0
+        self.content = hashlib.sha256()
+        """Of all rows' ids and outputs, in order."""
+        self._benchmark, self._scratch, self._run_id = benchmark, scratch, run_id
+        self._schema = rows_schema(benchmark.rule_sets)
+        self._session = new_session([], os.urandom(3).hex())
+        self._waiting: list[dict[str, Any]] = []
+        self._came: dict[tuple[str, str], Counter[str]] = {}
+        self._samples: dict[str, int] = {}
+
+    def judge(self, output: Output) -> dict[str, Any]:
+        """Add an output's row; returns the line of ``verdicts.jsonl``."""
+        entry, episode = output.entry, output.episode
+        verdicts = self._benchmark.verdicts(entry, episode)
+        self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+        self._add(entry, self._number(output.sample), "scored", episode, verdicts)
+        self.lines += 1
+        return {
+            "language": entry.language,
+            "category": entry.category,
+            "id": entry.id,
+            "sample": output.sample,
+            **{
+                rules: {
+                    "valid": verdict.valid,
+                    "error_type": verdict.error_type,
+                    "error": verdict.error,
+                    **verdict.metrics,
+                }
+                for rules, verdict in verdicts.items()
+            },
+        }
+
+    def declare_absent(self) -> None:
+        """Add what a complete file would hold beyond what came, and write what waits."""
+        for (language, category), times in self._came.items():
+            most = max(times.values())
+            for entry in self.entries.of(language, category).values():
+                for missing in range(most - times[entry.id]):
+                    self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
+        self._write()
+
+    def touched(self) -> Iterator[Entry]:
+        """Every entry of the categories that outputs answer."""
+        for language, category in self._came:
+            yield from self.entries.of(language, category).values()
+
+    def _number(self, sample: int | str) -> int:
+        if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
+            return sample
+        return self._samples.setdefault(json.dumps(sample), 2 * _MOST_SAMPLE - 1 - len(self._samples))
+
+    def _add(
+        self,
+        entry: Entry,
+        sample: int,
+        status: Status,
+        episode: Episode,
+        verdicts: Mapping[str, Verdict],
+    ) -> None:
+        self.declared += 1
+        row = {
+            "row_id": row_id(digest(entry.benchmark, entry.content_hash()), f"{status} {sample}"),
+            "run_id": self._run_id,
+            "benchmark": entry.benchmark,
+            "category": entry.category,
+            "language": entry.language,
+            "id": entry.id,
+            "group": entry.group or entry.id,
+            "sample": sample,
+            "repeat": 0,
+            "status": status,
+            "attempts": 1,
+            "duration_s": 0.0,
+            **episode_columns(episode),
+            **verdict_columns(verdicts, self._benchmark.rule_sets),
+        }
+        self.content.update(digest(row["row_id"], row["output"], row["state"]).encode())
+        self._waiting.append(row)
+        if len(self._waiting) == AT_ONCE:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_pylist(self._waiting, schema=self._schema)
+            write_parts(self._scratch, self._session, table)
+            self._waiting = []
+
+
+def _manifest(
+    benchmark: Benchmark, rows: _Rows, path: Path, run_id: str, model: str
+) -> dict[str, Any]:
+    name = benchmark.name
+    section = {"name": benchmark.source or name, **benchmark.resolved()}
+    config = RunConfig.model_validate(
+        {"model": {"source": model}, "benchmarks": [section], "backend": EXTERNAL}
+    )
+    content = rows.content.hexdigest()
+    touched = list(rows.touched())
+    return {
+        "schema_version": 1,
+        "run_id": run_id,
+        "ace_ray_version": ace_ray.__version__,
+        "declared": rows.declared,
+        "rule_sets": {name: list(benchmark.rule_sets)},
+        "entries": {name: data_hash(touched)},
+        "config": config.model_dump(mode="json") | {"run_id": run_id},
+        "model": {"source": model, "kind": EXTERNAL, "revision": content},
+        "identity": {
+            "model": content,
+            "backend": EXTERNAL,
+            "benchmarks": {name: {"data_sha256": data_hash(touched)}},
+            # Nothing is known of how the outputs were drawn.
+            "sampling": [{}],
+            "rows": content,
+        },
+        "outputs": {
+            "path": str(path),
+            "format": "jsonl" if path.is_file() and path.suffix == ".jsonl" else "official",
+            "lines": rows.lines,
+        },
+    }
+
+
+def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
+    """Make the folder of ``store`` the run that lies in ``scratch``."""
+    for name in (SUCCESS, SUMMARY):  # a summary never stands beside rows of another run
+        if store.get(name) is not None:
+            store.delete(name)
+    old = set(part_names(store))
+    store.put(MANIFEST, as_json(manifest))
+    new = [item.path for item in scratch.list(FOLDER)]
+    for name in (*new, VERDICTS):
+        content = scratch.get(name)
+        assert content is not None  # written above
+        store.put(name, content)
+    for name in old - set(new):
+        store.delete(name)
+
+
+def _run_id(benchmark: str, path: Path) -> str:
+    return f"{benchmark}-{digest(str(path.absolute()))[:10]}"
+
+
+def _model_of(path: Path) -> str:
+    return path.stem if path.is_file() else path.absolute().name

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from ace_ray.records import Entry, Episode
+from ace_ray.records import SCORE, Entry, Episode
 from ace_ray.run.actors.coordinator import fetch_entries
 from ace_ray.run.actors.job import Job, report, start
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
 from ace_ray.run.health.processes import this_process
-from ace_ray.run.storage.rows import CHECKED, entry_at, verdict_columns
+from ace_ray.run.storage.rows import checked_schema, entry_at, metrics_of
 
 CHECK_S = 300.0
 """Seconds that the checks of one block, or of one isolated row, may take."""
@@ -30,6 +30,7 @@ class Checker:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("checker")
         start(self._coordinator, self._process)
+        self._schema = checked_schema(job.rule_sets)
         self._entries = fetch_entries(job.coordinator)
         self._since: float | None = None
         self._passed = False
@@ -62,15 +63,14 @@ class Checker:
                     row["language"],
                     row["category"],
                     row["status"],
-                    row["official_valid"],
-                    row["strict_valid"],
+                    self._scores(row),
                     row["prompt_tokens"],
                     row["completion_tokens"],
                 )
                 for row in checked
             ]
         )
-        return pa.Table.from_pylist(checked, schema=CHECKED)
+        return pa.Table.from_pylist(checked, schema=self._schema)
 
     def _together(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ids = [row["row_id"] for row in rows]
@@ -90,7 +90,7 @@ class Checker:
         entry = entry_at(self._entries, (entry_index + 1) % len(self._entries))
         self._since = time.monotonic()
         with suppress(Exception):  # an exception shows that it works, too
-            self._job.benchmarks[entry.benchmark].check(entry, Episode())
+            self._job.benchmarks[entry.benchmark].verdicts(entry, Episode())
         self._since, self._passed = None, True
 
     def _check(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,15 @@ class Checker:
 
     def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
         row |= ended_columns(isolated_row, "checker")
-        return self._keyed({**row, **verdict_columns({})}, entry_at(self._entries, row["entry"]))
+        return self._keyed(row, entry_at(self._entries, row["entry"]))
+
+    def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
+        """What the row counts under each rule set of its benchmark; none without a verdict."""
+        rule_sets = self._job.benchmarks[row["benchmark"]].rule_sets
+        if row["status"] != "scored":
+            return {}
+        metrics = {rules: metrics_of(row[f"{rules}_metrics"]) for rules in rule_sets}
+        return {r: metrics[r].get(SCORE, float(row[f"{r}_valid"])) for r in rule_sets}
 
     def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
         return {

@@ -61,6 +61,13 @@ class Job:
     """Handles of `ServiceActor`s by benchmark."""
     first: int = 0
     """The run whose weights an engine starts on."""
+
+    @property
+    def rule_sets(self) -> tuple[str, ...]:
+        """Of all benchmarks: what rows have columns of."""
+        every = (rules for benchmark in self.benchmarks.values() for rules in benchmark.rule_sets)
+        return tuple(dict.fromkeys(every))
+
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 

@@ -19,16 +19,16 @@ def judged(
 ) -> dict[str, Any]:
     """``row`` with its status and verdict columns; only ``scored`` rows are judged. ``log`` is told
     while a checker's defect is handled; `log_traceback` by default."""
-    verdicts: Mapping[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     failure: dict[str, Any] = {}
     if row["status"] == "scored":
         try:
-            verdicts = benchmark.check(entry, episode_of(row))
+            verdicts = benchmark.verdicts(entry, episode_of(row))
         except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
             what = f"{type(error).__name__}: {clean(str(error))}"
             failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
-    return {**row, **failure, **verdict_columns(verdicts)}
+    return {**row, **failure, **verdict_columns(verdicts, benchmark.rule_sets)}
 
 
 def log_traceback() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,14 +33,32 @@ class RunCounts:
     """Why its weights cannot be evaluated."""
 
 
+@dataclass
+class GroupCounts:
+    """Scored rows, and the sum of their scores under each rule set."""
+
+    scored: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+
+    def add(self, scored: int, scores: Mapping[str, float]) -> None:
+        self.scored += scored
+        for rules, score in scores.items():
+            self.scores[rules] = self.scores.get(rules, 0) + score
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Accuracy by rule set."""
+        return {rules: score / self.scored for rules, score in self.scores.items()}
+
+
 class Tally:
     """Running counts of a graph; plain Python, so that tests need no Ray."""
 
     def __init__(self) -> None:
         self.runs: dict[int, RunCounts] = {}
         self.statuses: Counter[str] = Counter()
-        self.groups: dict[tuple[str, str, str], list[int]] = {}
-        """(benchmark, language, category) -> [scored, official valid, strict valid]"""
+        self.groups: dict[tuple[str, str, str], GroupCounts] = {}
+        """By benchmark, language and category."""
         self.workers: list[dict[str, Any]] = []
         self.failure = ""
         self.store_failed = False
@@ -82,7 +101,7 @@ class Tally:
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()
-        for run, benchmark, language, category, status, official, strict, *tokens in rows:
+        for run, benchmark, language, category, status, scores, *tokens in rows:
             counts = self.of(run)
             counts.first_row_at = counts.first_row_at or now
             counts.last_row_at = now
@@ -91,7 +110,5 @@ class Tally:
             counts.completion_tokens += tokens[1]
             self.statuses[status] += 1
             if status == "scored":
-                group = self.groups.setdefault((benchmark, language, category), [0, 0, 0])
-                group[0] += 1
-                group[1] += bool(official)
-                group[2] += bool(strict)
+                key = (benchmark, language, category)
+                self.groups.setdefault(key, GroupCounts()).add(1, scores)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ace_ray.run.monitoring.counts import Tally
+from ace_ray.run.monitoring.counts import GroupCounts, Tally
 
 HEARD_S = 30.0
 """An engine worker tells of itself every 2 s; one that was let go does no more."""
@@ -95,7 +95,7 @@ class Metrics:
         """Count rows, of the columns that `Tally.add` takes."""
         ends: Count[tuple[int, str, str, str]] = Count()
         tokens: Count[tuple[int, str, str]] = Count()
-        for run, benchmark, language, _, status, _, _, prompt, completion in rows:
+        for run, benchmark, language, _, status, _, prompt, completion in rows:
             self._latest = max(self._latest, run)
             ends[run, benchmark, language, status] += 1
             tokens[run, benchmark, "prompt"] += prompt
@@ -132,12 +132,7 @@ class Metrics:
 
 
 def _accuracies(tally: Tally) -> Mapping[tuple[str, str], Mapping[str, float]]:
-    sums: dict[tuple[str, str], list[int]] = {}
+    sums: dict[tuple[str, str], GroupCounts] = {}
     for (benchmark, language, _), counts in tally.groups.items():
-        total = sums.setdefault((benchmark, language), [0, 0, 0])
-        for index, count in enumerate(counts):
-            total[index] += count
-    return {
-        key: {"official": official / n, "strict": strict / n}
-        for key, (n, official, strict) in sums.items()
-    }
+        sums.setdefault((benchmark, language), GroupCounts()).add(counts.scored, counts.scores)
+    return {key: counts.shares for key, counts in sums.items()}

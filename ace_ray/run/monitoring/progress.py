@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_ray.run.monitoring.counts import Tally
+from ace_ray.run.monitoring.counts import GroupCounts, Tally
 
 POLL_S = 0.5
 LOG_EVERY_S = 10.0
@@ -88,14 +88,13 @@ class ProgressView:
         return " | ".join(part for part in parts if part)
 
     def _accuracy(self, tally: Tally) -> str:
-        sums: dict[str, list[int]] = {}
+        sums: dict[str, GroupCounts] = {}
         for (benchmark, language, _), counts in sorted(tally.groups.items()):
-            total = sums.setdefault(f"{benchmark} {language}", [0, 0, 0])
-            for index, count in enumerate(counts):
-                total[index] += count
+            name = f"{benchmark} {language}".strip()
+            sums.setdefault(name, GroupCounts()).add(counts.scored, counts.scores)
         return ", ".join(
-            f"{name}: official {official / n:.3f} strict {strict / n:.3f}"
-            for name, (n, official, strict) in sums.items()
+            f"{name}: " + " ".join(f"{rules} {share:.3f}" for rules, share in counts.shares.items())
+            for name, counts in sums.items()
         )
 
     def _speed(self, tally: Tally) -> list[str]:
@@ -111,12 +110,14 @@ class ProgressView:
     def _panel(self, tally: Tally) -> Group:
         self._bar.update(self._task, completed=tally.done)
         table = Table("benchmark", "language", "category", box=None, pad_edge=False)
-        for column in ("scored", "official", "strict"):
+        every = (rules for counts in tally.groups.values() for rules in counts.scores)
+        rule_sets = list(dict.fromkeys(every))
+        for column in ("scored", *rule_sets):
             table.add_column(column, justify="right")
-        for (benchmark, language, category), (n, official, strict) in sorted(tally.groups.items()):
-            table.add_row(
-                benchmark, language, category, str(n), f"{official / n:.3f}", f"{strict / n:.3f}"
-            )
+        for key, counts in sorted(tally.groups.items()):
+            shares = counts.shares
+            cells = [f"{shares[rules]:.3f}" if rules in shares else "" for rules in rule_sets]
+            table.add_row(*key, str(counts.scored), *cells)
         return Group(self.line(tally), self._bar, table)
 
 

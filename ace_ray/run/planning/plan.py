@@ -18,6 +18,7 @@ import numpy as np
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
@@ -137,7 +138,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     entries: list[Entry] = []
     for benchmark in benchmarks:
         benchmark.ready(named=True)  # by the config
-        entries += benchmark.entries()
+        entries += benchmark.dataset()
     if config.limit is not None:
         entries = spread(entries, config.limit)
     if not entries:
@@ -152,7 +153,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "backend": config.backend,
     }
     bindings = bind_roles(config, model, benchmarks)
-    described = {name: dict(b.identity()) for name, b in by_name.items()}
+    described = {name: identity_of(b) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
     roles = {
         name: {role: dict(binding.identity) for role, binding in bound.items()}
@@ -218,6 +219,12 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     )
 
 
+def identity_of(benchmark: Benchmark) -> dict[str, Any]:
+    """`Benchmark.identity`, and of a class in a local file the hash of that file."""
+    code = code_hash(type(benchmark))
+    return {**benchmark.identity(), **({"code_sha256": code} if code else {})}
+
+
 def row_id(content: str, drawn: str) -> str:
     """Identity of a row: digests of what is asked and of how the answer is drawn."""
     return hashlib.sha256(f"{content} {drawn}".encode()).hexdigest()[:32]
@@ -265,7 +272,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
     resolved["benchmarks"] = [
-        {"name": name, **benchmark.resolved()} for name, benchmark in plan.benchmarks.items()
+        {"name": benchmark.source or name, **benchmark.resolved()}
+        for name, benchmark in plan.benchmarks.items()
     ]
     resolved["run_id"] = plan.run_id
     return {
@@ -273,7 +281,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "run_id": plan.run_id,
         "ace_ray_version": ace_ray.__version__,
         "declared": len(plan.rows),
-        "entries": {name: data_hash(b.entries()) for name, b in plan.benchmarks.items()},
+        "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
+        "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
         "config": resolved,
         "model": {
             "source": plan.model.source,

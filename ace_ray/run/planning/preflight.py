@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ray import cloudpickle
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
@@ -51,8 +54,12 @@ def resolve_model(config: RunConfig) -> ModelRef:
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
-    """The benchmarks, configured. Raises `UserError`."""
-    return [make_benchmark(b.name, b.options) for b in config.benchmarks]
+    """The benchmarks, configured; a local file that the config names is run. Raises `UserError`."""
+    made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
+    for benchmark in made:
+        if benchmark.source:  # no other process can import it by its name
+            cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
+    return made
 
 
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")

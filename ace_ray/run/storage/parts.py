@@ -21,11 +21,13 @@ from ace_ray.run.health.isolation import KILLED_FROM_OUTSIDE, SET_ASIDE
 from ace_ray.run.storage.parquet import Limits, read_flat
 from ace_ray.run.storage.rows import (
     CHECK_FAILED,
-    RESULT_COLUMNS,
     ROWS,
     ResultRow,
     check_values,
+    result_columns,
     result_rows,
+    rows_schema,
+    rule_sets_in,
 )
 from ace_ray.run.storage.stored import MANIFEST, Manifest
 from ace_ray.store import Store
@@ -62,14 +64,15 @@ def part_name(session: str, row_ids: Sequence[str]) -> str:
 
 
 def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
-    """Store ``table`` (schema `ROWS`) as one part, or several when it is large; their names."""
+    """Store ``table`` (`rows_schema`) as one part, or several when it is large; their names."""
     if table.nbytes > PART_BYTES and table.num_rows > 1:
         half = table.num_rows // 2
         halves = (table.slice(0, half), table.slice(half))
         return [name for part in halves for name in write_parts(store, session, part)]
     name = part_name(session, table.column("row_id").to_pylist())
     sink = pa.BufferOutputStream()
-    pq.write_table(table.select(ROWS.names).cast(ROWS), sink, compression="zstd")
+    schema = rows_schema(rule_sets_in(table.column_names))
+    pq.write_table(table.select(schema.names).cast(schema), sink, compression="zstd")
     store.put(name, sink.getvalue().to_pybytes())
     return [name]
 
@@ -83,28 +86,32 @@ def is_part_name(path: str) -> bool:
     return _PART.fullmatch(path) is not None
 
 
-def read_part(store: Store, name: str, columns: Sequence[str]) -> pa.Table | str:
+def read_part(
+    store: Store, name: str, columns: Sequence[str], schema: pa.Schema = ROWS
+) -> pa.Table | str:
     """``columns`` of one part, or why it is none of ours: torn by a crash, or foreign.
+
+    ``schema`` is that of the run's rows.
 
     Raises `UserError` when the store does not answer.
     """
     try:
         with store.open(name) as file:
-            return _columns(file, columns)
+            return _columns(file, columns, schema)
     except _READ_ERRORS:
         # Torn, or out of reach: `get` tells, since it raises on an outage.
         content = store.get(name)
     if content is None:
         return "it is gone"
     try:
-        return _columns(pa.BufferReader(content), columns)
+        return _columns(pa.BufferReader(content), columns, schema)
     except _READ_ERRORS as error:
         return " ".join(str(error).split())[:200]
 
 
-def _columns(source: Any, columns: Sequence[str]) -> pa.Table:
-    schema = pa.schema([ROWS.field(column) for column in columns])
-    table = read_flat(source, schema, LIMITS, ROWS.names)
+def _columns(source: Any, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    wanted = pa.schema([schema.field(column) for column in columns])
+    table = read_flat(source, wanted, LIMITS, schema.names)
     check_values(table)
     return table
 
@@ -139,6 +146,12 @@ class Ledger:
     """Stored rows that do not count."""
     ignored: dict[str, str] = field(default_factory=dict)
     """File -> why it was not read."""
+    schema: pa.Schema = ROWS
+    """Of the rows (`rows_schema`)."""
+
+    @property
+    def rule_sets(self) -> tuple[str, ...]:
+        return rule_sets_in(self.schema.names)
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """The position in this ledger of each of ``ids``; -1 where it is not stored."""
@@ -148,7 +161,7 @@ class Ledger:
         """The rows that count, part by part; only those among the sorted ids ``known`` if given."""
         for name, positions in self.kept.items():
             wanted = list(dict.fromkeys(["row_id", *columns]))
-            table = read_part(self.store, name, wanted)
+            table = read_part(self.store, name, wanted, self.schema)
             if isinstance(table, str):
                 raise UserError(
                     f"is damaged: {table}",
@@ -162,19 +175,23 @@ class Ledger:
 
     def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
         """The rows that count, one at a time."""
-        return result_rows(self.tables(RESULT_COLUMNS, known))
+        return result_rows(self.tables(result_columns(self.rule_sets), known))
 
 
-def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) -> Ledger:
+def read_ledger(
+    store: Store, say: Callable[[str], None] = lambda line: None, schema: pa.Schema = ROWS
+) -> Ledger:
     """What the run holds; time and memory grow with the number of rows only.
 
-    ``say`` is told of every file that is no part. Raises `UserError` when the store is away.
+    ``schema`` is that of the rows; ``say`` is told of every file that is no part. Raises
+    `UserError` when the store is away.
     """
     names: list[str] = []
     ignored: dict[str, str] = {}
     columns: list[tuple[np.ndarray, ...]] = []
     for name in part_names(store):
-        table = read_part(store, name, ["row_id", "status", "attempts", "error_class"])
+        keys = ["row_id", "status", "attempts", "error_class"]
+        table = read_part(store, name, keys, schema)
         if not isinstance(table, str):
             try:
                 ids = _ids(table)
@@ -195,7 +212,7 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
         columns.append((ids, settled, attempts, retryable, waits, part, place))
         names.append(name)
     if not columns:
-        return Ledger(store, ignored=ignored)
+        return Ledger(store, ignored=ignored, schema=schema)
     ids, settled, attempts, retryable, waits, part, position = map(
         np.concatenate, zip(*columns, strict=True)
     )
@@ -219,6 +236,7 @@ def read_ledger(store: Store, say: Callable[[str], None] = lambda line: None) ->
         tuple(names),
         len(ids) - len(wins),
         ignored,
+        schema,
     )
 
 
@@ -249,7 +267,7 @@ def compact(
     """
     new: list[str] = []
     waiting: list[pa.Table] = []
-    for table in ledger.tables(ROWS.names):
+    for table in ledger.tables(ledger.schema.names):
         waiting.append(table)
         if sum(part.nbytes for part in waiting) >= PART_BYTES // 2:
             new += write_parts(store, session, pa.concat_tables(waiting))
@@ -269,7 +287,7 @@ def stored_rows(
     """`read_ledger` of the run with this ``manifest``. Raises `UserError` also when the run holds
     rows that it does not declare: they count in no number, and nothing bounds how many there
     are."""
-    ledger = read_ledger(store, say)
+    ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets))
     if len(ledger.ids) > manifest.declared:
         raise UserError(
             f"the run declares {manifest.declared} rows in {MANIFEST} and holds {len(ledger.ids)}",

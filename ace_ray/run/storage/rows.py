@@ -34,7 +34,7 @@ PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("atte
 
 ENTRIES = pa.schema(
     [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
-    + [("data", pa.large_string()), ("gold", pa.large_string())]
+    + [(name, pa.large_string()) for name in ("data", "gold", "prompt")]
 )
 
 _EPISODE = [
@@ -59,27 +59,42 @@ _EPISODE = [
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
 
-_VERDICTS = [
-    column
-    for rules in RULE_SETS
-    for column in (
-        (f"{rules}_valid", pa.bool_()),
-        (f"{rules}_error_type", pa.string()),
-        (f"{rules}_error", pa.large_string()),
-        (f"{rules}_metrics", pa.string()),
-    )
-]
-ROWS = pa.schema(
-    [("row_id", pa.string()), ("run_id", pa.string())]
-    + [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
-    + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
-    + _EPISODE
-    + _VERDICTS
-)
-"""What lands in ``rows/*.parquet``."""
+_VERDICT = {
+    "valid": pa.bool_(),
+    "error_type": pa.string(),
+    "error": pa.large_string(),
+    "metrics": pa.string(),
+}
 
-CHECKED = pa.schema([PLAN.field("run"), *ROWS])
-"""What a checker emits."""
+
+def verdict_names(rule_sets: Iterable[str], parts: Iterable[str] = tuple(_VERDICT)) -> list[str]:
+    """The columns of the verdicts under ``rule_sets``."""
+    return [f"{rules}_{part}" for rules in rule_sets for part in parts]
+
+
+def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
+    """What lands in ``rows/*.parquet`` of a run with these rule sets."""
+    return pa.schema(
+        [("row_id", pa.string()), ("run_id", pa.string())]
+        + [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
+        + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
+        + _EPISODE
+        + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
+    )
+
+
+def checked_schema(rule_sets: Sequence[str]) -> pa.Schema:
+    """What a checker emits."""
+    return pa.schema([PLAN.field("run"), *rows_schema(rule_sets)])
+
+
+ROWS = rows_schema(RULE_SETS)
+"""Of a run of the built-in benchmarks, and of all runs whose manifest names no rule sets."""
+
+
+def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
+    """The rule sets that have columns among ``names``."""
+    return tuple(name.removesuffix("_valid") for name in names if name.endswith("_valid"))
 
 
 def clean(text: str) -> str:
@@ -100,6 +115,7 @@ def entry_table(entries: Sequence[Entry]) -> pa.Table:
         "group": [e.group for e in entries],
         "data": [canonical_ordered(e.data) for e in entries],
         "gold": [canonical_ordered(e.gold) for e in entries],
+        "prompt": [canonical_ordered(e.prompt) for e in entries],
     }
     return pa.table(columns, schema=ENTRIES)
 
@@ -111,7 +127,7 @@ def canonical_ordered(value: Any) -> str:
 
 def entry_at(table: pa.Table, index: int) -> Entry:
     row = {name: table.column(name)[index].as_py() for name in ENTRIES.names}
-    return Entry(**{**row, "data": json.loads(row["data"]), "gold": json.loads(row["gold"])})
+    return Entry(**row | {name: json.loads(row[name]) for name in ("data", "gold", "prompt")})
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -179,9 +195,12 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
     )
 
 
-def verdict_columns(verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+def verdict_columns(
+    verdicts: Mapping[str, Verdict], rule_sets: Sequence[str] = RULE_SETS
+) -> dict[str, Any]:
+    """The columns of ``verdicts``, null under the ``rule_sets`` that have none."""
     columns: dict[str, Any] = {}
-    for rules in RULE_SETS:
+    for rules in rule_sets:
         verdict = verdicts.get(rules)
         columns[f"{rules}_valid"] = verdict.valid if verdict else None
         columns[f"{rules}_error_type"] = verdict.error_type if verdict else None
@@ -201,8 +220,6 @@ _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
 _MAY_BE_NULL = frozenset(
     {"error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"}
-    | {f"{rules}_{part}" for rules in RULE_SETS for part in ("valid", "error_type", "error")}
-    | {f"{rules}_metrics" for rules in RULE_SETS}
 )
 
 
@@ -210,9 +227,10 @@ def check_values(table: pa.Table) -> None:
     """Look at the values of a part's ``table``, whoever wrote it.
 
     Raises `ValueError`: a value is missing, or is none that a run stores."""
+    of_verdicts = set(verdict_names(rule_sets_in(table.column_names)))
     for name in table.column_names:
         column = table.column(name)
-        if column.null_count and name not in _MAY_BE_NULL:
+        if column.null_count and name not in _MAY_BE_NULL | of_verdicts:
             raise ValueError(f"it has rows without {name}")
         if not len(column) - column.null_count:
             continue
@@ -232,12 +250,14 @@ def check_values(table: pa.Table) -> None:
 
 
 def _check_verdicts(table: pa.Table) -> None:
-    """A row has all parts of a verdict of every rule set, or none of any."""
-    names = [name for name in table.column_names if name.partition("_")[0] in RULE_SETS]
-    for name in names:
-        here, there = (pc.is_null(table.column(one)) for one in (names[0], name))
-        if pc.any(pc.xor(here, there)).as_py():
-            raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
+    """A row has all parts of a verdict of a rule set, or none."""
+    for rules in rule_sets_in(table.column_names):
+        for name in verdict_names([rules]):
+            if name not in table.column_names:
+                continue
+            here, there = (pc.is_null(table.column(one)) for one in (f"{rules}_valid", name))
+            if pc.any(pc.xor(here, there)).as_py():
+                raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
 
 
 def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
@@ -260,7 +280,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
 
 @dataclass(slots=True)
 class ResultRow:
-    """A stored row as summaries see it (`ace_ray.benchmarks.protocol.ScoredRow`)."""
+    """A stored row as summaries see it (`ace_ray.benchmarks.results.ScoredRow`)."""
 
     row_id: str
     benchmark: str
@@ -284,22 +304,26 @@ class ResultRow:
 
 
 _RESULT_FIELDS = [n for n in ResultRow.__dataclass_fields__ if n != "verdicts"]
-RESULT_COLUMNS = _RESULT_FIELDS + [
-    f"{rules}_{part}" for rules in RULE_SETS for part in ("valid", "error_type", "metrics")
-]
+_RESULT_PARTS = ("valid", "error_type", "metrics")
+
+
+def result_columns(rule_sets: Iterable[str]) -> list[str]:
+    """What `result_rows` reads."""
+    return _RESULT_FIELDS + verdict_names(rule_sets, _RESULT_PARTS)
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
-    """Rows read back from parts that hold at least `RESULT_COLUMNS`. Raises `UserError`."""
+    """Rows read back from parts that hold at least `result_columns`. Raises `UserError`."""
     for table in tables:
-        for row in rows_of(table.select(RESULT_COLUMNS)):
+        rule_sets = rule_sets_in(table.column_names)
+        for row in rows_of(table.select(result_columns(rule_sets))):
             verdicts = {
                 rules: Verdict(
                     row[f"{rules}_valid"],
                     row[f"{rules}_error_type"] or "",
                     metrics=_read(row, f"{rules}_metrics", metrics_of),
                 )
-                for rules in RULE_SETS
+                for rules in rule_sets
                 if row[f"{rules}_valid"] is not None
             }
             yield ResultRow(**{n: row[n] for n in _RESULT_FIELDS}, verdicts=verdicts)

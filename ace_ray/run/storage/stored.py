@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 from ace_ray.bounded import json_object
 from ace_ray.config import validated
 from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS
 from ace_ray.store import Store
 
 MANIFEST = "run.json"
@@ -48,6 +49,8 @@ def _sound(sampling: dict[str, Any]) -> dict[str, Any]:
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 """A part of file names, whoever wrote it."""
+Rules = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+"""A part of column names."""
 Line = Annotated[str, Field(max_length=4 << 20)]
 Amount = Annotated[float, Field(ge=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
@@ -85,11 +88,24 @@ class Manifest(Stored):
     run_id: Line
     ace_ray_version: Line = ""
     declared: Annotated[int, Field(ge=0, le=MOST_ROWS)]
+    rule_sets: dict[Name, Annotated[list[Rules], Field(min_length=1, max_length=20)]] = Field(
+        default_factory=dict
+    )
+    """By benchmark; older runs name none and have those of the built-in benchmarks."""
     entries: dict[str, Line] = Field(default_factory=dict)
     model: _Model
     identity: _Identity
     config: _Config
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
+        return tuple(self.rule_sets.get(benchmark, RULE_SETS))
+
+    @property
+    def all_rule_sets(self) -> tuple[str, ...]:
+        """Those that rows have columns of."""
+        every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
+        return tuple(dict.fromkeys(every))
 
     @property
     def tree(self) -> Mapping[str, Any]:
