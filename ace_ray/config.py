@@ -39,6 +39,9 @@ class Section(BaseModel):
     )
 
 
+EXTERNAL: Literal["external"] = "external"
+"""The backend of a run whose outputs were made elsewhere."""
+
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
@@ -102,8 +105,10 @@ class RunConfig(Section):
     benchmarks: list[BenchmarkConfig] = Field(
         min_length=1, description="names, or mappings of a name and the benchmark's own keys"
     )
-    backend: Literal["vllm", "fake"] = Field(
-        "vllm", description="fake answers without a model, for tests of the pipeline itself"
+    backend: Literal["vllm", "fake", "external"] = Field(
+        "vllm",
+        description="fake answers without a model, for tests of the pipeline itself; external is "
+        "said of stored runs whose outputs were made elsewhere (`ace-ray score`)",
     )
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments under vLLM's own names"
@@ -119,21 +124,36 @@ class RunConfig(Section):
         description="share of the dialogues that are generated twice, to see what two identical "
         "runs differ by; the repeats count in no accuracy",
     )
-    workers: CountOrAuto = Field(
+    workers: EXTERNAL: Literal["external"] = "external"
+"""The backend of a run whose outputs were made elsewhere."""
+
+CountOrAuto = Field(
         "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: int = Field(1, ge=1, description="checker actors")
-    sandboxes: CountOrAuto = Field(
+    sandboxes: EXTERNAL: Literal["external"] = "external"
+"""The backend of a run whose outputs were made elsewhere."""
+
+CountOrAuto = Field(
         "auto", description="sandbox actors, if there are episodes; auto: one per worker"
     )
-    concurrency: CountOrAuto = Field(
+    concurrency: EXTERNAL: Literal["external"] = "external"
+"""The backend of a run whose outputs were made elsewhere."""
+
+CountOrAuto = Field(
         "auto", description="rows at work per worker; auto: twice the engine's max_num_seqs"
     )
-    rows_per_block: CountOrAuto = Field(
+    rows_per_block: EXTERNAL: Literal["external"] = "external"
+"""The backend of a run whose outputs were made elsewhere."""
+
+CountOrAuto = Field(
         "auto", description="rows that travel together; auto: 1, up to 32 and more in larger runs"
     )
-    rows_per_part: CountOrAuto = Field(
+    rows_per_part: EXTERNAL: Literal["external"] = "external"
+"""The backend of a run whose outputs were made elsewhere."""
+
+CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: by the run's size"
     )
     episode_timeout_s: float = Field(

@@ -14,7 +14,7 @@ from ray import cloudpickle
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
-from ace_ray.config import RunConfig
+from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.roles import ServedRole
@@ -67,6 +67,12 @@ _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 def check_engine(config: RunConfig) -> list[str]:
     """The names of the engine arguments, all known. Raises `UserError`."""
+    if config.backend == EXTERNAL:
+        raise UserError(
+            "the outputs of this run were made elsewhere",
+            where="backend",
+            fix="set backend: vllm to evaluate, or score the outputs again",
+        )
     if config.backend == "fake":
         from ace_ray.config import validated
         from ace_ray.models.fake import FakeScript
