@@ -80,6 +80,8 @@ class Entries:
 
         Raises `UserError` naming ``where``, with the nearest that is known.
         """
+        if not language and len(self.languages) == 1:
+            language = self.languages[0]
         if language:
             require_known("language", language, self.languages, where)
         if category:
