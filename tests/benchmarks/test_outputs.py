@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines, read_rows
+from ace_ray.benchmarks.outputs import (
+    Entries,
+    Output,
+    each_once,
+    read_json_lines,
+    read_lines,
+    read_rows,
+)
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -18,9 +25,8 @@ def entry(entry_id: str, category: str = "sums", language: str = "en") -> Entry:
     return Entry("made-up", category, language, entry_id, {}, None, entry_id)
 
 
-ENTRIES = Entries.among(
-    [entry("1"), entry("2"), entry("1", "products"), entry("3"), entry("3", language="zh")]
-)
+ALL = [entry("1"), entry("2"), entry("1", "products"), entry("3"), entry("3", language="zh")]
+ENTRIES = Entries.among(ALL)
 
 
 def write(path: Path, rows: Sequence[Any]) -> Path:
@@ -55,6 +61,7 @@ def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
     ]
     assert [one.sample for one in found] == [0, "x", 0, 2]
     assert [one.episode.output for one in found] == ["4", "", "\ud800", "9"]
+    assert list(read_lines(tmp_path / "a.jsonl", ALL)) == found
     assert found[0].episode.messages == [{"role": "assistant", "content": "4"}]
 
 
