@@ -1,20 +1,254 @@
-"""stand-in until merged"""
+"""Outputs that were made elsewhere, as the episodes that a run would have stored.
+
+What all formats share: JSON lines, the keys that name an entry, and what is refused. Lines are read
+one by one; of those that passed, only a digest of their key is kept. Nothing of an output is
+executed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, BinaryIO
 
+from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
+
+MAX_LINE_BYTES = 256 << 20
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """One output made elsewhere, as the episode that a run would have stored, and the entry it
+    answers. ``sample`` keeps its JSON type: 0 is not "0"; 0 where the format has none."""
+
     entry: Entry
     sample: int | str
     episode: Episode
 
 
-def read_lines(path: Path, entries: Sequence[Entry]) -> Iterator[Output]:
-    raise NotImplementedError
+Placed = tuple[str, Output]
+"""Where an output stands (``file:line``), and the output."""
+ToEpisode = Callable[[Entry, Row, str], Episode]
+"""From an entry, a row that answers it and where that stands; raises `UserError`."""
+
+
+class Entries:
+    """The entries that outputs may answer, loaded one category at a time as they are asked for."""
+
+    def __init__(
+        self,
+        load: Callable[[str, str], Iterable[Entry]],
+        *,
+        languages: Sequence[str],
+        categories: Sequence[str],
+        named_by: Collection[str] = (),
+    ) -> None:
+        """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
+        keys that a row needs beside its id: "language", "category", or both."""
+        self.languages, self.categories = languages, categories
+        self._load, self._named_by = load, named_by
+        self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
+
+    @classmethod
+    def among(cls, entries: Iterable[Entry]) -> Entries:
+        """These entries and no others."""
+        found: dict[tuple[str, str], list[Entry]] = {}
+        for entry in entries:
+            found.setdefault((entry.language, entry.category), []).append(entry)
+        return cls(
+            lambda language, category: found.get((language, category), ()),
+            languages=list(dict.fromkeys(language for language, _ in found)),
+            categories=list(dict.fromkeys(category for _, category in found)),
+        )
+
+    def of(self, language: str, category: str) -> Mapping[str, Entry]:
+        """By id. Raises `UserError` when the data lacks the category."""
+        key = (language, category)
+        if key not in self._loaded:
+            self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
+        return self._loaded[key]
+
+    def find(self, entry_id: str, where: str, *, language: str = "", category: str = "") -> Entry:
+        """The entry with this id; language and category may stay open where the id has only one.
+
+        Raises `UserError` naming ``where``, with the nearest that is known.
+        """
+        if not language and len(self.languages) == 1:
+            language = self.languages[0]
+        if language:
+            require_known("language", language, self.languages, where)
+        if category:
+            require_known("category", category, self.categories, where)
+        groups = [
+            (one, other)
+            for one in ([language] if language else self.languages)
+            for other in ([category] if category else self.categories)
+        ]
+        found = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
+        if not found:
+            kind = f"id of {language}/{category}" if language and category else "id"
+            ids = {known: None for group in groups for known in self.of(*group)}
+            require_known(kind, entry_id, ids, where)
+        if len(found) > 1:
+            key = "language" if len({entry.language for entry in found}) > 1 else "category"
+            several = ", ".join([f"{entry.language}/{entry.category}" for entry in found[:3]])
+            what = f'"{key}" is missing: {shown(entry_id)} is an id of {several}'
+            raise UserError(what, where=where)
+        return found[0]
+
+    def answered_by(self, row: Row, where: str) -> Entry:
+        """The entry that a row names by ``id``, ``language`` and ``category``."""
+        keys = {
+            key: text_of(row, key, where)
+            for key in ("language", "category")
+            if key in row or key in self._named_by
+        }
+        return self.find(text_of(row, "id", where), where, **keys)
+
+
+def read_lines(path: Path, entries: Iterable[Entry]) -> Iterator[Output]:
+    """The outputs of a JSON-lines file in the format that every benchmark reads.
+
+    Raises `UserError` as `read_json_lines` and `each_once` do."""
+    return each_once(read_json_lines(path, Entries.among(entries)), path)
+
+
+def read_json_lines(
+    path: Path, entries: Entries, episode: ToEpisode | None = None
+) -> Iterator[Placed]:
+    """The outputs of a JSON-lines file, in order: ``{"id", "output"}`` on each line, further
+    ``category`` and ``language`` where the id alone does not name the entry, and ``sample``.
+
+    Raises `UserError` naming file and line: a line that is no JSON object, a key that is missing or
+    of a wrong type, an unknown language, category or id. ``episode`` makes one of a row;
+    `episode_of_text` by default.
+    """
+    made = episode or episode_of_text
+    for where, row in read_rows(path):
+        entry = entries.answered_by(row, where)
+        yield where, Output(entry, sample_of(row, where), made(entry, row, where))
+
+
+def episode_of_text(entry: Entry, row: Row, where: str) -> Episode:
+    """The episode of a single answer in words: ``output``, a text or null for none."""
+    text = value_of(row, "output", where)
+    if text is not None and not isinstance(text, str):
+        raise UserError(f"the output is {shown(text)}, not a text or null", where=where)
+    return single_answer(text or "")
+
+
+def single_answer(text: str) -> Episode:
+    """An episode of which only the answer is known."""
+    answer = {"role": "assistant", "content": text}
+    return Episode(messages=[answer], output=text, model_calls=1)
+
+
+def each_once(found: Iterable[Placed], path: Path) -> Iterator[Output]:
+    """The outputs of ``found``. Raises `UserError` for an entry and sample that come twice, and at
+    the end where there was no output at all."""
+    seen: set[bytes] = set()
+    for where, output in found:
+        entry, sample = output.entry, output.sample
+        digest = blake2b(json.dumps([*entry.key, sample]).encode(), digest_size=16).digest()
+        if digest in seen:
+            raise UserError(
+                f"id {entry.id!r} ({entry.language}/{entry.category}) "
+                f"with sample {sample!r} was given before",
+                where=where,
+                fix="number repeated outputs by sample",
+            )
+        seen.add(digest)
+        yield output
+    if not seen:
+        raise UserError("holds no outputs", where=str(path))
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(``file:line``, object) of each line. Blank lines are allowed at the end only.
+
+    Raises `UserError`, also for what is no plain file."""
+    try:
+        if path.exists() and not path.is_file():
+            raise UserError("is not a plain file", where=str(path))
+        with path.open("rb") as file:
+            yield from _rows(file, str(path))
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise UserError(what, where=str(path)) from error
+
+
+def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    number, blank = 0, ""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        where = f"{name}:{number}"
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(f"the line has more than {MAX_LINE_BYTES:,} bytes", where=where)
+        if not line.strip():
+            blank = blank or where
+            continue
+        if blank:
+            raise UserError("the line is blank", where=blank, fix="write one JSON object per line")
+        yield where, _parse(line, where)
+
+
+def _parse(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        # surrogatepass: models emit lone surrogates and some writers do not escape them
+        row = json.loads(line.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+    except RecursionError:
+        what = "the line is nested too deeply"
+    except ValueError as error:
+        what = f"is not valid JSON: {error}"
+    else:
+        if isinstance(row, dict):
+            return row
+        what = f"holds a {type(row).__name__}"
+    raise UserError(what, where=where, fix="write one JSON object per line")
+
+
+def sample_of(row: Row, where: str) -> int | str:
+    sample = row.get("sample", 0)
+    if type(sample) not in (int, str):
+        what = f'"sample" is {shown(sample)}, not an integer or a text'
+        raise UserError(what, where=where)
+    found: int | str = sample
+    return found
+
+
+def value_of(row: Row, key: str, where: str) -> Any:
+    if key not in row:
+        raise UserError(f'"{key}" is missing', where=where)
+    return row[key]
+
+
+def text_of(row: Row, key: str, where: str) -> str:
+    value = value_of(row, key, where)
+    if not isinstance(value, str):
+        raise UserError(f'"{key}" is {shown(value)}, not a text', where=where)
+    return value
+
+
+def require_known(kind: str, name: str, known: Collection[str], where: str) -> None:
+    """Raise `UserError` with the nearest known name where ``name`` is none of them."""
+    if name in known:
+        return
+    near = get_close_matches(name[:200], known, n=1, cutoff=0)
+    fix = f"the nearest known one is {near[0]!r}" if near else ""
+    raise UserError(f"unknown {kind}: {shown(name)}", where=where, fix=fix)
+
+
+def shown(value: Any) -> str:
+    """A value in a message: ASCII, and cut."""
+    try:
+        text = ascii(value)
+    except RecursionError:
+        text = f"a deep {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:80]}..."

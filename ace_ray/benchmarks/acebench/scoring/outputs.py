@@ -13,8 +13,9 @@ from typing import Any, TextIO
 
 from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.check import check, check_agent
-from ace_ray.benchmarks.acebench.scoring.external import Entries, Given, read, sources
+from ace_ray.benchmarks.acebench.scoring.external import entries_of, read_outputs
 from ace_ray.benchmarks.acebench.scoring.summary import Summary, SummaryRow
+from ace_ray.benchmarks.outputs import Output
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry, Verdict
 
@@ -30,23 +31,19 @@ def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) ->
     is absent shows as skipped. It also has ``source``: path, format, lines, and ``notes``: one
     line per thing that a reader must know of.
 
-    Raises `UserError` for a bad line (see `external.read`); nothing is written then.
+    Raises `UserError` for a bad line (see `external.read_outputs`); nothing is written then.
     """
-    files = sources(path)
-    entries, summary = Entries(data), Summary()
+    entries, summary, lines = entries_of(data), Summary(), 0
     came: dict[tuple[str, str], Counter[str]] = {}
-    seen: set[bytes] = set()
     with _replacing(output) as (verdicts_file, summary_file):
-        for source in files:
-            for given in read(source, entries, seen):
-                entry = given.entry
-                came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
-                verdicts = _verdicts(given)
-                summary.add(_row(given, verdicts))
-                # dumps, not dump: only the former runs in C
-                verdicts_file.write(json.dumps(_line(given, verdicts)) + "\n")
-        if not seen:
-            raise UserError("holds no outputs", where=str(path))
+        for given in read_outputs(path, entries):
+            entry = given.entry
+            lines += 1
+            came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+            verdicts = _verdicts(given)
+            summary.add(_row(given, verdicts))
+            # dumps, not dump: only the former runs in C
+            verdicts_file.write(json.dumps(_line(given, verdicts)) + "\n")
         absent = 0
         for (language, category), times in came.items():
             absent += _declare(summary, entries.of(language, category), times)
@@ -54,8 +51,8 @@ def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) ->
             "benchmark": "acebench",
             "source": {
                 "path": str(path),
-                "format": "official" if files[0].category else "jsonl",
-                "lines": len(seen),
+                "format": "official" if path.is_dir() else "jsonl",
+                "lines": lines,
             },
             "notes": _notes(absent),
             **summary.result(max_unscored),
@@ -65,13 +62,14 @@ def score(path: Path, *, data: Path, output: Path, max_unscored: float = 0.0) ->
     return result
 
 
-def _verdicts(given: Given) -> Mapping[str, Verdict]:
+def _verdicts(given: Output) -> Mapping[str, Verdict]:
+    state = given.episode.state
     if given.entry.category in AGENT:
-        return check_agent(given.entry, given.result, given.process)
-    return check(given.entry, given.output)
+        return check_agent(given.entry, state["after"], state["process"])
+    return check(given.entry, given.episode.output)
 
 
-def _row(given: Given, verdicts: Mapping[str, Verdict]) -> SummaryRow:
+def _row(given: Output, verdicts: Mapping[str, Verdict]) -> SummaryRow:
     entry, sample = given.entry, given.sample
     if not isinstance(sample, int) or abs(sample) >= 1 << 63:
         # Summaries tell samples apart by number: a stable one, of bounded size.
@@ -80,7 +78,7 @@ def _row(given: Given, verdicts: Mapping[str, Verdict]) -> SummaryRow:
     return SummaryRow(entry.language, entry.category, entry.id, group, sample, "scored", verdicts)
 
 
-def _line(given: Given, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
+def _line(given: Output, verdicts: Mapping[str, Verdict]) -> dict[str, Any]:
     entry = given.entry
     line: dict[str, Any] = {
         "language": entry.language,

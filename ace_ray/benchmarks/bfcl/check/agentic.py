@@ -22,7 +22,7 @@ def check_agentic(
 ) -> Mapping[str, Verdict]:
     """The verdicts of both rule sets on the answers of an episode, in order. ``ended`` says what
     cut it, "" for nothing: upstream judges no answers of an entry whose inference raised."""
-    if ended in ("context", "deadline"):
+    if ended in ("context", "deadline", "inference"):
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
     last = ""

@@ -70,7 +70,8 @@ def check_multi_turn(
     Args:
         entry: a multi-turn entry; ``entry.gold`` holds the call texts of each turn.
         turns: the answers of each turn that was begun, one a step.
-        ended: why the conversation ended early: "steps", "context", "deadline", or "".
+        ended: why the conversation ended early: "steps", "context", "deadline", "inference" (of
+            outputs made elsewhere: it failed, and there is no answer), or "".
         executable: the call texts of an answer, None for none; by default `decode.executable`.
 
     Metrics, shares of all turns: ``turns_passed``, ``turns_state`` (equal states after it),
@@ -133,7 +134,7 @@ def _turns(found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) 
 
 def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
     """(error type, error) of a conversation that did not reach its end; "" for one that did."""
-    if ended in ("context", "deadline"):
+    if ended in ("context", "deadline", "inference"):
         return INFERENCE, f"the conversation ended in turn {turns} of {wanted}: {ended}"
     if turns != wanted:
         return TERMINATED, f"the conversation ended in turn {turns} of {wanted}: {ended or 'cut'}"
