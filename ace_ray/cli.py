@@ -230,43 +230,52 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 
 @cli.command()
 @click.argument("path")
-@click.option("--benchmark", help="Of outputs made elsewhere: acebench.")
+@click.option(
+    "--benchmark",
+    metavar="NAME|FILE.py:CLASS",
+    help="Of outputs made elsewhere; of a run, whose data --data is, or whose code is trusted.",
+)
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
-@click.option("--output", type=click.Path(path_type=Path), help="Of outputs made elsewhere.")
+@click.option("--output", metavar="URI", help="Of outputs made elsewhere: the folder of their run.")
+@click.option("--model", help="Who made the outputs. Default: the name of PATH.")
 @_placed
 def score(
     path: str,
     benchmark: str | None,
     data: str | None,
-    output: Path | None,
+    output: str | None,
+    model: str | None,
     endpoint_url: str | None,
     region: str | None,
 ) -> None:
     """Score without an engine.
 
     PATH is a run (folder or s3:// URI), whose stored episodes are judged again in place; or outputs
-    made elsewhere, JSON lines or an official result folder, with --benchmark, --data and --output.
+    made elsewhere, JSON lines or a benchmark's official result folder, with --benchmark and
+    --output, and --data where the benchmark has any. They become a run, which report and compare
+    take.
 
-    A run is scored with the data that it names. Tool classes in it run only if they are those of a
-    known version of the benchmark, or --data names the data (with --benchmark, if the run has
-    several).
+    A run is scored with the data that it names. Code in it runs only if it is that of a known
+    version of the benchmark, or --data names the data (with --benchmark, if the run has several);
+    code in a local file only if --benchmark names it.
     """
-    if output is None and (benchmark is None or data is not None):
-        sys.exit(_rescore(path, _opens(endpoint_url, region), data, benchmark))
-    if benchmark != "acebench" or data is None or output is None:
+    opens = _opens(endpoint_url, region)
+    if output is None:
+        sys.exit(_rescore(path, opens, data, benchmark))
+    if benchmark is None:
         raise UserError(
-            "outputs made elsewhere need --benchmark acebench, --data and --output",
+            "it is not clear what these are outputs of",
             where=path,
-            fix="name all three; to score a run again, at most --data and --benchmark",
+            fix="name it with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.benchmarks.acebench.data.loader import locate
-    from ace_ray.benchmarks.acebench.scoring.outputs import score as score_outputs
-    from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
     from ace_ray.report.table import print_benchmark
+    from ace_ray.run.score import score_outputs
 
-    summary = score_outputs(Path(path), data=locate(data), output=output)
-    layout = {"header": list(HEADER), "lines": table(summary)}
-    print_benchmark(benchmark, {**summary, "table": layout}, Console())
+    summary = score_outputs(
+        Path(path), benchmark=benchmark, data=data, model=model, store=opens(output), say=_say
+    )
+    (name,) = summary["benchmarks"]
+    print_benchmark(name, summary["benchmarks"][name], Console())
     for line in [*summary["notes"], *summary["incomplete"]]:
         _say(line)
 

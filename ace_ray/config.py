@@ -124,36 +124,21 @@ class RunConfig(Section):
         description="share of the dialogues that are generated twice, to see what two identical "
         "runs differ by; the repeats count in no accuracy",
     )
-    workers: EXTERNAL: Literal["external"] = "external"
-"""The backend of a run whose outputs were made elsewhere."""
-
-CountOrAuto = Field(
+    workers: CountOrAuto = Field(
         "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: int = Field(1, ge=1, description="checker actors")
-    sandboxes: EXTERNAL: Literal["external"] = "external"
-"""The backend of a run whose outputs were made elsewhere."""
-
-CountOrAuto = Field(
+    sandboxes: CountOrAuto = Field(
         "auto", description="sandbox actors, if there are episodes; auto: one per worker"
     )
-    concurrency: EXTERNAL: Literal["external"] = "external"
-"""The backend of a run whose outputs were made elsewhere."""
-
-CountOrAuto = Field(
+    concurrency: CountOrAuto = Field(
         "auto", description="rows at work per worker; auto: twice the engine's max_num_seqs"
     )
-    rows_per_block: EXTERNAL: Literal["external"] = "external"
-"""The backend of a run whose outputs were made elsewhere."""
-
-CountOrAuto = Field(
+    rows_per_block: CountOrAuto = Field(
         "auto", description="rows that travel together; auto: 1, up to 32 and more in larger runs"
     )
-    rows_per_part: EXTERNAL: Literal["external"] = "external"
-"""The backend of a run whose outputs were made elsewhere."""
-
-CountOrAuto = Field(
+    rows_per_part: CountOrAuto = Field(
         "auto", description="rows per Parquet part; auto: by the run's size"
     )
     episode_timeout_s: float = Field(

@@ -13,13 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 import ace_ray
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
-from ace_ray.config import RunConfig, validated
-from ace_ray.errors import UserError
+from ace_ray.config import EXTERNAL, RunConfig, validated
+from ace_ray.errors import COMPLETE, UserError
 from ace_ray.records import Entry
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.score import summarized
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import (
     Ledger,
@@ -74,12 +76,12 @@ def rescore(
                     fix="evaluate anew",
                 )
         entries: dict[tuple[str, str, str, str], Entry] = {}
+        ledger = stored_rows(store, manifest, say)
         for name, made in benchmarks.items():
-            own = made.dataset()
+            own = _entries(made, manifest, ledger)
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
             made.ready(named=name == named)
-        ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
         for table in ledger.tables(ledger.schema.names):
@@ -109,7 +111,12 @@ def rescore(
         lease.check()
         for name in ledger.parts:
             store.delete(name)
-        code, summary = _summarized(store, manifest, benchmarks, stored_rows(store, manifest, say))
+        if manifest.config.backend == EXTERNAL:
+            (made,) = benchmarks.values()
+            code, summary = COMPLETE, summarized(store, made)
+        else:
+            ledger = stored_rows(store, manifest, say)
+            code, summary = _summarized(store, manifest, benchmarks, ledger)
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
     if not changed:
@@ -141,6 +148,16 @@ def _held(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, L
         yield store, manifest, lease
     finally:
         lease.release()
+
+
+def _entries(benchmark: Benchmark, manifest: Manifest, ledger: Ledger) -> Sequence[Entry]:
+    """The entries that the run declares; of outputs made elsewhere those of the categories that
+    they touch."""
+    if manifest.config.backend != EXTERNAL:
+        return benchmark.dataset()
+    entries = benchmark.output_entries()
+    touched = dict.fromkeys((row.language, row.category) for row in ledger.rows())
+    return [entry for key in touched for entry in entries.of(*key).values()]
 
 
 def _with_named_code(config: RunConfig, benchmark: str | None, store: Store) -> RunConfig:

@@ -36,7 +36,8 @@ from ace_ray.store import LocalStore, Store
 VERDICTS = "verdicts.jsonl"
 Say = Callable[[str], None]
 _MOST_SAMPLE = 1 << 30
-"""Samples with a larger number, or a name, are numbered from here, in the order of their coming."""
+"""Samples of a larger number, or with a name, are numbered down from twice as much, as they come;
+absent ones up from here."""
 
 
 def score_outputs(
@@ -151,7 +152,9 @@ class _Rows:
     def _number(self, sample: int | str) -> int:
         if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
             return sample
-        return self._samples.setdefault(json.dumps(sample), 2 * _MOST_SAMPLE - 1 - len(self._samples))
+        return self._samples.setdefault(
+            json.dumps(sample), 2 * _MOST_SAMPLE - 1 - len(self._samples)
+        )
 
     def _add(
         self,

@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench import prompts as texts
 from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
 from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
 from ace_ray.benchmarks.acebench.agent.episode import own_role, run_agent
-from ace_ray.benchmarks.acebench.check import check_agent
+from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.paper import reporting
 from ace_ray.benchmarks.acebench.readers import Compared, check_read
@@ -24,11 +24,13 @@ from ace_ray.benchmarks.acebench.scenarios.world import (
     load_worlds,
     open_world,
 )
+from ace_ray.benchmarks.acebench.score import NO_OUTPUT, entries_of, read_outputs
 from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -270,6 +272,8 @@ class ACEBench(Benchmark):
                 steps=state.get("steps"),
             )
             return with_ending(verdicts, state.get("ended"))
+        if episode.state == NO_OUTPUT:
+            return check(entry, None)
         return check_read(entry, episode.output, self._options.parsers)
 
     @property
@@ -314,6 +318,12 @@ class ACEBench(Benchmark):
         if path is None:
             return super().import_data(path, say)
         import_checkout(path, say=say)
+
+    def output_entries(self) -> Entries:
+        return entries_of(self._folder)
+
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+        return read_outputs(path, entries)
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:

@@ -26,6 +26,7 @@ from ace_ray.benchmarks.bfcl.gold import gold_text
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.options import absent, chosen, named
 from ace_ray.benchmarks.bfcl.prompts import official, own, with_system
+from ace_ray.benchmarks.bfcl.score import entries_of, read_outputs
 from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_metrics
 from ace_ray.benchmarks.bfcl.scoring.summary import summarize
 from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
@@ -35,6 +36,7 @@ from ace_ray.benchmarks.bfcl.tools.opening import opening_of
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -300,6 +302,12 @@ class BFCL(Benchmark):
         from ace_ray.benchmarks.bfcl.data.importer import import_copy
 
         import_copy(path, say=say)
+
+    def output_entries(self) -> Entries:
+        return entries_of(self._copy)
+
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+        return read_outputs(path, entries)
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Estimate,
@@ -42,6 +43,7 @@ from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.results.seed import Answered, Metadata, seed_json
 from ace_ray.benchmarks.stabletoolbench.retrieval import ToolPool, parse_scope
+from ace_ray.benchmarks.stabletoolbench.score import read_outputs
 from ace_ray.benchmarks.stabletoolbench.scoring.figures import RATES
 from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
@@ -429,6 +431,9 @@ class StableToolBench(Benchmark):
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
         return reporting.paper(runs, rules)
+
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+        return read_outputs(path, entries)
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.files import read_bounded, strict_json
+from ace_ray.benchmarks.dataset import read_bounded, strict_json
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,

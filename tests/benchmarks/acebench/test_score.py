@@ -10,9 +10,22 @@ import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.scoring.golden import render_gold
-from ace_ray.benchmarks.acebench.scoring.outputs import score
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
+from ace_ray.run.score import score_outputs
+from ace_ray.store import LocalStore
+
+
+def score(path: Path, *, data: Path, output: Path) -> dict[str, Any]:
+    return score_outputs(
+        path,
+        benchmark="acebench",
+        data=str(data),
+        model=None,
+        store=LocalStore(str(output)),
+        say=lambda line: None,
+    )
+
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
 IRRELEVANT, AGENT = "special_irrelevant", "agent_multi_step"
