@@ -358,7 +358,7 @@ def compare(
 ) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.report.compare import compare as compare_runs
-    from ace_ray.report.contenders import NotComparable
+    from ace_ray.report.compared_runs import NotComparable
 
     try:
         compare_runs(

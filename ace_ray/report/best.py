@@ -13,10 +13,7 @@ import numpy as np
 
 from ace_ray.benchmarks.reporting import Estimate
 from ace_ray.records import digest
-from ace_ray.report.groups import Group
-from ace_ray.report.lines import Side
-from ace_ray.report.paired import Unit, alone
-from ace_ray.report.scores import estimate, shown_groups
+from ace_ray.report.paired import Group, PairedData, Unit, mean_estimate, unit_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +31,36 @@ class Best:
     series: str
     group: Group
     chosen: str
+    tied: tuple[str, ...]
     choosing: Estimate
     held_out: Estimate
-    tied: tuple[str, ...]
     highest: str
     everything: Estimate
 
 
-def best_runs(side: Side, rules: str, labels: Sequence[str], series: str = "") -> Iterator[Best]:
+def best_runs(
+    data: PairedData, rules: str, labels: Sequence[str], series: str = ""
+) -> Iterator[Best]:
     """The best of the runs ``labels`` on each group that has entries in both halves judged in all
     of them."""
     values = np.array(
-        [alone(side.cells, "accuracy", rules, side.labels.index(label)) for label in labels]
+        [unit_means(data.cells, "accuracy", rules, data.labels.index(label)) for label in labels]
     )
     # Runs are ranked on the same entries.
     common = ~np.isnan(values).any(axis=0)
-    first = choosing_half(side)
-    for group in shown_groups(side):
-        within = common & side.cells.within(group.strata)
+    first = choosing_half(data)
+    for group in data.main_groups():
+        within = common & data.cells.within(group.strata)
         if (within & first).any() and (within & ~first).any():
             ranked = _Ranked(labels, values[:, within], first[within])
-            yield _best(ranked, side.benchmark, rules, group, series)
+            yield _best(ranked, data.benchmark, rules, group, series)
 
 
-def choosing_half(side: Side) -> np.ndarray:
+def choosing_half(data: PairedData) -> np.ndarray:
     """(units,): whether a unit chooses. By a hash of the first key of its cluster, so the same in
     every comparison of the same entries."""
-    _, first, cluster_of = np.unique(side.cells.cluster_of, return_index=True, return_inverse=True)
-    chooses = [_chooses(side.benchmark, side.cells.units[index]) for index in first]
+    _, first, cluster_of = np.unique(data.cells.cluster_of, return_index=True, return_inverse=True)
+    chooses = [_chooses(data.benchmark, data.cells.units[index]) for index in first]
     half: np.ndarray = np.array(chooses, dtype=bool)[cluster_of]
     return half
 
@@ -80,8 +79,8 @@ class _Ranked:
 
     def scores(self, mask: np.ndarray) -> list[Estimate]:
         """Of each run; ``mask`` holds units."""
-        found = [estimate(values[mask]) for values in self.values]
-        return [score for score in found if score is not None]
+        scores = [mean_estimate(values[mask]) for values in self.values]
+        return [score for score in scores if score is not None]
 
 
 def _best(ranked: _Ranked, benchmark: str, rules: str, group: Group, series: str) -> Best:

@@ -12,14 +12,13 @@ import ace_ray
 from ace_ray.benchmarks.reporting import reporting_of
 from ace_ray.errors import UserError
 from ace_ray.report.content import Content, content_of
-from ace_ray.report.folder import claim, claim_within, write
-from ace_ray.report.render import print_table, say
+from ace_ray.report.folder import PAGE, claim, claim_within, write
 from ace_ray.report.runs import Run, read_runs
 from ace_ray.report.sweeps import SWEEP, Sweep, load_sweep
+from ace_ray.report.table import print_table, say
 from ace_ray.store import Store, open_store
 
 DEFAULT_FOLDER = "report"
-PAGE = "report.html"
 WRONG = 5
 """Wrong answers on the page, per run, language and category."""
 
@@ -99,29 +98,24 @@ def _must_share_a_paper(runs: Sequence[Run]) -> None:
 
 
 def _print(content: Content, console: Console, *, paper: bool) -> None:
-    for found in content.benchmarks:
-        print_table(found.comparisons[content.rules], console, intervals=True)
+    for benchmark in content.benchmarks:
+        print_table(benchmark.comparisons[content.rules], console, intervals=True)
     for one in content.sweep.left_out if content.sweep else ():
         say(f"not here: {one}", console)
-    for found in content.benchmarks if paper else ():
-        for table in found.papers[content.rules].tables:
+    for benchmark in content.benchmarks if paper else ():
+        for table in benchmark.papers[content.rules].tables:
             console.print()
             print_table(table, console, intervals=False)
-        for note in found.papers[content.rules].notes:
+        for note in benchmark.papers[content.rules].notes:
             say(note, console)
 
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
     # What draws, tests and renders is loaded for what is written only.
     from ace_ray.report.files import files_of
-    from ace_ray.report.html.document import document
-    from ace_ray.report.tested import tested
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    benchmarks = [found.held for found in content.benchmarks]
-    tests = tested(content.runs, benchmarks, content.rules)
-    page = document(content, tests, wrong=wrong, made_at=made_at)
-    files = {PAGE: page, **files_of(content, tests)}
+    files = files_of(content, wrong=wrong, made_at=made_at)
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "made_at": made_at,

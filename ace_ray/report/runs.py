@@ -1,18 +1,19 @@
-"""Runs read back for a report: the manifest, and every stored row once."""
+"""Runs read back for a report: the manifest, and every stored row once; and by benchmark."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.benchmarks.reporting import ReportedRun, Reporting, reporting_of
 from ace_ray.errors import UserError
 from ace_ray.records import digest
+from ace_ray.report.valid_rows import ValidRows
 from ace_ray.run.parts import Ledger
 from ace_ray.run.rows import ResultRow
 from ace_ray.run.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
@@ -208,3 +209,35 @@ def read_run(store: Store) -> Run:
         run.step = int(found[1])
         run.training = run.model[: found.start()].rstrip("-_=. ") or [run.model, *parents][-1]
     return run
+
+
+@dataclass(frozen=True)
+class BenchmarkRuns:
+    """One benchmark, the runs that hold it, and the same runs as it sees them, in one order."""
+
+    benchmark: str
+    reporting: Reporting
+    runs: Sequence[Run]
+    reported: Sequence[ReportedRun]
+
+
+def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
+    """One per benchmark, in the order in which the runs name them."""
+    groups = []
+    for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
+        reporting = reporting_of(name) or ValidRows()
+        holders = [run for run in runs if name in run.benchmarks]
+        reported = [run.reported(name, reporting.summarize) for run in holders]
+        groups.append(BenchmarkRuns(name, reporting, holders, reported))
+    return groups
+
+
+def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
+    """What a reader must know of single runs before taking their numbers for a model's."""
+    for label, run in runs:
+        if run.manifest.config.backend == "fake":
+            yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
+        if run.manifest.config.limit is not None:
+            yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
+        if benchmark in run.comparable:
+            yield f"{label}: {run.comparable[benchmark]}"

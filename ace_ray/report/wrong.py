@@ -1,4 +1,5 @@
-"""A bounded sample of the answers that are wrong under some rule set, with what was asked.
+"""A bounded sample of the answers that are wrong under some rule set, with what was asked and the
+gold answers.
 
 Which rows it holds depends on the rows alone: in every run the same entries are looked at first,
 and in a category every error type comes to its turn before one comes twice.
@@ -12,9 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ace_ray.records import RULE_SETS, digest
+from ace_ray.config import RunConfig, validated
+from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS, canonical_json, digest
 from ace_ray.report.runs import Run
+from ace_ray.run.plan import entries_digest
+from ace_ray.run.preflight import make_benchmarks
 from ace_ray.run.rows import ResultRow, messages_of, rows_of
+from ace_ray.run.stored import MANIFEST
 
 MOST = 400
 """Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
@@ -54,7 +60,7 @@ class WrongAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CategorySample:
     """Of the ``wrong`` rows of a category of a run, ``shown`` are in the sample."""
 
     run: str
@@ -70,12 +76,12 @@ class WrongAnswers:
     """The sample, and what it is a sample of. ``by_run`` has the chosen rows' ids."""
 
     by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
-    taken: Sequence[Taken]
+    categories: Sequence[CategorySample]
 
     def __iter__(self) -> Iterator[WrongAnswer]:
         """The answers, run by run, in the order in which they were chosen; read from the rows."""
         for run, rows in self.by_run:
-            yield from _read(run, rows)
+            yield from _stored_answers(run, rows)
 
 
 def is_wrong(row: ResultRow) -> bool:
@@ -105,7 +111,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
             (run, [row for key in cells if key[0] == run.label for row in shown.get(key, [])])
             for run in runs
         ],
-        [Taken(*key, len(rows), len(shown.get(key, []))) for key, rows in cells.items()],
+        [CategorySample(*key, len(rows), len(shown.get(key, []))) for key, rows in cells.items()],
     )
 
 
@@ -120,7 +126,7 @@ def _in_turns(rows: Iterable[ResultRow]) -> list[ResultRow]:
     return [row for _, row in sorted(ordered, key=lambda turn: turn[0])]
 
 
-def _read(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
+def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
     """The stored texts of ``rows``. One that has gone meanwhile is left out."""
     known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
     stored: dict[str, dict[str, Any]] = {}
@@ -150,3 +156,56 @@ def _read(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
                 for rules, verdict in row.verdicts.items()
             ],
         )
+
+
+EntryKey = tuple[str, str, str, str]
+"""Benchmark, language, category, id."""
+
+
+class GoldAnswers:
+    """Looked up in the data that a run's manifest names, which is read once for runs that share it.
+
+    Data that is not here, or not what the run was made with, is no failure of a report: `missing`
+    says so.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._found: dict[str, Mapping[EntryKey, Any]] = {}
+        self.missing: dict[str, str] = {}
+        """Label of a run -> why its gold answers are not at hand."""
+        read: dict[str, Mapping[EntryKey, Any] | UserError] = {}
+        for run in runs:
+            same = canonical_json(
+                [run.manifest.tree["config"].get("benchmarks"), run.manifest.entries]
+            )
+            if same not in read:
+                read[same] = _gold_of(run)
+            found = read[same]
+            if isinstance(found, UserError):
+                self.missing[run.label] = str(found)
+            else:
+                self._found[run.label] = found
+
+    def of(self, run: str, key: EntryKey) -> tuple[Any] | None:
+        """The gold answer of an entry in a 1-tuple, None where it is not at hand."""
+        found = self._found.get(run, {})
+        return (found[key],) if key in found else None
+
+
+def _gold_of(run: Run) -> Mapping[EntryKey, Any] | UserError:
+    where = f"{run.uri}/{MANIFEST}"
+    gold: dict[EntryKey, Any] = {}
+    try:
+        config = validated(RunConfig, run.manifest.tree["config"], where=where)
+        for benchmark in make_benchmarks(config):
+            entries = benchmark.entries()
+            theirs = run.manifest.entries.get(benchmark.name)
+            if theirs is not None and theirs != entries_digest(entries):
+                return UserError(
+                    f"the data of {benchmark.name} here is not what the run was made with",
+                    where=where,
+                )
+            gold |= {(benchmark.name, e.language, e.category, e.id): e.gold for e in entries}
+    except UserError as error:
+        return error
+    return gold
