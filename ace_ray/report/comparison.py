@@ -257,8 +257,8 @@ def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]
         )
         return
     for label, repeats in zip(data.labels, data.repeats, strict=True):
-        for rules in rule_sets if repeats is not None else ():
-            noise = overall_noise([repeats], "accuracy", rules)
+        for rules in rule_sets:
+            noise = None if repeats is None else overall_noise([repeats], "accuracy", rules)
             if noise is not None:
                 yield (
                     f"{label}: of {noise.n} entries or dialogues of {data.benchmark} generated "

@@ -7,11 +7,19 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from synthetic_runs import Row, block, row, write_run
+from builders import Row, block, row, write_run
 
 from ace_ray.clean import cleaned, one_line, spreadsheet
-from ace_ray.report.flip_files import MOST_SHOWN, flip_csv, flip_lines, flip_markdown, flip_tables
-from ace_ray.report.flips import LONGEST, Flips, flips_of
+from ace_ray.report.flips import (
+    LONGEST,
+    MOST_SHOWN,
+    Flips,
+    flip_csv,
+    flip_lines,
+    flip_markdown,
+    flip_tables,
+    flips_of,
+)
 from ace_ray.report.runs import load_run
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_rows import column, made
+from builders import column, made
 
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-from ace_ray.report.groups import ALL, Group, groups_of
-from ace_ray.report.paired import Cells, alone, cells_of, pairs_of
+from ace_ray.report.paired import (
+    ALL,
+    Cells,
+    Group,
+    cells_of,
+    groups_of,
+    pairs_of,
+    unit_means,
+)
 
 
 def pair(cells: Cells, metric: str = "accuracy", rules: str = "strict") -> list[tuple[float, ...]]:
@@ -42,7 +49,7 @@ def test_what_has_no_verdict_in_either_run_is_left_out_and_counted(status: str) 
 def test_a_row_that_never_came_is_left_out_and_counted() -> None:
     cells = cells_of([column([True, True]), column([True])])
     assert pair(cells) == [(1, 1, 1, 0), (-1, -1, 0, 1)]
-    assert alone(cells, "accuracy", "strict", 0).tolist() == [1, 1]
+    assert unit_means(cells, "accuracy", "strict", 0).tolist() == [1, 1]
 
 
 def dialogue(*valid: bool, status: str = "scored") -> list[object]:

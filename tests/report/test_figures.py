@@ -9,8 +9,8 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from builders import block, everything, row, write_run
 from PIL import Image
-from synthetic_runs import block, everything, row, write_run
 
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
 from ace_ray.benchmarks.reporting import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from synthetic_runs import block, everything, row, write_run
+from builders import block, everything, row, write_run
 
 from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING

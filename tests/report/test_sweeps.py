@@ -9,14 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders import block, everything, ledger_line, refused, write_run, write_sweep
 from pages import Page, is_sound, report_page
-from synthetic_runs import block, everything, write_run
-from synthetic_sweeps import ledger_line, refused, write_sweep
 
 from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError
-from ace_ray.report.ledger import ledger_table
-from ace_ray.report.sweeps import Sweep, load_sweep
+from ace_ray.report.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.store import open_store
 from ace_ray.sweep.ledger import Account, write_ledger
 
