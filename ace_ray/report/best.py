@@ -51,9 +51,26 @@ def best_runs(
     first = choosing_half(data)
     for group in data.main_groups():
         within = common & data.cells.within(group.strata)
-        if (within & first).any() and (within & ~first).any():
-            ranked = _Ranked(labels, values[:, within], first[within])
-            yield _best(ranked, data.benchmark, rules, group, series)
+        if not (within & first).any() or not (within & ~first).any():
+            continue
+        choosing, everything = _scores(values, within & first), _scores(values, within)
+        chosen, highest = _highest(choosing), _highest(everything)
+        yield Best(
+            benchmark=data.benchmark,
+            rules=rules,
+            series=series,
+            group=group,
+            chosen=labels[chosen],
+            tied=tuple(
+                label
+                for run, label in enumerate(labels)
+                if run != chosen and choosing[run].value == choosing[chosen].value
+            ),
+            choosing=choosing[chosen],
+            held_out=_scores(values, within & ~first)[chosen],
+            highest=labels[highest],
+            everything=everything[highest],
+        )
 
 
 def choosing_half(data: PairedData) -> np.ndarray:
@@ -69,39 +86,12 @@ def _chooses(benchmark: str, unit: Unit) -> bool:
     return int(digest("best", benchmark, *unit)[:8], 16) % 2 == 0
 
 
-@dataclass(frozen=True)
-class _Ranked:
-    """What runs reached (runs, units) on units that all of them have, and (units,) which choose."""
-
-    labels: Sequence[str]
-    values: np.ndarray
-    first: np.ndarray
-
-    def scores(self, mask: np.ndarray) -> list[Estimate]:
-        """Of each run; ``mask`` holds units."""
-        scores = [mean_estimate(values[mask]) for values in self.values]
-        return [score for score in scores if score is not None]
+def _scores(values: np.ndarray, mask: np.ndarray) -> list[Estimate]:
+    """Of each run, on the units of the mask, which all have; ``values`` are (runs, units)."""
+    scores = [mean_estimate(of_run[mask]) for of_run in values]
+    return [score for score in scores if score is not None]
 
 
-def _best(ranked: _Ranked, benchmark: str, rules: str, group: Group, series: str) -> Best:
-    choosing = ranked.scores(ranked.first)
-    everything = ranked.scores(np.ones_like(ranked.first))
-    runs = range(len(ranked.labels))
-    chosen = max(runs, key=lambda run: choosing[run].value)
-    highest = max(runs, key=lambda run: everything[run].value)
-    return Best(
-        benchmark=benchmark,
-        rules=rules,
-        series=series,
-        group=group,
-        chosen=ranked.labels[chosen],
-        choosing=choosing[chosen],
-        held_out=ranked.scores(~ranked.first)[chosen],
-        tied=tuple(
-            ranked.labels[run]
-            for run in runs
-            if run != chosen and choosing[run].value == choosing[chosen].value
-        ),
-        highest=ranked.labels[highest],
-        everything=everything[highest],
-    )
+def _highest(scores: Sequence[Estimate]) -> int:
+    """The first of the best."""
+    return max(range(len(scores)), key=lambda run: scores[run].value)

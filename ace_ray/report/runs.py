@@ -176,11 +176,6 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     return runs
 
 
-def load_run(uri: str) -> Run:
-    """The run in the folder or at the S3 prefix ``uri``. Raises `UserError`."""
-    return read_run(open_store(uri))
-
-
 def read_run(store: Store) -> Run:
     """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
     manifest = read_manifest(store)

@@ -191,8 +191,8 @@ def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float])
     """A logistic curve of ``right`` out of ``n`` over ``x``, by weighted likelihood.
 
     A binomial GLM whose covariance is scaled by Pearson's dispersion, at least 1: models scatter
-    around a curve more than the sampling of entries explains. Needs three different ``x``. None where
-    the likelihood has no maximum: the shares are all 0, all 1, or jump from one to the other.
+    around a curve more than the sampling of entries explains. Needs three different ``x``. None
+    where the likelihood has no maximum: the shares are all 0, all 1, or jump from one to the other.
     """
     if _separated(x, right, n):
         return None

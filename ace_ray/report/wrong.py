@@ -7,9 +7,10 @@ and in a category every error type comes to its turn before one comes twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ MOST = 400
 _COLUMNS = ["row_id", "messages", "output", "reasoning", "state"] + [
     f"{rules}_error" for rules in RULE_SETS
 ]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
             for row in filter(is_wrong, run.rows_of(name)):
                 cells.setdefault((run.label, name, row.language, row.category), []).append(row)
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
-    ranked = {key: _in_turns(rows)[:per_category] for key, rows in cells.items()}
+    ranked = {key: _ordered(rows)[:per_category] for key, rows in cells.items()}
     turns = [(place, key, row) for key, rows in ranked.items() for place, row in enumerate(rows)]
     kept = sorted(turns, key=lambda turn: turn[0])[:most]  # stable: runs stay in order
     shown: dict[tuple[str, str, str, str], list[ResultRow]] = {}
@@ -115,15 +117,26 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
     )
 
 
-def _in_turns(rows: Iterable[ResultRow]) -> list[ResultRow]:
+def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
     """``rows`` in an order that is the same for every run, kinds of error taking turns."""
-    kinds: dict[tuple[str, ...], int] = {}
-    ordered = []
-    for row in sorted(rows, key=lambda row: digest(row.language, row.category, row.id, row.sample)):
-        kind = tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
-        kinds[kind] = kinds.get(kind, 0) + 1
-        ordered.append((kinds[kind], row))
-    return [row for _, row in sorted(ordered, key=lambda turn: turn[0])]
+
+    def error_types(row: ResultRow) -> tuple[str, ...]:
+        return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
+
+    def place(row: ResultRow) -> str:
+        return digest(row.language, row.category, row.id, row.sample)
+
+    return in_turns(sorted(rows, key=place), error_types)
+
+
+def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
+    """The first item of each kind, then the second of each, and so on."""
+    seen: Counter[Hashable] = Counter()
+    turns = []
+    for item in items:
+        turns.append((seen[kind(item)], item))
+        seen[kind(item)] += 1
+    return [item for _, item in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:

@@ -27,10 +27,11 @@ from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import RULE_SETS, Episode, Verdict, digest
 from ace_ray.report.paired import Cells, PairedData, cells_of, groups_of
+from ace_ray.report.runs import Run, read_run
 from ace_ray.run.parts import write_parts
 from ace_ray.run.plan import make_manifest, vars_of
 from ace_ray.run.rows import ROWS, ResultRow, episode_columns, verdict_columns
-from ace_ray.store import LocalStore
+from ace_ray.store import LocalStore, open_store
 
 ERRORS = {"official": "value_error:string", "strict": "param_value"}
 SPECIAL_ERRORS = {"official": "error_detection", "strict": "detection_failed"}
@@ -166,6 +167,11 @@ def write_run(
     if finished:
         store.put("_SUCCESS", b"")
     return folder
+
+
+def load_run(uri: Path | str) -> Run:
+    """The run at ``uri``, as `load_runs` reads it, without a label."""
+    return read_run(open_store(str(uri)))
 
 
 @cache

@@ -6,7 +6,7 @@ from math import log10
 from pathlib import Path
 
 import pytest
-from builders import everything, write_run
+from builders import everything, load_run, write_run
 
 from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
 from ace_ray.benchmarks.reporting import Curves, Estimate
@@ -14,7 +14,7 @@ from ace_ray.report.compared_runs import ComparedRun, compared_runs
 from ace_ray.report.comparison import compare_runs
 from ace_ray.report.curves import ScalingFit, logistic, scaling_fit
 from ace_ray.report.figures import draw
-from ace_ray.report.runs import load_run, load_runs
+from ace_ray.report.runs import load_runs
 
 
 def point(value: float, n: int = 400) -> Estimate:

@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from builders import Row, block, row, write_run
+from builders import Row, block, load_run, row, write_run
 
 from ace_ray.clean import cleaned, one_line, spreadsheet
 from ace_ray.report.flips import (
@@ -20,7 +20,6 @@ from ace_ray.report.flips import (
     flip_tables,
     flips_of,
 )
-from ace_ray.report.runs import load_run
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
 

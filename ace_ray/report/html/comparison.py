@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from ace_ray.report.comparison import Comparison, ReportedComparison
 from ace_ray.report.comparison_tables import sentence, tables_of
-from ace_ray.report.flips import WORDS, Answer, Change, Flip, Flips, flip_tables
+from ace_ray.report.flips import WORDS, Answer, Flip, Flips, flip_tables
 from ace_ray.report.html.page import LONGEST, Section
 from ace_ray.report.text import shown
+from ace_ray.report.wrong import in_turns
 
 FLIPS = 25
 """Flips of each direction that are shown of a pair of runs."""
@@ -60,7 +59,10 @@ def flips(reported: ReportedComparison | None) -> Section | None:
 
 def _pair(flipped: Flips) -> dict[str, Any]:
     """``left_out`` flips are not shown."""
-    chosen = [flip for change in WORDS for flip in _in_turns(flipped.flips, change)[:FLIPS]]
+    chosen: list[Flip] = []
+    for change in WORDS:
+        turned = [flip for flip in flipped.flips if flip.change == change]
+        chosen += in_turns(turned, lambda flip: flip.category)[:FLIPS]
     return {
         "base": flipped.base,
         "other": flipped.other,
@@ -76,17 +78,6 @@ def _pair(flipped: Flips) -> dict[str, Any]:
         ],
         "left_out": len(flipped.flips) - len(chosen),
     }
-
-
-def _in_turns(flips: Sequence[Flip], change: Change) -> list[Flip]:
-    """The flips of one direction, categories taking turns."""
-    seen: Counter[str] = Counter()
-    turns = []
-    for flip in flips:
-        if flip.change == change:
-            turns.append((seen[flip.category], flip))
-            seen[flip.category] += 1
-    return [flip for _, flip in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _answer(label: str, answer: Answer) -> dict[str, Any]:
