@@ -97,8 +97,8 @@ class Content:
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str) -> Content:
-    held = by_benchmark(runs)
-    papers = [{r: one.reporting.paper(one.reported, r) for r in RULE_SETS} for one in held]
+    benchmarks = by_benchmark(runs)
+    papers = [{r: one.reporting.paper(one.reported, r) for r in RULE_SETS} for one in benchmarks]
     several = sum(any(p.tables or p.figures for p in own.values()) for own in papers) > 1
     return Content(
         rules,
@@ -122,7 +122,7 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str) -> Content:
                     for r in RULE_SETS
                 ],
             )
-            for holders, own in zip(held, papers, strict=True)
+            for holders, own in zip(benchmarks, papers, strict=True)
         ],
     )
 

@@ -10,7 +10,7 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -51,28 +51,22 @@ _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 
 def draw(figure: Figure, form: Format, *, inline: bool = False) -> bytes:
     """``figure`` as an image; ``inline``: without a background, inked with `_PAGE_INK`."""
-    style = matplotlib.rc_context(
-        {
-            "font.size": 9,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "svg.fonttype": "none",
-            "svg.hashsalt": "ace_ray",
-            # A dollar sign in a model's name must not start a formula.
-            "text.parse_math": False,
-        }
-    )
     ink = _PAGE_INK if inline else "black"
-    inked = matplotlib.rc_context(
-        {
-            "text.color": ink,
-            "axes.edgecolor": ink,
-            "axes.labelcolor": ink,
-            "xtick.color": ink,
-            "ytick.color": ink,
-        }
-    )
-    with style, inked:
+    style: dict[str, Any] = {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "ace_ray",
+        # A dollar sign in a model's name must not start a formula.
+        "text.parse_math": False,
+        "text.color": ink,
+        "axes.edgecolor": ink,
+        "axes.labelcolor": ink,
+        "xtick.color": ink,
+        "ytick.color": ink,
+    }
+    with matplotlib.rc_context(style):
         canvas = _bars(figure) if isinstance(figure, StackedBars) else _curves(figure)
         FigureCanvasAgg(canvas)
         out = io.BytesIO()

@@ -155,19 +155,8 @@ def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, An
     return found
 
 
-_HEADER = (
-    "change",
-    "category",
-    "language",
-    "id",
-    "sample",
-    "base_error_type",
-    "other_error_type",
-    "base_error",
-    "other_error",
-    "base_output",
-    "other_output",
-)
+_KEY_COLUMNS = ("change", "category", "language", "id", "sample")
+_ANSWER_COLUMNS = ("error_type", "error", "output")
 
 
 def flip_tables(flips: Flips) -> list[Table]:
@@ -197,18 +186,14 @@ def flip_csv(flips: Flips) -> str:
     """Every flip on a line; texts that a spreadsheet would run have a quote before them."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_HEADER)
+    of_answers = [f"{side}_{part}" for part in _ANSWER_COLUMNS for side in ("base", "other")]
+    writer.writerow([*_KEY_COLUMNS, *of_answers])
     for flip in flips.flips:
-        texts = (
-            flip.base.error_type,
-            flip.other.error_type,
-            flip.base.error,
-            flip.other.error,
-            flip.base.output,
-            flip.other.output,
-        )
-        key = (flip.change, spreadsheet(flip.category), spreadsheet(flip.language))
-        writer.writerow([*key, spreadsheet(flip.id), flip.sample, *map(spreadsheet, texts)])
+        cells = [getattr(flip, name) for name in _KEY_COLUMNS]
+        cells += [
+            getattr(answer, part) for part in _ANSWER_COLUMNS for answer in (flip.base, flip.other)
+        ]
+        writer.writerow(spreadsheet(cell) if isinstance(cell, str) else cell for cell in cells)
     return out.getvalue()
 
 
