@@ -10,7 +10,7 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -52,21 +52,23 @@ _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 def draw(figure: Figure, form: Format, *, inline: bool = False) -> bytes:
     """``figure`` as an image; ``inline``: without a background, inked with `_PAGE_INK`."""
     ink = _PAGE_INK if inline else "black"
-    style: dict[str, Any] = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "ace_ray",
-        # A dollar sign in a model's name must not start a formula.
-        "text.parse_math": False,
-        "text.color": ink,
-        "axes.edgecolor": ink,
-        "axes.labelcolor": ink,
-        "xtick.color": ink,
-        "ytick.color": ink,
-    }
-    with matplotlib.rc_context(style):
+    style = matplotlib.rc_context(
+        {
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "svg.fonttype": "none",
+            "svg.hashsalt": "ace_ray",
+            # A dollar sign in a model's name must not start a formula.
+            "text.parse_math": False,
+            "text.color": ink,
+            "axes.edgecolor": ink,
+            "axes.labelcolor": ink,
+            "xtick.color": ink,
+            "ytick.color": ink,
+        }
+    )
+    with style:
         canvas = _bars(figure) if isinstance(figure, StackedBars) else _curves(figure)
         FigureCanvasAgg(canvas)
         out = io.BytesIO()
