@@ -18,7 +18,6 @@ from rich.console import Console
 import ace_ray
 from ace_ray.clean import printed
 from ace_ray.errors import FAILED, INCOMPLETE, UserError
-from ace_ray.records import RULE_SETS
 from ace_ray.run.health.supervise import supervised
 
 
@@ -204,7 +203,7 @@ def run_sweep(
                 [found.uri],
                 paper=False,
                 out=None,
-                rules="official",
+                rules=None,
                 console=console,
                 store=found.store,
             )
@@ -307,7 +306,7 @@ def compact(run: str, endpoint_url: str | None, region: str | None) -> None:
     metavar="URI",
     help="Folder or s3:// prefix. Default: report/ in the one run or sweep; with --paper: report.",
 )
-@click.option("--rules", type=click.Choice(RULE_SETS), default="official", show_default=True)
+@click.option("--rules", help="The rule set that comes first. Default: each benchmark's first.")
 @click.option(
     "--wrong",
     type=click.IntRange(min=0),
@@ -320,7 +319,7 @@ def report(
     runs: tuple[str, ...],
     paper: bool,
     out: str | None,
-    rules: str,
+    rules: str | None,
     wrong: int,
     endpoint_url: str | None,
     region: str | None,
@@ -341,7 +340,7 @@ def report(
 
 @cli.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
-@click.option("--rules", type=click.Choice([*RULE_SETS, "both"]), default="both", show_default=True)
+@click.option("--rules", default="both", show_default=True, help="A rule set; both: all of them.")
 @click.option("--out", metavar="URI", help="Write Markdown, CSV, JSON and figures there.")
 @click.option(
     "--baseline",
@@ -367,7 +366,7 @@ def compare(
 ) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.report.compare import compare as compare_runs
-    from ace_ray.report.contenders import NotComparable
+    from ace_ray.report.compared_runs import NotComparable
 
     try:
         compare_runs(

@@ -22,10 +22,10 @@ from dataclasses import replace
 import numpy as np
 
 from ace_ray.records import RULE_SETS
-from ace_ray.report.compared import side_of
-from ace_ray.report.contenders import check_labels, contenders_of
-from ace_ray.report.lines import Line, Side, lines_of
-from ace_ray.report.paired import Cells
+from ace_ray.report.compared_runs import check_labels, compared_runs
+from ace_ray.report.comparison import paired_data
+from ace_ray.report.hypotheses import TestResult, results_of
+from ace_ray.report.paired import Cells, PairedData
 from ace_ray.report.runs import load_runs
 from ace_ray.report.significance import ALPHA
 from ace_ray.stats import wilson
@@ -77,13 +77,15 @@ def _members(group_of: np.ndarray) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(group_of))[:-1])
 
 
-def resampled(side: Side, rule_sets: Sequence[str], resamples: int, seed: int) -> list[list[Line]]:
-    """The lines of a comparison on each resample."""
-    rng, null = np.random.default_rng(seed), Null(side.cells)
-    base, other = side.labels
+def resampled(
+    data: PairedData, rule_sets: Sequence[str], resamples: int, seed: int
+) -> list[list[TestResult]]:
+    """The results of a comparison on each resample."""
+    rng, null = np.random.default_rng(seed), Null(data.cells)
+    base, other = data.labels
     return [
-        lines_of(
-            [replace(side, cells=null.draw(rng), repeats=[None, None])], [(base, other)], rule_sets
+        results_of(
+            [replace(data, cells=null.draw(rng), repeats=[None, None])], [(base, other)], rule_sets
         )
         for _ in range(resamples)
     ]
@@ -101,27 +103,27 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rules", choices=[*RULE_SETS, "both"], default="both")
     asked = parser.parse_args()
-    contenders = contenders_of(load_runs(asked.runs))
-    check_labels(contenders, contenders[0].label)
+    runs = compared_runs(load_runs(asked.runs))
+    check_labels(runs, runs[0].label)
     rule_sets = RULE_SETS if asked.rules == "both" else (asked.rules,)
     shown = 0
-    for benchmark in contenders[0].run.benchmarks:
-        side = side_of(benchmark, contenders)
-        base, other = side.labels
-        as_they_are = lines_of([side], [(base, other)], rule_sets)
+    for benchmark in runs[0].run.benchmarks:
+        data = paired_data(benchmark, runs)
+        base, other = data.labels
+        as_they_are = results_of([data], [(base, other)], rule_sets)
         for rules in rule_sets:
             report_as_they_are(benchmark, rules, as_they_are)
-        found = resampled(side, rule_sets, asked.resamples, asked.seed)
+        found = resampled(data, rule_sets, asked.resamples, asked.seed)
         for rules in rule_sets:
             shown = max(shown, report(benchmark, rules, found))
     low, _ = wilson(shown, asked.resamples) or (0.0, 1.0)
     return int(low > ALPHA)
 
 
-def report_as_they_are(benchmark: str, rules: str, lines: Sequence[Line]) -> None:
+def report_as_they_are(benchmark: str, rules: str, lines: Sequence[TestResult]) -> None:
     """Print what the comparison of the runs themselves shows."""
-    of_rules = [line for line in lines if line.asked.rules == rules]
-    small = sum(line.found.p < ALPHA for line in of_rules)
+    of_rules = [line for line in lines if line.hypothesis.rules == rules]
+    small = sum(line.difference.p < ALPHA for line in of_rules)
     shown = sum(line.shown for line in of_rules)
     least = min((line.holm for line in of_rules), default=1.0)
     print(
@@ -130,26 +132,27 @@ def report_as_they_are(benchmark: str, rules: str, lines: Sequence[Line]) -> Non
     print(f"  lines with p < {ALPHA}: {share(small, len(of_rules))}; smallest Holm p {least:.3g}")
 
 
-def report(benchmark: str, rules: str, resamples: Sequence[Sequence[Line]]) -> int:
+def report(benchmark: str, rules: str, resamples: Sequence[Sequence[TestResult]]) -> int:
     """Print the shares of one rule set; returns the number of resamples with a difference."""
-    families = [[line for line in lines if line.asked.rules == rules] for lines in resamples]
+    families = [[line for line in lines if line.hypothesis.rules == rules] for lines in resamples]
     lines = [line for family in families for line in family]
     excluding = [
         line
         for line in lines
-        if line.found.interval and not line.found.interval[0] <= 0 <= line.found.interval[1]
+        if line.difference.interval
+        and not line.difference.interval[0] <= 0 <= line.difference.interval[1]
     ]
     shown = sum(any(line.shown for line in family) for family in families)
     print(f"{benchmark}, {rules} rules, {len(families[0])} lines in {len(families)} resamples")
-    print(f"  lines with p < {ALPHA}: {share(sum(x.found.p < ALPHA for x in lines), len(lines))}")
+    small = sum(x.difference.p < ALPHA for x in lines)
+    print(f"  lines with p < {ALPHA}: {share(small, len(lines))}")
     print(f"  intervals without 0: {share(len(excluding), len(lines))}")
     print(f"  lines with Holm p < {ALPHA}: {share(sum(x.shown for x in lines), len(lines))}")
     print(f"  resamples with such a line: {share(shown, len(families))}")
-    for test in sorted({line.found.test for line in lines}):
-        of_test = [line for line in lines if line.found.test == test]
-        print(
-            f"  {test}, p < {ALPHA}: {share(sum(x.found.p < ALPHA for x in of_test), len(of_test))}"
-        )
+    for test in sorted({line.difference.test for line in lines}):
+        of_test = [line for line in lines if line.difference.test == test]
+        small = sum(x.difference.p < ALPHA for x in of_test)
+        print(f"  {test}, p < {ALPHA}: {share(small, len(of_test))}")
     return shown
 
 

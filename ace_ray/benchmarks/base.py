@@ -235,6 +235,10 @@ class Benchmark(ABC):
         None where there is no paper."""
         return None
 
+    @classmethod
+    def has_paper(cls) -> bool:
+        return cls.paper.__func__ is not Benchmark.paper.__func__  # type: ignore[attr-defined]
+
     # What the command line asks for; a benchmark offers what it overrides.
 
     @classmethod

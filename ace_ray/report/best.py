@@ -11,12 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ace_ray.benchmarks.reporting import Estimate
+from ace_ray.benchmarks.results import Estimate
 from ace_ray.records import digest
-from ace_ray.report.groups import Group
-from ace_ray.report.lines import Side
-from ace_ray.report.paired import Unit, alone
-from ace_ray.report.scores import estimate, shown_groups
+from ace_ray.report.paired import Group, PairedData, Unit, mean_estimate, unit_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +31,53 @@ class Best:
     series: str
     group: Group
     chosen: str
+    tied: tuple[str, ...]
     choosing: Estimate
     held_out: Estimate
-    tied: tuple[str, ...]
     highest: str
     everything: Estimate
 
 
-def best_runs(side: Side, rules: str, labels: Sequence[str], series: str = "") -> Iterator[Best]:
+def best_runs(
+    data: PairedData, rules: str, labels: Sequence[str], series: str = ""
+) -> Iterator[Best]:
     """The best of the runs ``labels`` on each group that has entries in both halves judged in all
     of them."""
     values = np.array(
-        [alone(side.cells, "accuracy", rules, side.labels.index(label)) for label in labels]
+        [unit_means(data.cells, "accuracy", rules, data.labels.index(label)) for label in labels]
     )
     # Runs are ranked on the same entries.
     common = ~np.isnan(values).any(axis=0)
-    first = choosing_half(side)
-    for group in shown_groups(side):
-        within = common & side.cells.within(group.strata)
-        if (within & first).any() and (within & ~first).any():
-            ranked = _Ranked(labels, values[:, within], first[within])
-            yield _best(ranked, side.benchmark, rules, group, series)
+    first = choosing_half(data)
+    for group in data.main_groups():
+        within = common & data.cells.within(group.strata)
+        if not (within & first).any() or not (within & ~first).any():
+            continue
+        choosing, everything = _scores(values, within & first), _scores(values, within)
+        chosen, highest = _highest(choosing), _highest(everything)
+        yield Best(
+            benchmark=data.benchmark,
+            rules=rules,
+            series=series,
+            group=group,
+            chosen=labels[chosen],
+            tied=tuple(
+                label
+                for run, label in enumerate(labels)
+                if run != chosen and choosing[run].value == choosing[chosen].value
+            ),
+            choosing=choosing[chosen],
+            held_out=_scores(values, within & ~first)[chosen],
+            highest=labels[highest],
+            everything=everything[highest],
+        )
 
 
-def choosing_half(side: Side) -> np.ndarray:
+def choosing_half(data: PairedData) -> np.ndarray:
     """(units,): whether a unit chooses. By a hash of the first key of its cluster, so the same in
     every comparison of the same entries."""
-    _, first, cluster_of = np.unique(side.cells.cluster_of, return_index=True, return_inverse=True)
-    chooses = [_chooses(side.benchmark, side.cells.units[index]) for index in first]
+    _, first, cluster_of = np.unique(data.cells.cluster_of, return_index=True, return_inverse=True)
+    chooses = [_chooses(data.benchmark, data.cells.units[index]) for index in first]
     half: np.ndarray = np.array(chooses, dtype=bool)[cluster_of]
     return half
 
@@ -70,39 +86,12 @@ def _chooses(benchmark: str, unit: Unit) -> bool:
     return int(digest("best", benchmark, *unit)[:8], 16) % 2 == 0
 
 
-@dataclass(frozen=True)
-class _Ranked:
-    """What runs reached (runs, units) on units that all of them have, and (units,) which choose."""
-
-    labels: Sequence[str]
-    values: np.ndarray
-    first: np.ndarray
-
-    def scores(self, mask: np.ndarray) -> list[Estimate]:
-        """Of each run; ``mask`` holds units."""
-        found = [estimate(values[mask]) for values in self.values]
-        return [score for score in found if score is not None]
+def _scores(values: np.ndarray, mask: np.ndarray) -> list[Estimate]:
+    """Of each run, on the units of the mask, which all have; ``values`` are (runs, units)."""
+    scores = [mean_estimate(of_run[mask]) for of_run in values]
+    return [score for score in scores if score is not None]
 
 
-def _best(ranked: _Ranked, benchmark: str, rules: str, group: Group, series: str) -> Best:
-    choosing = ranked.scores(ranked.first)
-    everything = ranked.scores(np.ones_like(ranked.first))
-    runs = range(len(ranked.labels))
-    chosen = max(runs, key=lambda run: choosing[run].value)
-    highest = max(runs, key=lambda run: everything[run].value)
-    return Best(
-        benchmark=benchmark,
-        rules=rules,
-        series=series,
-        group=group,
-        chosen=ranked.labels[chosen],
-        choosing=choosing[chosen],
-        held_out=ranked.scores(~ranked.first)[chosen],
-        tied=tuple(
-            ranked.labels[run]
-            for run in runs
-            if run != chosen and choosing[run].value == choosing[chosen].value
-        ),
-        highest=ranked.labels[highest],
-        everything=everything[highest],
-    )
+def _highest(scores: Sequence[Estimate]) -> int:
+    """The first of the best."""
+    return max(range(len(scores)), key=lambda run: scores[run].value)

@@ -13,6 +13,7 @@ from ace_ray.run.planning.plan import REPORTS
 from ace_ray.store import Store, open_store
 
 MARKER = "report.json"
+PAGE = "report.html"
 _MADE_BY = "ace-ray report"
 
 

@@ -3,21 +3,21 @@
 A *unit* is what is judged as one: an entry, or the dialogue that entries share
 (`ace_ray.records.Entry.group`). A *cell* is one sample of a unit. A *cluster* holds the units of
 one task, mostly one: clusters are independent evidence, units within one are not. Rows pair by
-benchmark, language, category, id and sample; the row ids of two models differ.
+benchmark, language, category, id and sample; the row ids of two models differ. A *group* is what
+runs are compared on: several categories, a single one, or all of them, in each language and in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import own_task
-from ace_ray.records import RULE_SETS
+from ace_ray.benchmarks.results import Estimate, ScoredRow, own_task
+from ace_ray.stats import wilson
 
 Unit = tuple[str, str, str]
 """(language, category, group)"""
@@ -27,6 +27,8 @@ Metric = Literal["accuracy", "process"]
 METRICS: tuple[Metric, ...] = ("accuracy", "process")
 _PROCESS = "process_accuracy"
 """The metric of a row's verdict that is its process accuracy (docs/results.md)."""
+ALL = "All"
+"""The group of all categories."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,20 @@ class Cells:
         mask: np.ndarray = np.array([name in strata for name in names], dtype=bool)[of_unit]
         return mask
 
+    def strata_of(self, units: np.ndarray) -> set[Stratum]:
+        """The strata of the units of a mask."""
+        names, of_unit = self.strata
+        return {names[index] for index in np.unique(of_unit[units])}
+
 
 def cells_of(
-    runs: Sequence[Sequence[ScoredRow]], task: Callable[[ScoredRow], str] = own_task
+    runs: Sequence[Sequence[ScoredRow]],
+    rule_sets: Sequence[str],
+    task: Callable[[ScoredRow], str] = own_task,
 ) -> Cells:
     """The cells that any of ``runs`` has, each a run's rows of one benchmark.
 
-    ``task`` is `ace_ray.benchmarks.reporting.Reporting.task`.
+    ``task`` is `ace_ray.benchmarks.base.Benchmark.task`.
     """
     turns: dict[Unit, set[str]] = {}
     tasks: dict[Unit, str] = {}
@@ -88,7 +97,7 @@ def cells_of(
     rows = np.array([len(turns[unit]) for unit, _ in cells], dtype=np.int64)
     together = np.array([unit in dialogues for unit, _ in cells], dtype=bool)
     values: dict[tuple[Metric, str], np.ndarray] = {}
-    for rules in RULE_SETS:
+    for rules in rule_sets:
         judged = [_judged(run, cells, rows, together, rules) for run in runs]
         values["accuracy", rules] = np.array([accuracy for accuracy, _ in judged])
         values["process", rules] = np.array([process for _, process in judged])
@@ -114,14 +123,14 @@ def _judged(
     rules: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Accuracy and process accuracy of one run, by cell."""
-    scored, valid, process, with_process = np.zeros((4, len(cells)))
+    scored, score, process, with_process = np.zeros((4, len(cells)))
     for row in run:
         verdict = row.verdicts.get(rules)
         if row.status != "scored" or verdict is None:
             continue
         cell = cells[unit_of(row), row.sample]
         scored[cell] += 1
-        valid[cell] += verdict.valid
+        score[cell] += verdict.score
         if _PROCESS in verdict.metrics:
             with_process[cell] += 1
             process[cell] += verdict.metrics[_PROCESS]
@@ -129,8 +138,8 @@ def _judged(
     whole = scored == rows
     own = np.where(with_process == rows, process / rows, np.nan)
     return (
-        np.where(whole, valid == rows, np.nan),
-        np.where(whole, np.where(together, valid / rows, own), np.nan),
+        np.where(whole, np.where(together, score == rows, score), np.nan),
+        np.where(whole, np.where(together, score / rows, own), np.nan),
     )
 
 
@@ -162,7 +171,7 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) ->
     )
 
 
-def alone(cells: Cells, metric: Metric, rules: str, run: int) -> np.ndarray:
+def unit_means(cells: Cells, metric: Metric, rules: str, run: int) -> np.ndarray:
     """The mean of one run by unit, (units,); NaN where it has no verdict."""
     values = cells.values[metric, rules][run]
     return _means(cells, values, ~np.isnan(values))
@@ -175,3 +184,116 @@ def _means(cells: Cells, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     sums = np.bincount(where, values[mask], minlength=count)
     means: np.ndarray = np.divide(sums, found, out=np.full(count, np.nan), where=found > 0)
     return means
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Entries that are compared together; ``language`` is "" for all languages.
+
+    ``category`` is true for a single category. In a group each entry or dialogue weighs the same.
+    """
+
+    name: str
+    language: str
+    strata: frozenset[Stratum]
+    category: bool = False
+
+
+def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> list[Group]:
+    """The groups that ``units`` fill: all languages first, groups before categories.
+
+    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. A group of which a category is
+    missing would bear its name wrongly and is left out; what holds the same entries comes once.
+    """
+    there = {unit[:2] for unit in units}
+    languages = sorted({language for language, _ in there})
+    order = list(dict.fromkeys(category for members in named.values() for category in members))
+    order += sorted({category for _, category in there} - set(order))
+    groups: dict[frozenset[Stratum], Group] = {}
+    for chosen in [languages, *([language] for language in languages)]:
+        for group in _groups_in(chosen, there, named, order):
+            if group.strata and len({language for language, _ in group.strata}) == len(chosen):
+                groups.setdefault(group.strata, group)
+    return list(groups.values())
+
+
+def _groups_in(
+    languages: Sequence[str],
+    there: Collection[Stratum],
+    named: Mapping[str, Sequence[str]],
+    order: Sequence[str],
+) -> Iterator[Group]:
+    # Entries in one language are named by it.
+    label = languages[0] if len(languages) == 1 else ""
+    for name, members in named.items():
+        wanted = frozenset((language, category) for language in languages for category in members)
+        if wanted <= set(there):
+            yield Group(name, label, wanted, category=len(members) == 1)
+    every = frozenset(stratum for stratum in there if stratum[0] in languages)
+    if len({category for _, category in every}) > 1:
+        yield Group(ALL, label, every)
+    for name in order:
+        yield Group(name, label, frozenset(s for s in every if s[1] == name), category=True)
+
+
+@dataclass(frozen=True)
+class PairedData:
+    """One benchmark of the runs that are compared.
+
+    ``repeats`` are the cells that each run, by number, generated twice, as two "runs": what was
+    generated first, and again. ``seeds`` are what its answers were sampled with, None where
+    nothing was left to chance.
+    """
+
+    benchmark: str
+    labels: Sequence[str]
+    cells: Cells
+    groups: Sequence[Group]
+    repeats: Sequence[Cells | None]
+    seeds: Sequence[int | None]
+
+    @property
+    def rule_sets(self) -> list[str]:
+        return list(dict.fromkeys(rules for _, rules in self.cells.values))
+
+    def holds(self, base: str, other: str) -> bool:
+        return base in self.labels and other in self.labels
+
+    def numbers(self, base: str, other: str) -> tuple[int, int]:
+        """The indices of two labels."""
+        return self.labels.index(base), self.labels.index(other)
+
+    def same_seed(self, base: str, other: str) -> bool:
+        first, second = self.numbers(base, other)
+        return self.seeds[first] == self.seeds[second]
+
+    def repeats_between(self, base: str, other: str) -> list[Cells]:
+        """Repeats that tell by how much identical runs differ under the labels' conditions; none
+        where the two were sampled with other seeds: a repeat is drawn with its run's own."""
+        if not self.same_seed(base, other):
+            return []
+        both = (self.repeats[number] for number in self.numbers(base, other))
+        return [cells for cells in both if cells is not None]
+
+    def score(self, run: int, group: Group, rules: str) -> Estimate | None:
+        """The accuracy of run number ``run``; None unless all categories of ``group`` are there."""
+        values = unit_means(self.cells, "accuracy", rules, run)
+        if not group.strata <= self.cells.strata_of(~np.isnan(values)):
+            return None
+        return mean_estimate(values[self.cells.within(group.strata)])
+
+    def main_groups(self) -> list[Group]:
+        """The groups that curves and best runs are given for: of several categories if there are
+        any, all languages together."""
+        languages = {language for language, _ in self.cells.strata[0]}
+        whole = "" if len(languages) > 1 else next(iter(languages), "")
+        groups = [group for group in self.groups if group.language == whole]
+        return [group for group in groups if not group.category] or groups
+
+
+def mean_estimate(values: np.ndarray) -> Estimate | None:
+    """The mean of what units reached, NaN left out, with its Wilson interval."""
+    known = values[~np.isnan(values)]
+    mean = float(known.mean()) if len(known) else 0.0
+    interval = wilson(mean * len(known), len(known))
+    return None if interval is None else Estimate(mean, interval, len(known))

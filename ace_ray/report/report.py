@@ -9,17 +9,16 @@ from typing import Any
 from rich.console import Console
 
 import ace_ray
-from ace_ray.benchmarks.reporting import reporting_of
+from ace_ray.benchmarks.registry import known_class
 from ace_ray.errors import UserError
 from ace_ray.report.content import Content, content_of
-from ace_ray.report.folder import claim, claim_within, write
-from ace_ray.report.render import print_table, say
+from ace_ray.report.folder import PAGE, claim, claim_within, write
 from ace_ray.report.runs import Run, read_runs
 from ace_ray.report.sweeps import SWEEP, Sweep, load_sweep
+from ace_ray.report.table import print_table, say
 from ace_ray.store import Store, open_store
 
 DEFAULT_FOLDER = "report"
-PAGE = "report.html"
 WRONG = 5
 """Wrong answers on the page, per run, language and category."""
 
@@ -29,7 +28,7 @@ def make_report(
     *,
     paper: bool,
     out: str | None,
-    rules: str,
+    rules: str | None,
     console: Console,
     wrong: int = WRONG,
     store: Store | None = None,
@@ -81,7 +80,7 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
 def _must_share_a_paper(runs: Sequence[Run]) -> None:
     """Raises `UserError` unless one benchmark with a paper is in all of ``runs``."""
     named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
-    offers = [name for name in named if reporting_of(name) is not None]
+    offers = [name for name in named if (known := known_class(name)) and known.has_paper()]
     if not offers:
         raise UserError(
             f"no tables of a paper are known for {', '.join(named) or 'no run'}",
@@ -99,29 +98,24 @@ def _must_share_a_paper(runs: Sequence[Run]) -> None:
 
 
 def _print(content: Content, console: Console, *, paper: bool) -> None:
-    for found in content.benchmarks:
-        print_table(found.comparisons[content.rules], console, intervals=True)
+    for benchmark in content.benchmarks:
+        print_table(benchmark.comparisons[benchmark.rules], console, intervals=True)
     for one in content.sweep.left_out if content.sweep else ():
         say(f"not here: {one}", console)
-    for found in content.benchmarks if paper else ():
-        for table in found.papers[content.rules].tables:
+    for benchmark in content.benchmarks if paper else ():
+        for table in benchmark.papers[benchmark.rules].tables:
             console.print()
             print_table(table, console, intervals=False)
-        for note in found.papers[content.rules].notes:
+        for note in benchmark.papers[benchmark.rules].notes:
             say(note, console)
 
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
     # What draws, tests and renders is loaded for what is written only.
     from ace_ray.report.files import files_of
-    from ace_ray.report.html.document import document
-    from ace_ray.report.tested import tested
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
-    benchmarks = [found.held for found in content.benchmarks]
-    tests = tested(content.runs, benchmarks, content.rules)
-    page = document(content, tests, wrong=wrong, made_at=made_at)
-    files = {PAGE: page, **files_of(content, tests)}
+    files = files_of(content, wrong=wrong, made_at=made_at)
     facts = {
         "ace_ray_version": ace_ray.__version__,
         "made_at": made_at,

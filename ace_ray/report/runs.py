@@ -1,16 +1,18 @@
-"""Runs read back for a report: the manifest, and every stored row once."""
+"""Runs read back for a report: the manifest, and every stored row once; and by benchmark."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
-from ace_ray.benchmarks.protocol import ScoredRow
-from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.benchmarks.registry import recorded_class
+from ace_ray.benchmarks.results import ReportedRun, ScoredRow
+from ace_ray.config import EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.storage.parts import Ledger, stored_rows
@@ -174,11 +176,6 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
     return runs
 
 
-def load_run(uri: str) -> Run:
-    """The run in the folder or at the S3 prefix ``uri``. Raises `UserError`."""
-    return read_run(open_store(uri))
-
-
 def read_run(store: Store) -> Run:
     """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
     manifest = read_manifest(store)
@@ -207,3 +204,44 @@ def read_run(store: Store) -> Run:
         run.step = int(found[1])
         run.training = run.model[: found.start()].rstrip("-_=. ") or [run.model, *parents][-1]
     return run
+
+
+@dataclass(frozen=True)
+class BenchmarkRuns:
+    """One benchmark, the runs that hold it, and the same runs as it sees them, in one order."""
+
+    benchmark: str
+    reporting: type[Benchmark]
+    """The benchmark's class, or the default's; its rule sets are those that all runs have."""
+    runs: Sequence[Run]
+    reported: Sequence[ReportedRun]
+
+
+def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
+    """One per benchmark, in the order in which the runs name them."""
+    groups = []
+    for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
+        holders = [run for run in runs if name in run.benchmarks]
+        reporting = class_of(name, holders)
+        reported = [run.reported(name, reporting.statistics) for run in holders]
+        groups.append(BenchmarkRuns(name, reporting, holders, reported))
+    return groups
+
+
+def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
+    """What answers for the benchmark ``name`` of ``runs``."""
+    first, *others = (run.manifest.rule_sets_of(name) for run in runs)
+    return recorded_class(name, tuple(r for r in first if all(r in o for o in others)))
+
+
+def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
+    """What a reader must know of single runs before taking their numbers for a model's."""
+    for label, run in runs:
+        if run.manifest.config.backend == "fake":
+            yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
+        if run.manifest.config.backend == EXTERNAL:
+            yield f"{label}: made elsewhere; how the model was asked is not recorded"
+        if run.manifest.config.limit is not None:
+            yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
+        if benchmark in run.comparable:
+            yield f"{label}: {run.comparable[benchmark]}"

@@ -188,11 +188,11 @@ class Fit:
 
 
 def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> Fit | None:
-    """A logistic law of ``right`` out of ``n`` over ``x``, by weighted likelihood.
+    """A logistic curve of ``right`` out of ``n`` over ``x``, by weighted likelihood.
 
     A binomial GLM whose covariance is scaled by Pearson's dispersion, at least 1: models scatter
-    around a law more than the sampling of entries explains. Needs three different ``x``. None where
-    the likelihood has no maximum: the shares are all 0, all 1, or jump from one to the other.
+    around a curve more than the sampling of entries explains. Needs three different ``x``. None
+    where the likelihood has no maximum: the shares are all 0, all 1, or jump from one to the other.
     """
     if _separated(x, right, n):
         return None
@@ -200,7 +200,7 @@ def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float])
     centre = float(np.mean(x))
     design = np.column_stack([np.ones(len(x)), np.asarray(x, float) - centre])
     with warnings.catch_warnings():
-        # It also warns of shares that lie on a law exactly, and of nothing else here.
+        # It also warns of shares that lie on a curve exactly, and of nothing else here.
         warnings.simplefilter("ignore", PerfectSeparationWarning)
         found = GLM(counts, design, family=Binomial()).fit()
     if not found.converged:
@@ -220,7 +220,7 @@ def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float])
 
 def _separated(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> bool:
     """Whether a step explains all: no wrong answer above a right one, or none below (Albert and
-    Anderson 1984). The likelihood of a logistic law then grows without end."""
+    Anderson 1984). The likelihood of a logistic curve then grows without end."""
     rights = [place for place, found in zip(x, right, strict=True) if found > 0]
     wrongs = [place for place, k, of in zip(x, right, n, strict=True) if k < of]
     if not rights or not wrongs:

@@ -1,16 +1,119 @@
-"""A summary as printed tables."""
+"""Tables as printed text, Markdown and CSV, and the summary of a run. Shares are in percent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from ace_ray.clean import printed
+from ace_ray.benchmarks.results import Estimate, Table, Value
+from ace_ray.clean import cleaned, printed, spreadsheet
 from ace_ray.records import STATUSES
+
+NOT_AVAILABLE = "N/A"
+_LONGEST = 8_000
+
+
+def print_table(table: Table, console: Console, *, intervals: bool) -> None:
+    """The table and its notes; with ``intervals``, a share reads ``84.0 [71.5, 91.7] n=50``."""
+    grid = RichTable()
+    grid.add_column(_text(table.header[0]), overflow="fold")
+    for column in table.header[1:]:
+        grid.add_column(_text(column), justify="right")
+    for line in table.lines:
+        grid.add_row(*(_text(cell(value, intervals=intervals, n=intervals)) for value in line))
+    # A log has no width of its own: give the table what it needs instead of cutting it.
+    wide = console if console.is_terminal else Console(file=console.file, width=200)
+    say(table.title if table.lines else f"{table.title}: no runs for it", console)
+    if table.lines:
+        wide.print(grid)
+    for note in table.notes:
+        say(f"  {note}", console)
+
+
+def say(line: str, console: Console) -> None:
+    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
+
+
+def markdown(table: Table, *, n: bool = False) -> str:
+    """A heading, a pipe table with intervals, and the notes as a list."""
+    lines = [f"## {escaped(table.title)}", ""]
+    if table.lines:
+        lines.append(_pipes(map(escaped, table.header)))
+        lines.append(_pipes(["---", *(["---:"] * (len(table.header) - 1))]))
+        lines += [_pipes(_markdown_cell(value, n=n) for value in line) for line in table.lines]
+        lines.append("")
+    if table.notes:
+        lines += [*(f"- {escaped(note)}" for note in table.notes), ""]
+    return "\n".join(lines)
+
+
+def csv_text(table: Table) -> str:
+    """One column per column; of shares also ``low``, ``high`` (95 % interval) and ``n``. Texts that
+    a spreadsheet would run have a quote before them."""
+    shares = [
+        any(isinstance(line[i], Estimate) for line in table.lines) for i in range(len(table.header))
+    ]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    header: list[str] = []
+    for name, share in zip(table.header, shares, strict=True):
+        header += [spreadsheet(name), *(f"{name} {part}" for part in ("low", "high", "n") if share)]
+    writer.writerow(header)
+    for line in table.lines:
+        cells: list[str] = []
+        for value, share in zip(line, shares, strict=True):
+            if not share:
+                cells.append(spreadsheet(value) if isinstance(value, str) else cell(value))
+            elif isinstance(value, Estimate):
+                cells += [f"{100 * x:.4f}" for x in (value.value, *value.interval)]
+                cells.append(str(value.n))
+            else:
+                cells += [NOT_AVAILABLE] * 4
+        writer.writerow(cells)
+    return out.getvalue()
+
+
+def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
+    if value is None:
+        return NOT_AVAILABLE
+    if not isinstance(value, Estimate):
+        return str(value)
+    text = f"{100 * value.value:.1f}"
+    if intervals:
+        low, high = value.interval
+        text += f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{text} n={value.n}" if n else text
+
+
+def _markdown_cell(value: Value, *, n: bool) -> str:
+    text = cell(value, intervals=True, n=n)
+    return text if isinstance(value, Estimate) else escaped(text)
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+# No link or image is without its "[". Of the last three GitHub makes links of its own accord.
+_ACTIVE = re.compile(r"[\\|*_<>`\[~$]|&(?=[A-Za-z#])|(?<=www)\.|:(?=//)|@", re.IGNORECASE)
+_OPENS = re.compile(r"(?:#{1,6}|[+-])(?=\s|\Z)|[=-]{2}")
+_NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|\Z)")
+"""What makes a heading, a rule or a list of the text that it begins."""
+
+
+def escaped(text: str) -> str:
+    """``text`` on one line as Markdown that is nothing but text: no link, image, HTML or code."""
+    line = " ".join(_ACTIVE.sub(r"\\\g<0>", cleaned(text, _LONGEST)).split())
+    if _OPENS.match(line):
+        return f"\\{line}"
+    return _NUMBERED.sub(r"\1\\\2", line, count=1) if _NUMBERED.match(line) else line
 
 
 def print_summary(summary: Mapping[str, Any], console: Console) -> None:
@@ -21,30 +124,30 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
     missing = f" + {summary['missing']} missing" if summary["missing"] else ""
     line = f"declared {summary['declared']} = {totals}{missing}"
     timing, tokens = summary["timing"], summary["tokens"]
-
-    def say(text: str) -> None:
-        console.print(printed(text), highlight=False, soft_wrap=True, markup=False)
-
     if summary["limit"]:
-        say(f"limited to {summary['limit']} entries: a sample of the benchmark, not its score")
-    say(line)
+        say(
+            f"limited to {summary['limit']} entries: a sample of the benchmark, not its score",
+            console,
+        )
+    say(line, console)
     for name, count in summary["error_classes"].items():
-        say(f"  {count} x {name}")
+        say(f"  {count} x {name}", console)
     if not summary["headline"]:
-        say(f"no headline number: {summary['why']}")
+        say(f"no headline number: {summary['why']}", console)
     if timing:
         say(
             f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens; "
             f"{timing.get('tokens_per_s') or 0:.0f} tokens/s; engine ready after "
-            f"{timing.get('engine_start_s') or 0:.0f} s, {timing.get('wall_s') or 0:.0f} s in all"
+            f"{timing.get('engine_start_s') or 0:.0f} s, {timing.get('wall_s') or 0:.0f} s in all",
+            console,
         )
     if summary["cut_by_length"]:
-        say(f"{summary['cut_by_length']} answers were cut by max_tokens or the context")
+        say(f"{summary['cut_by_length']} answers were cut by max_tokens or the context", console)
     if summary["reasoning_truncated"]:
-        say(f"{summary['reasoning_truncated']} answers ended inside their reasoning")
+        say(f"{summary['reasoning_truncated']} answers ended inside their reasoning", console)
     if summary["backend"] == "fake":
-        say("backend: fake - this is a test of the pipeline, not an evaluation")
-    say(f"results: {summary['uri']}")
+        say("backend: fake - this is a test of the pipeline, not an evaluation", console)
+    say(f"results: {summary['uri']}", console)
 
 
 def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> None:
@@ -54,7 +157,7 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         if not layout["lines"]:
             continue
         *names, last3, last2, last1 = layout["header"]
-        table = Table(title=_text(layout["title"]))
+        table = RichTable(title=_text(layout["title"]))
         for name in names:
             table.add_column(_text(name))
         for column in (last3, last2, last1):
@@ -65,9 +168,9 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         wide = console if console.is_terminal else Console(file=console.file, width=120)
         wide.print(table)
     if summary.get("comparable"):
-        console.print(printed(summary["comparable"]), highlight=False, soft_wrap=True, markup=False)
+        say(summary["comparable"], console)
 
 
 def _text(cell: Any) -> Text:
-    """A cell that is nothing but text: categories are named by data."""
+    """Nothing but text: models and categories are named by data."""
     return Text(printed(str(cell)))

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 import ace_ray
-from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import EXTERNAL, RunConfig, validated
@@ -21,7 +20,7 @@ from ace_ray.errors import COMPLETE, UserError
 from ace_ray.records import Entry
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.preflight import make_benchmarks
-from ace_ray.run.score import summarized
+from ace_ray.run.score import declared_entries, summarized
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import (
     Ledger,
@@ -78,7 +77,7 @@ def rescore(
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
         for name, made in benchmarks.items():
-            own = _entries(made, manifest, ledger)
+            own = declared_entries(made, manifest, ledger.rows())
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
             made.ready(named=name == named)
@@ -148,16 +147,6 @@ def _held(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, L
         yield store, manifest, lease
     finally:
         lease.release()
-
-
-def _entries(benchmark: Benchmark, manifest: Manifest, ledger: Ledger) -> Sequence[Entry]:
-    """The entries that the run declares; of outputs made elsewhere those of the categories that
-    they touch."""
-    if manifest.config.backend != EXTERNAL:
-        return benchmark.dataset()
-    entries = benchmark.output_entries()
-    touched = dict.fromkeys((row.language, row.category) for row in ledger.rows())
-    return [entry for key in touched for entry in entries.of(*key).values()]
 
 
 def _with_named_code(config: RunConfig, benchmark: str | None, store: Store) -> RunConfig:

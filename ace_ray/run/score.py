@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,14 @@ from ace_ray.records import Entry, Episode, Status, Verdict, digest
 from ace_ray.run.planning.plan import row_id
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
-from ace_ray.run.storage.rows import AT_ONCE, episode_columns, rows_schema, verdict_columns
-from ace_ray.run.storage.stored import MANIFEST, SUMMARY, read_manifest
+from ace_ray.run.storage.rows import (
+    AT_ONCE,
+    ResultRow,
+    episode_columns,
+    rows_schema,
+    verdict_columns,
+)
+from ace_ray.run.storage.stored import MANIFEST, SUMMARY, Manifest, read_manifest
 from ace_ray.run.summary import SUCCESS, as_json, summarize
 from ace_ray.store import LocalStore, Store
 
@@ -95,6 +101,18 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     store.put(SUMMARY, as_json(summary))
     store.put(SUCCESS, b"")
     return summary
+
+
+def declared_entries(
+    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow]
+) -> Sequence[Entry]:
+    """The entries that a stored run declares; of outputs made elsewhere those of the categories
+    that they touch."""
+    if manifest.config.backend != EXTERNAL:
+        return benchmark.dataset()
+    entries = benchmark.output_entries()
+    touched = dict.fromkeys((row.language, row.category) for row in rows)
+    return [entry for key in touched for entry in entries.of(*key).values()]
 
 
 class _Rows:

@@ -10,28 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import Row, block, everything, load_run, row, write_run
 from rich.console import Console
-from synthetic_runs import Row, block, everything, row, write_run
 
-from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import UserError
-from ace_ray.report.compare import compare
-from ace_ray.report.compare_files import WARNING
-from ace_ray.report.compared import compared
-from ace_ray.report.contenders import Contender, NotComparable, contenders_of
-from ace_ray.report.runs import load_run, load_runs
+from ace_ray.report.compare import WARNING, compare
+from ace_ray.report.compared_runs import ComparedRun, NotComparable, compared_runs
+from ace_ray.report.comparison import compare_runs
+from ace_ray.report.runs import load_runs
 
 ROWS = block("en", "special_incomplete", 10, 20)
 WORSE = block("en", "special_incomplete", 0, 20)
 
 
-def contenders(*folders: Path) -> list[Contender]:
-    return contenders_of(load_runs([str(folder) for folder in folders]))
+def compared_in(*folders: Path) -> list[ComparedRun]:
+    return compared_runs(load_runs([str(folder) for folder in folders]))
 
 
-def two(tmp_path: Path, first: list[Row], second: list[Row], **changed: Any) -> list[Contender]:
+def two(tmp_path: Path, first: list[Row], second: list[Row], **changed: Any) -> list[ComparedRun]:
     """Runs A and B, of which B is made with ``changed``."""
-    return contenders(
+    return compared_in(
         write_run(tmp_path / "a", first, model="o/A"),
         write_run(tmp_path / "b", second, model="o/B", **changed),
     )
@@ -80,14 +79,14 @@ def test_what_moves_scores_is_refused_line_by_line(
 ) -> None:
     runs = two(tmp_path, ROWS, WORSE, **change)
     with pytest.raises(NotComparable) as caught:
-        compared(runs)
+        compare_runs(runs)
     assert any(line in found for found in caught.value.lines), caught.value.lines
     assert all(found.startswith("not comparable: ") for found in caught.value.lines)
     assert "\n" not in str(caught.value)
     assert "--allow-different" in str(caught.value)
-    allowed = compared(runs, allow_different=True)
+    allowed = compare_runs(runs, allow_different=True)
     assert allowed.differences == caught.value.lines
-    assert len(allowed.lines) == 2
+    assert len(allowed.results) == 2
 
 
 def identity_of(folder: Path, **changed: Any) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def test_other_data_prompts_and_modes_are_refused(tmp_path: Path, key: str, valu
     two(tmp_path, ROWS, WORSE)
     rewrite(tmp_path / "b", identity=identity_of(tmp_path / "b", **{key: value}))
     with pytest.raises(NotComparable) as caught:
-        compared(contenders(tmp_path / "a", tmp_path / "b"))
+        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
     (line,) = caught.value.lines
     assert f"{key} is " in line
 
@@ -112,25 +111,25 @@ def test_verdicts_of_two_versions_are_refused_until_one_judges_both(tmp_path: Pa
     two(tmp_path, ROWS, WORSE)
     rewrite(tmp_path / "b", ace_ray_version="0.0.1")
     with pytest.raises(NotComparable) as caught:
-        compared(contenders(tmp_path / "a", tmp_path / "b"))
+        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
     (line,) = caught.value.lines
     assert 'rules is "ace_ray' in line
     assert '"ace_ray 0.0.1" in B' in line
     version = load_run(str(tmp_path / "a")).judged_by
     rescored = {"rescored": {"ace_ray_version": version}, "benchmarks": {}}
     (tmp_path / "b" / "summary.json").write_text(json.dumps(rescored))
-    assert compared(contenders(tmp_path / "a", tmp_path / "b")).differences == []
+    assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).differences == []
 
 
 def test_other_declared_entries_are_refused_and_missing_rows_are_not(tmp_path: Path) -> None:
     runs = two(tmp_path, ROWS, WORSE[:15], missing=5)
-    comparison = compared(runs)
-    (line,) = [x for x in comparison.lines if x.asked.rules == "strict"]
-    assert (line.found.n, line.found.left_out) == (15, 5)
+    comparison = compare_runs(runs)
+    (line,) = [x for x in comparison.results if x.hypothesis.rules == "strict"]
+    assert (line.difference.n, line.difference.left_out) == (15, 5)
     assert any("5 of 20 rows are left out of B against A" in note for note in comparison.notes)
     rewrite(tmp_path / "b", entries={"acebench": "f" * 64})
     with pytest.raises(NotComparable) as caught:
-        compared(contenders(tmp_path / "a", tmp_path / "b"))
+        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
     assert "entries is " in caught.value.lines[0]
 
 
@@ -139,20 +138,20 @@ def test_without_declared_entries_the_stored_ones_count(tmp_path: Path) -> None:
     for name in ("a", "b"):
         rewrite(tmp_path / name, entries=None)
     with pytest.raises(NotComparable, match="entries is"):
-        compared(contenders(tmp_path / "a", tmp_path / "b"))
+        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
 
 
 def test_unscored_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     failed = [row("en", "special_incomplete", i, status="infra_error") for i in range(3)]
-    comparison = compared(two(tmp_path, ROWS, [*failed, *WORSE[3:]]))
-    assert {line.found.n for line in comparison.lines} == {17}
+    comparison = compare_runs(two(tmp_path, ROWS, [*failed, *WORSE[3:]]))
+    assert {line.difference.n for line in comparison.results} == {17}
     (note,) = [note for note in comparison.notes if "left out" in note]
     assert note.startswith("acebench: 3 of 20 rows are left out of B against A")
     assert note.endswith("3 in B, 0 in A")
 
 
 def test_the_seed_is_chance_and_said(tmp_path: Path) -> None:
-    comparison = compared(two(tmp_path, ROWS, WORSE, sampling={"seed": 7}))
+    comparison = compare_runs(two(tmp_path, ROWS, WORSE, sampling={"seed": 7}))
     assert comparison.differences == []
     assert "not the same chance: sampling.seed is 0 in A; 7 in B" in comparison.cautions
 
@@ -165,7 +164,7 @@ def test_hardware_and_engine_are_said_and_not_refused(tmp_path: Path) -> None:
     word = "not the same engine or hardware:"
     found = [
         line.removeprefix(f"{word} ")
-        for line in compared(contenders(tmp_path / "a", tmp_path / "b")).cautions
+        for line in compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).cautions
     ]
     assert found == [
         'versions.vllm is "0.32.0" in A; "0.33.0" in B',
@@ -173,7 +172,7 @@ def test_hardware_and_engine_are_said_and_not_refused(tmp_path: Path) -> None:
         "batch_invariant is true in A; false in B",
     ]
     rewrite(tmp_path / "a", versions="hostile", machine=[1])
-    assert compared(contenders(tmp_path / "a", tmp_path / "b")).cautions
+    assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).cautions
 
 
 def test_what_the_engines_said_of_themselves_goes_before_what_the_driver_knew(
@@ -186,7 +185,7 @@ def test_what_the_engines_said_of_themselves_goes_before_what_the_driver_knew(
         (tmp_path / name / "summary.json").write_text(
             json.dumps({"benchmarks": {}, "timing": {"engines": engines}})
         )
-    assert compared(contenders(tmp_path / "a", tmp_path / "b")).cautions == [
+    assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).cautions == [
         'not the same engine or hardware: device is "H200" in A; "H100" and "H200" in B'
     ]
 
@@ -198,7 +197,7 @@ def test_models_that_play_the_user_themselves_are_said(tmp_path: Path) -> None:
 
     first = write_run(tmp_path / "a", ROWS, model="o/A", extra_identity=extra("A"))
     second = write_run(tmp_path / "b", WORSE, model="o/B", extra_identity=extra("B"))
-    (line,) = compared(contenders(first, second)).cautions
+    (line,) = compare_runs(compared_in(first, second)).cautions
     assert line == "not comparable in episodes: the model itself plays the user in A, B"
 
 
@@ -207,9 +206,9 @@ def test_repeats_count_in_no_accuracy_and_give_the_noise(tmp_path: Path) -> None
         {**item, "repeat": 1, "row_id": item["row_id"][::-1]}
         for item in block("en", "special_incomplete", 5, 20)
     ]
-    comparison = compared(two(tmp_path, [*ROWS, *again], WORSE))
-    (line,) = [x for x in comparison.lines if x.asked.rules == "strict"]
-    assert (line.found.n, line.found.base) == (20, 0.5)
+    comparison = compare_runs(two(tmp_path, [*ROWS, *again], WORSE))
+    (line,) = [x for x in comparison.results if x.hypothesis.rules == "strict"]
+    assert (line.difference.n, line.difference.base) == (20, 0.5)
     assert line.noise is not None
     assert (line.noise.flips, line.noise.n) == (5, 20)
     assert (
@@ -232,41 +231,41 @@ def test_repeats_tell_nothing_of_runs_with_other_seeds(
 ) -> None:
     """They are drawn with their run's own seed, and say nearly the same."""
     again = [{**item, "repeat": 1, "row_id": item["row_id"][::-1]} for item in ROWS]
-    runs = contenders(
+    runs = compared_in(
         write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=first),
         write_run(tmp_path / "b", WORSE, model="o/B", sampling=second),
     )
-    comparison = compared(runs, rule_sets=["strict"])
-    assert {line.noise is not None for line in comparison.lines} == {floor}
+    comparison = compare_runs(runs, rule_sets=["strict"])
+    assert {line.noise is not None for line in comparison.results} == {floor}
     assert any("there is no noise floor between" in x for x in comparison.notes) is not floor
 
 
 def test_without_repeats_the_noise_is_unknown(tmp_path: Path) -> None:
-    notes = compared(two(tmp_path, ROWS, WORSE)).notes
+    notes = compare_runs(two(tmp_path, ROWS, WORSE)).notes
     assert any("no row was generated twice" in note for note in notes)
 
 
 @pytest.mark.parametrize("baseline", [None, "A", "C"])
 def test_all_are_compared_with_the_baseline(tmp_path: Path, baseline: str | None) -> None:
-    runs = contenders(*(write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"))
-    comparison = compared(runs, baseline=baseline, rule_sets=["strict"])
+    runs = compared_in(*(write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"))
+    comparison = compare_runs(runs, baseline=baseline, rule_sets=["strict"])
     base = baseline or "A"
     assert comparison.pairs == [(base, label) for label in "ABC" if label != base]
-    assert [(x.asked.base, x.asked.other) for x in comparison.lines] == comparison.pairs
+    assert [(x.hypothesis.base, x.hypothesis.other) for x in comparison.results] == comparison.pairs
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
     runs = two(tmp_path, ROWS, WORSE)
     with pytest.raises(UserError, match="nothing to compare"):
-        compared(runs[:1])
+        compare_runs(runs[:1])
     with pytest.raises(UserError, match="nothing to compare"):
-        compared([])
+        compare_runs([])
     with pytest.raises(UserError, match=r"two runs are called 'A'"):
-        compared([runs[0], Contender(runs[1].run, "A")])
+        compare_runs([runs[0], ComparedRun(runs[1].run, "A")])
     with pytest.raises(UserError, match=r"--baseline: 'x' is not among the runs"):
-        compared(runs, baseline="x")
+        compare_runs(runs, baseline="x")
     with pytest.raises(UserError, match=r"--group: no group is called 'Speical'; one of "):
-        compared(runs, groups=["Speical"])
+        compare_runs(runs, groups=["Speical"])
 
 
 def test_runs_of_other_benchmarks(tmp_path: Path) -> None:
@@ -278,9 +277,9 @@ def test_runs_of_other_benchmarks(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="no two runs that are compared share a benchmark: A and T do not"
     ):
-        compared(contenders(first, toy))
-    comparison = compared(contenders(first, toy, second), rule_sets=["strict"])
-    assert [x.asked.other for x in comparison.lines] == ["B"]
+        compare_runs(compared_in(first, toy))
+    comparison = compare_runs(compared_in(first, toy, second), rule_sets=["strict"])
+    assert [x.hypothesis.other for x in comparison.results] == ["B"]
 
 
 def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
@@ -291,22 +290,22 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
         text = (folder / "run.json").read_text().replace('"acebench"', '"toy"')
         (folder / "run.json").write_text(text)
         folders.append(folder)
-    (line,) = compared(contenders(*folders), rule_sets=["strict"]).lines
-    assert (line.asked.benchmark, line.asked.group.name) == ("toy", "special_incomplete")
-    assert line.found.value == -0.5
+    (line,) = compare_runs(compared_in(*folders), rule_sets=["strict"]).results
+    assert (line.hypothesis.benchmark, line.hypothesis.group.name) == ("toy", "special_incomplete")
+    assert line.difference.value == -0.5
 
 
 def test_chosen_groups_make_a_small_family(tmp_path: Path) -> None:
     rows = everything({"special_incomplete": 4})
     runs = two(tmp_path, everything({}), rows)
-    whole, chosen = compared(runs), compared(runs, groups=["Special", "All"])
-    assert {x.asked.group.name for x in chosen.lines} == {"Special", "All"}
-    assert [x.family for x in chosen.lines] == [6] * 12
-    assert min(x.holm for x in chosen.lines) < min(x.holm for x in whole.lines)
+    whole, chosen = compare_runs(runs), compare_runs(runs, groups=["Special", "All"])
+    assert {x.hypothesis.group.name for x in chosen.results} == {"Special", "All"}
+    assert [x.family for x in chosen.results] == [6] * 12
+    assert min(x.holm for x in chosen.results) < min(x.holm for x in whole.results)
 
 
 def test_labels_are_cleaned(tmp_path: Path) -> None:
-    (found,) = contenders_of(
+    (found,) = compared_runs(
         [load_runs([str(write_run(tmp_path / "a", ROWS, model="o/\x1b[2Jx"))])[0]]
     )
     assert found.label == "x"
@@ -432,15 +431,15 @@ def test_runs_without_a_common_verdict(tmp_path: Path) -> None:
 
 def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
     """A category's share in the comparison is its accuracy in the summary."""
-    runs = contenders(*sweep[:2])
-    comparison = compared(runs, rule_sets=["strict"])
-    summary = runs[1].run.reported("acebench", REPORTING.summarize).summary
+    runs = compared_in(*sweep[:2])
+    comparison = compare_runs(runs, rule_sets=["strict"])
+    summary = runs[1].run.reported("acebench", ACEBench.statistics).summary
     names = {"normal_similar_api": "Similar API", "normal_preference": "Preference"}
     for metric, key in (("accuracy", "accuracy"), ("process", "process_accuracy")):
         found = {
-            x.asked.group.name: x.found.other
-            for x in comparison.lines
-            if (x.asked.metric, x.asked.group.language) == (metric, "en")
+            x.hypothesis.group.name: x.difference.other
+            for x in comparison.results
+            if (x.hypothesis.metric, x.hypothesis.group.language) == (metric, "en")
         }
         for category, stats in summary["languages"]["en"]["categories"].items():
             name = names.get(category, category)

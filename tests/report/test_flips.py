@@ -7,12 +7,18 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from synthetic_runs import Row, block, row, write_run
+from builders import Row, block, load_run, row, write_run
 
-from ace_ray.clean import cleaned, one_line, spreadsheet
-from ace_ray.report.flip_files import MOST_SHOWN, flip_csv, flip_lines, flip_markdown, flip_tables
-from ace_ray.report.flips import LONGEST, Flips, flips_of
-from ace_ray.report.runs import load_run
+from ace_ray.report.flips import (
+    LONGEST,
+    MOST_SHOWN,
+    Flips,
+    flip_csv,
+    flip_lines,
+    flip_markdown,
+    flip_tables,
+    flips_of,
+)
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
 
@@ -156,42 +162,3 @@ def test_many_flips_are_cut_in_the_page_and_whole_in_the_csv(tmp_path: Path) -> 
     assert "3 more are in the CSV file." in flip_markdown(found)
     assert len(flip_csv(found).splitlines()) == 1 + count
     assert f"right to wrong: {count - 5} more" in list(flip_lines(found))
-
-
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
-        ("plain\n\ttext", "plain\n\ttext"),
-        ("a\r\nb", "a\nb"),
-        ("a\rb", "a\\rb"),
-        ("\x1b[31mred\x1b[0m", "red"),
-        ("\x9b31mred", "red"),
-        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("\x1b]0;never ends", ""),
-        ("\x1b", "\\x1b"),
-        ("\x07\x08", "\\x07\\x08"),
-        ("a\u200bb\u2028c", "a\\u200bb\\u2028c"),
-        ("\ud800", "\\ud800"),
-        ("é漢😀", "é漢😀"),
-        ("", ""),
-    ],
-)
-def test_cleaned(text: str, clean: str) -> None:
-    assert cleaned(text) == clean
-
-
-def test_cleaning_is_bounded_and_fast_on_what_would_backtrack() -> None:
-    assert len(cleaned("\x1b[" * 1_000_000, 500)) < 6_000
-    assert cleaned("abcdef", 3) == "abc [3 more characters]"
-    assert one_line("a\n\n b\t c") == "a b c"
-
-
-def test_spreadsheet() -> None:
-    assert [spreadsheet(text) for text in ("=1", "+1", "-1", "@x", "[f()]", "")] == [
-        "'=1",
-        "'+1",
-        "'-1",
-        "'@x",
-        "[f()]",
-        "",
-    ]

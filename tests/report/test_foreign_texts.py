@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import row, write_run
+from builders import row, write_run
 
-from ace_ray.report.render import escaped
+from ace_ray.report.table import escaped
 
 NASTY = [
     "<img src=x onerror=pwned=1>",

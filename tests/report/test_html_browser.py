@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import (
+    HOSTILE,
+    Row,
+    block,
+    hostile_rows,
+    ledger_line,
+    refused,
+    row,
+    utf8,
+    write_run,
+    write_sweep,
+)
 from pages import chromium, report_page
-from synthetic_runs import Row, block, row, write_run
-from synthetic_sweeps import ledger_line, refused, write_sweep
-from test_html_hostile import HOSTILE, hostile_rows, utf8
 
 WIDTHS = (390, 1280)
 ENDLESS = "a-name-without-an-end" * 20

@@ -8,69 +8,25 @@ import shutil
 from pathlib import Path
 
 import pytest
+from builders import (
+    HOSTILE,
+    Row,
+    hostile_rows,
+    ledger_line,
+    refused,
+    row,
+    utf8,
+    write_run,
+    write_sweep,
+)
 from pages import Page, is_sound, report_page
-from synthetic_runs import Row, row, write_run
-from synthetic_sweeps import ledger_line, refused, write_sweep
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.report.html.page import Page as Content
 from ace_ray.report.html.page import Section, render
 from ace_ray.report.text import visible
 
-HOSTILE = [
-    "</script><script>pwned=1</script>",
-    "</pre></td></table></details><h1>x</h1>",
-    '"><img src=x onerror=pwned=1>',
-    "' onmouseover='pwned=1",
-    "<svg/onload=pwned=1>",
-    "</style><style>*{display:none}</style>",
-    "<!-- <![CDATA[ <?php --!>",
-    "&lt;b&gt; &amp;amp; &#60;i&#62;",
-    "{{ 7*7 }}{% raw %}{# x #}${7*7}",
-    "javascript:pwned=1",
-    "\x1b[2J\x1b]0;title\x07red",
-    "a\u202edcba\u2066\u200b\ufeff\u2028\u2029",
-    "null\x00null",
-    "lone \ud800 surrogate",
-    "</textarea></title></select></option><base href=//x>",
-]
 _CLEAN = "clean"
-
-
-def utf8(text: str) -> str:
-    """As rows and the fields of a manifest hold it; free JSON values may hold more."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def hostile_rows(text: str) -> list[Row]:
-    """Rows that say ``text`` wherever a row can, wrong under one rule set or both."""
-    stored = utf8(text)
-    messages = [
-        {"role": text, "content": text},
-        {"role": "tool", "content": {text: [text]}},
-        {"role": "assistant", "content": text, "text": text, "tool_calls": [{"function": text}]},
-        {"role": "user", "content": text},
-    ]
-    rows = []
-    for number, official in enumerate((False, True)):
-        errors = {"official": stored, "strict": stored}
-        made = row("en", "agent_multi_step", number, official=official, strict=False, errors=errors)
-        rows.append(
-            {
-                **made,
-                "messages": json.dumps(messages),
-                "output": stored,
-                "reasoning": stored,
-                "official_error": stored,
-                "strict_error": stored,
-                "state": json.dumps({text: text}),
-                "finish_reason": stored,
-            }
-        )
-    return [
-        *rows,
-        {**rows[0], "row_id": "0" * 32, "id": stored, "group": stored, "language": stored},
-    ]
 
 
 def hostile_run(folder: Path, text: str) -> Path:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_rows import column, made
+from builders import cells_of, column, made
 
-from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-from ace_ray.report.groups import ALL, Group, groups_of
-from ace_ray.report.paired import Cells, alone, cells_of, pairs_of
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.report.paired import (
+    ALL,
+    Cells,
+    Group,
+    groups_of,
+    pairs_of,
+    unit_means,
+)
 
 
 def pair(cells: Cells, metric: str = "accuracy", rules: str = "strict") -> list[tuple[float, ...]]:
@@ -42,7 +48,7 @@ def test_what_has_no_verdict_in_either_run_is_left_out_and_counted(status: str) 
 def test_a_row_that_never_came_is_left_out_and_counted() -> None:
     cells = cells_of([column([True, True]), column([True])])
     assert pair(cells) == [(1, 1, 1, 0), (-1, -1, 0, 1)]
-    assert alone(cells, "accuracy", "strict", 0).tolist() == [1, 1]
+    assert unit_means(cells, "accuracy", "strict", 0).tolist() == [1, 1]
 
 
 def dialogue(*valid: bool, status: str = "scored") -> list[object]:
@@ -99,7 +105,7 @@ def test_entries_of_one_task_share_a_cluster() -> None:
         for language in ("en", "zh")
         for i in (0, 1, 2)
     ] + [made(True, "normal_preference_0", category="normal_preference")]
-    cells = cells_of([rows], REPORTING.task)
+    cells = cells_of([rows], ACEBench.task)
     of_unit = dict(zip(cells.units, cells.cluster_of.tolist(), strict=True))
     of = {(unit[0], unit[2]): number for unit, number in of_unit.items()}
     assert of["en", "agent_multi_step_0"] == of["zh", "agent_multi_step_1"]
@@ -156,7 +162,7 @@ def test_a_category_of_one_language_is_named_by_it() -> None:
 
 
 def test_acebench_has_the_groups_of_the_paper() -> None:
-    names = list(REPORTING.groups())
+    names = list(ACEBench.groups)
     expected = "Atom Single-Turn Multi-Turn Similar_API Preference Normal Special Agent"
     assert names == [name.replace("_", " ") for name in expected.split()]
-    assert len(REPORTING.groups()["Normal"]) == 12
+    assert len(ACEBench.groups["Normal"]) == 12

@@ -2,153 +2,89 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
-from ace_ray.benchmarks.reporting import Table
-from ace_ray.report.compare_tables import tables_of
-from ace_ray.report.compared import Comparison
-from ace_ray.report.flip_files import flip_tables
-from ace_ray.report.flips import Answer, Change, Flip, Flips
+from ace_ray.report.comparison import Comparison, ReportedComparison
+from ace_ray.report.comparison_tables import sentence, tables_of
+from ace_ray.report.flips import WORDS, Answer, Flip, Flips, flip_tables
 from ace_ray.report.html.page import LONGEST, Section
-from ace_ray.report.sentences import sentence
-from ace_ray.report.tested import Tested
-from ace_ray.report.text import Shown, shown
+from ace_ray.report.text import shown
+from ace_ray.report.wrong import in_turns
 
 FLIPS = 25
 """Flips of each direction that are shown of a pair of runs."""
-_WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
-_ABOUT_ALL = ("best", "laws")
+_OF_ALL_RUNS = ("best", "laws")
+"""Names of the tables of all runs together; the others are of a pair of runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sentences:
-    """Under one rule set: the differences shown in words, and the lines that show none."""
-
-    rules: str
-    shown: Sequence[str]
-    others: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonView:
-    """``tables`` are those of all runs together, ``pairs`` one per pair of runs."""
-
-    against: str
-    sentences: Sequence[Sentences]
-    tables: Sequence[Table]
-    pairs: Sequence[Table]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    why: str
-    differences: Sequence[str]
-
-
-def comparison(tests: Tested | None) -> Section | None:
+def comparison(reported: ReportedComparison | None) -> Section | None:
     """What the tests show; why there are none where the runs do not compare."""
-    if tests is None:
+    if reported is None:
         return None
-    if tests.comparison is None:
-        view = Refusal(tests.refused, tests.differences)
+    if reported.comparison is None:
+        view = {"why": reported.refused, "differences": reported.differences}
         return Section("comparison", "Comparison", "refusal.html.j2", view)
-    return Section("comparison", "Comparison", "comparison.html.j2", _view(tests.comparison))
+    return Section("comparison", "Comparison", "comparison.html.j2", _view(reported.comparison))
 
 
-def _view(found: Comparison) -> ComparisonView:
-    tables = list(tables_of(found))
-    return ComparisonView(
-        found.against,
-        [_sentences(found, rules) for rules in found.rule_sets],
-        [table for table in tables if table.name in _ABOUT_ALL],
-        [table for table in tables if table.name not in _ABOUT_ALL],
-        [*found.cautions, *found.notes],
-    )
+def _view(compared: Comparison) -> dict[str, Any]:
+    tables = list(tables_of(compared))
+    return {
+        "against": compared.against,
+        "sentences": [_sentences(compared, rules) for rules in compared.rule_sets],
+        "tables": [table for table in tables if table.name in _OF_ALL_RUNS],
+        "pairs": [table for table in tables if table.name not in _OF_ALL_RUNS],
+        "notes": [*compared.cautions, *compared.notes],
+    }
 
 
-def _sentences(found: Comparison, rules: str) -> Sentences:
-    lines = [line for line in found.lines if line.asked.rules == rules]
-    return Sentences(
-        rules,
-        [sentence(line) for line in lines if line.shown],
-        [sentence(line) for line in lines if not line.shown],
-    )
+def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
+    """Under one rule set: the differences shown in words, and the results that show none."""
+    results = [result for result in compared.results if result.hypothesis.rules == rules]
+    return {
+        "rules": rules,
+        "shown": [sentence(result) for result in results if result.shown],
+        "others": [sentence(result) for result in results if not result.shown],
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class SideView:
-    label: str
-    verdict: str
-    valid: bool
-    error: str
-    output: Shown
-
-
-@dataclass(frozen=True, slots=True)
-class FlipView:
-    """One row, before and after."""
-
-    id: str
-    where: str
-    turned: str
-    sides: Sequence[SideView]
-
-
-@dataclass(frozen=True, slots=True)
-class PairView:
-    """``left_out`` flips are in no view."""
-
-    base: str
-    other: str
-    tables: Sequence[Table]
-    flips: Sequence[FlipView]
-    left_out: int
-
-
-@dataclass(frozen=True, slots=True)
-class FlipsView:
-    pairs: Sequence[PairView]
-    unflipped: Sequence[str]
-
-
-def flips(tests: Tested | None) -> Section | None:
+def flips(reported: ReportedComparison | None) -> Section | None:
     """Which answers turned from right to wrong and back, with both of them."""
-    if tests is None or not tests.flips:
+    if reported is None or not reported.flips:
         return None
-    view = FlipsView([_pair(found) for found in tests.flips], tests.unflipped)
+    pairs = [_pair(flipped) for flipped in reported.flips]
+    view = {"pairs": pairs, "unflipped": reported.unflipped}
     return Section("flips", "Flips", "flips.html.j2", view)
 
 
-def _pair(found: Flips) -> PairView:
-    kept = [flip for change in _WORDS for flip in _spread(found.flips, change)[:FLIPS]]
-    views = [
-        FlipView(
-            flip.id,
-            flip.language + (f", sample {flip.sample}" if flip.sample else ""),
-            _WORDS[flip.change],
-            [_side(found.base, flip.base), _side(found.other, flip.other)],
-        )
-        for flip in kept
-    ]
-    return PairView(
-        found.base, found.other, flip_tables(found), views, len(found.flips) - len(views)
-    )
+def _pair(flipped: Flips) -> dict[str, Any]:
+    """``left_out`` flips are not shown."""
+    chosen: list[Flip] = []
+    for change in WORDS:
+        turned = [flip for flip in flipped.flips if flip.change == change]
+        chosen += in_turns(turned, lambda flip: flip.category)[:FLIPS]
+    return {
+        "base": flipped.base,
+        "other": flipped.other,
+        "tables": flip_tables(flipped),
+        "flips": [
+            {
+                "id": flip.id,
+                "where": flip.language + (f", sample {flip.sample}" if flip.sample else ""),
+                "turned": WORDS[flip.change],
+                "sides": [_answer(flipped.base, flip.base), _answer(flipped.other, flip.other)],
+            }
+            for flip in chosen
+        ],
+        "left_out": len(flipped.flips) - len(chosen),
+    }
 
 
-def _spread(every: Sequence[Flip], change: Change) -> list[Flip]:
-    """The flips of one direction, categories taking turns."""
-    seen: Counter[str] = Counter()
-    turns = []
-    for flip in every:
-        if flip.change == change:
-            turns.append((seen[flip.category], flip))
-            seen[flip.category] += 1
-    return [flip for _, flip in sorted(turns, key=lambda turn: turn[0])]
-
-
-def _side(label: str, answer: Answer) -> SideView:
-    verdict = "valid" if answer.valid else answer.error_type
-    return SideView(label, verdict, answer.valid, answer.error, shown(answer.output, LONGEST))
+def _answer(label: str, answer: Answer) -> dict[str, Any]:
+    return {
+        "label": label,
+        "verdict": "valid" if answer.valid else answer.error_type,
+        "valid": answer.valid,
+        "error": answer.error,
+        "output": shown(answer.output, LONGEST),
+    }

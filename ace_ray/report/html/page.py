@@ -19,8 +19,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ace_ray.benchmarks.reporting import Estimate, Figure, Table, Value
-from ace_ray.report.html.svg import inline_svg
+from ace_ray.benchmarks.results import Estimate, Figure, Table, Value
+from ace_ray.report.figures import inline_svg
 from ace_ray.report.text import visible
 
 LONGEST = 4_000

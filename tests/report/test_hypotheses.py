@@ -1,25 +1,27 @@
-"""Lines of a comparison: identical runs, swapped runs, tiny and clustered groups, noise, words."""
+"""Test results: identical runs, swapped runs, tiny and clustered groups, noise, words."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_rows import chances, column, drawn, made, side
+from builders import chances, column, drawn, made, paired
 
-from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
-from ace_ray.report.lines import Line, lines_of
-from ace_ray.report.noise import WEIGHT, repeats_of
-from ace_ray.report.sentences import p_text, sentence
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.report import hypotheses
+from ace_ray.report.comparison_tables import p_text, sentence
+from ace_ray.report.hypotheses import WEIGHT, repeats_of, results_of
 from ace_ray.report.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, newcombe
 from ace_ray.stats import Z95
 
 PAIR = [("r0", "r1")]
 
 
-def lines(*runs: list, rules: tuple[str, ...] = ("strict",), **more: object) -> list[Line]:
-    compared = side(*runs, **more)  # type: ignore[arg-type]
-    pairs = [("r0", label) for label in compared.labels[1:]]
-    return lines_of([compared], pairs, rules)
+def lines(
+    *runs: list, rules: tuple[str, ...] = ("strict",), **more: object
+) -> list[hypotheses.TestResult]:
+    data = paired(*runs, **more)  # type: ignore[arg-type]
+    pairs = [("r0", label) for label in data.labels[1:]]
+    return results_of([data], pairs, rules)
 
 
 def test_a_line_has_the_published_numbers() -> None:
@@ -27,7 +29,7 @@ def test_a_line_has_the_published_numbers() -> None:
     base = [True] + [False] + [True] * 7 + [False] * 12
     other = [True] + [True] + [False] * 7 + [False] * 12
     (line,) = lines(column(base), column(other))
-    found = line.found
+    found = line.difference
     assert (found.n, found.gained, found.lost, found.test) == (21, 1, 7, MCNEMAR)
     assert found.value == pytest.approx(-6 / 21)
     assert found.interval == newcombe(1, 1, 7, 12)
@@ -39,12 +41,12 @@ def test_a_line_has_the_published_numbers() -> None:
 def test_identical_runs_show_nothing() -> None:
     rng = np.random.default_rng(0)
     run = drawn(rng, chances(rng), samples=2)
-    found = lines(run, run, named=dict(REPORTING.groups()), task=REPORTING.task)
+    found = lines(run, run, named=dict(ACEBench.groups), task=ACEBench.task)
     assert len(found) == 3 * 30
     for line in found:
-        assert (line.found.value, line.found.p, line.holm) == (0, 1, 1)
+        assert (line.difference.value, line.difference.p, line.holm) == (0, 1, 1)
         assert not line.shown
-        low, high = line.found.interval or (0, 0)
+        low, high = line.difference.interval or (0, 0)
         assert low < 0 < high
         assert low == pytest.approx(-high)
 
@@ -55,19 +57,26 @@ def test_swapping_the_runs_mirrors_every_line() -> None:
     for samples in (1, 3):
         one, two = (drawn(np.random.default_rng(seed), hard, samples) for seed in (1, 2))
         there, back = (
-            lines(*runs, named=dict(REPORTING.groups()), task=REPORTING.task)
+            lines(*runs, named=dict(ACEBench.groups), task=ACEBench.task)
             for runs in ((one, two), (two, one))
         )
         assert len(there) == len(back) > 80
         for a, b in zip(there, back, strict=True):
-            assert a.asked.group == b.asked.group
-            assert (a.found.p, a.holm, a.found.test) == (b.found.p, b.holm, b.found.test)
-            assert (a.found.gained, a.found.lost) == (b.found.lost, b.found.gained)
-            assert a.found.value == -b.found.value
-            assert (a.found.interval is None) == (b.found.interval is None)
-            if a.found.interval and b.found.interval:
-                mirrored = (-b.found.interval[1], -b.found.interval[0])
-                assert a.found.interval == pytest.approx(mirrored, abs=1e-12)
+            assert a.hypothesis.group == b.hypothesis.group
+            assert (a.difference.p, a.holm, a.difference.test) == (
+                b.difference.p,
+                b.holm,
+                b.difference.test,
+            )
+            assert (a.difference.gained, a.difference.lost) == (
+                b.difference.lost,
+                b.difference.gained,
+            )
+            assert a.difference.value == -b.difference.value
+            assert (a.difference.interval is None) == (b.difference.interval is None)
+            if a.difference.interval and b.difference.interval:
+                mirrored = (-b.difference.interval[1], -b.difference.interval[0])
+                assert a.difference.interval == pytest.approx(mirrored, abs=1e-12)
 
 
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
@@ -75,8 +84,8 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     found = lines(*runs, rules=("official", "strict"))
     assert [line.family for line in found] == [2, 2, 2, 2]
     worse, worst = found[:2]
-    assert worst.holm == pytest.approx(2 * worst.found.p)
-    assert worse.holm == pytest.approx(worse.found.p)
+    assert worst.holm == pytest.approx(2 * worst.difference.p)
+    assert worse.holm == pytest.approx(worse.difference.p)
     assert (worse.detectable or 0) > (worse.detectable_alone or 1)
 
 
@@ -87,10 +96,14 @@ def test_dialogues_are_tested_whole() -> None:
         return [made(d >= flipped, f"{d}_{t}", group=str(d)) for d in range(12) for t in range(3)]
 
     accuracy, process = lines(run(0), run(5))
-    assert (accuracy.found.n, accuracy.found.lost, accuracy.found.test) == (12, 5, MCNEMAR)
-    assert accuracy.found.p == pytest.approx(2 / 2**5)
-    assert (process.asked.metric, process.found.n) == ("process", 12)
-    assert process.found.p == accuracy.found.p
+    assert (accuracy.difference.n, accuracy.difference.lost, accuracy.difference.test) == (
+        12,
+        5,
+        MCNEMAR,
+    )
+    assert accuracy.difference.p == pytest.approx(2 / 2**5)
+    assert (process.hypothesis.metric, process.difference.n) == ("process", 12)
+    assert process.difference.p == accuracy.difference.p
 
 
 def test_partly_valid_dialogues_move_by_parts() -> None:
@@ -100,9 +113,9 @@ def test_partly_valid_dialogues_move_by_parts() -> None:
         ]
 
     process = lines(run({}), run({0: 3, 1: 2, 2: 0, 3: 3}))[1]
-    assert process.found.test == SIGN_FLIP
-    assert process.found.p == pytest.approx(2 / 2**4)
-    assert process.found.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
+    assert process.difference.test == SIGN_FLIP
+    assert process.difference.p == pytest.approx(2 / 2**4)
+    assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
 
 
 def test_samples_are_no_further_evidence() -> None:
@@ -113,7 +126,7 @@ def test_samples_are_no_further_evidence() -> None:
         return [row for sample in range(4) for row in column(values, sample=sample)]
 
     many = lines(four([True] * 15), four([False] * 6 + [True] * 9))[0]
-    assert (many.found.n, many.found.p) == (one.found.n, one.found.p)
+    assert (many.difference.n, many.difference.p) == (one.difference.n, one.difference.p)
 
 
 def test_entries_of_one_task_are_no_further_evidence() -> None:
@@ -121,10 +134,10 @@ def test_entries_of_one_task_are_no_further_evidence() -> None:
     base, other = column([True] * 40), column([False] * 20 + [True] * 20)
     apart = lines(base, other)[0]
     shared = lines(base, other, task=lambda row: str(int(row.id) // 4))[0]
-    assert apart.found.p == pytest.approx(2 / 2**20)
-    assert shared.found.p == pytest.approx(2 / 2**5)
-    assert (shared.found.n, len(shared.found.sizes)) == (40, 10)
-    wide, narrow = shared.found.interval or (0, 0), apart.found.interval or (0, 0)
+    assert apart.difference.p == pytest.approx(2 / 2**20)
+    assert shared.difference.p == pytest.approx(2 / 2**5)
+    assert (shared.difference.n, len(shared.difference.sizes)) == (40, 10)
+    wide, narrow = shared.difference.interval or (0, 0), apart.difference.interval or (0, 0)
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
@@ -135,7 +148,7 @@ def test_many_partial_moves_take_the_clustered_test() -> None:
         for _ in range(2)
     )
     accuracy, process = lines(base, other)
-    assert (accuracy.found.p, process.found.test) == (1.0, CLUSTERED)
+    assert (accuracy.difference.p, process.difference.test) == (1.0, CLUSTERED)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +156,7 @@ def test_many_partial_moves_take_the_clustered_test() -> None:
 )
 def test_one_row(base: list[bool], other: list[bool]) -> None:
     (line,) = lines(column(base), column(other))
-    assert (line.found.n, line.found.p, line.detectable) == (1, 1.0, None)
+    assert (line.difference.n, line.difference.p, line.detectable) == (1, 1.0, None)
     assert "this n (1) would show none of any size" in sentence(line)
 
 
@@ -152,13 +165,13 @@ def test_a_group_without_pairs_has_no_line() -> None:
     assert lines(base, column([True, True], status="infra_error")) == []
     other = [*column([True, True]), *column([True], category="d", status="skipped")]
     found = lines([*base, *column([True], category="d")], other, named={"Both": ["c", "d"]})
-    assert [line.asked.group.name for line in found] == ["c"]
+    assert [line.hypothesis.group.name for line in found] == ["c"]
 
 
 def test_process_lines_only_where_every_entry_has_one() -> None:
     run = [*column([True] * 3, process=0.5), *column([True] * 3, category="d")]
     found = lines(run, run, named={"Both": ["c", "d"]})
-    assert [(line.asked.group.name, line.asked.metric) for line in found] == [
+    assert [(line.hypothesis.group.name, line.hypothesis.metric) for line in found] == [
         ("Both", "accuracy"),
         ("c", "accuracy"),
         ("d", "accuracy"),
@@ -174,9 +187,9 @@ def test_false_positives_are_rare() -> None:
     small, families = [], 0
     for _ in range(60):
         found = lines(
-            drawn(rng, hard), drawn(rng, hard), named=dict(REPORTING.groups()), task=REPORTING.task
+            drawn(rng, hard), drawn(rng, hard), named=dict(ACEBench.groups), task=ACEBench.task
         )
-        small += [line.found.p < 0.05 for line in found]
+        small += [line.difference.p < 0.05 for line in found]
         families += any(line.shown for line in found)
     assert 0.005 < np.mean(small) < 0.05
     # More than 6 of 60 at a true 5 % comes once in 70 times; Holm is well below 5 % here.
@@ -187,15 +200,15 @@ def test_a_true_difference_is_found() -> None:
     rng = np.random.default_rng(12)
     hard = chances(rng, 40)
     easier = {key: np.minimum(1, share + 0.25) for key, share in hard.items()}
-    found = lines(drawn(rng, hard), drawn(rng, easier), named=dict(REPORTING.groups()))
+    found = lines(drawn(rng, hard), drawn(rng, easier), named=dict(ACEBench.groups))
     (everything,) = [
-        x for x in found if (x.asked.group.name, x.asked.group.language) == ("All", "")
+        x for x in found if (x.hypothesis.group.name, x.hypothesis.group.language) == ("All", "")
     ]
     assert everything.shown
-    assert everything.found.value > 0.1
+    assert everything.difference.value > 0.1
 
 
-def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> Line:
+def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> hypotheses.TestResult:
     """Runs that differ in ``moved`` of ``n``; of ``of`` rows generated twice ``flips`` differ."""
     rows = column([True] * n)
     again = [made(i >= flips, str(i), repeat=1) for i in range(of)]
@@ -235,7 +248,7 @@ def test_a_group_with_few_repeats_borrows_from_all() -> None:
         *(made(True, str(i), category="d", repeat=1) for i in range(2)),
     ]
     found = lines(rows, rows, repeats=[repeats_of(rows, again), None], named={"Both": ["c", "d"]})
-    noise = {line.asked.group.name: line.noise for line in found}
+    noise = {line.hypothesis.group.name: line.noise for line in found}
     every = 10 / 52
     assert noise["c"] is not None
     assert noise["d"] is not None

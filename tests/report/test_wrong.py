@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import Row, block, row, write_run
+from builders import Row, block, row, write_run
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.errors import UserError
-from ace_ray.report.gold import GoldAnswers
 from ace_ray.report.html.answers import MESSAGES, TEXT, answers
 from ace_ray.report.runs import Run, load_runs
-from ace_ray.report.wrong import choose
+from ace_ray.report.wrong import GoldAnswers, choose
 
 RULES = ("official", "strict")
 KINDS = [{"official": f"o{i}", "strict": f"s{i}"} for i in range(3)]
@@ -45,8 +44,8 @@ def test_only_what_is_wrong_under_some_rule_set_is_taken(tmp_path: Path) -> None
     ]
     found = choose(loaded(write_run(tmp_path / "run", rows)), 10)
     assert {answer.id[-1] for answer in found} == {"1", "2", "5"}
-    (taken,) = found.taken
-    assert (taken.wrong, taken.shown) == (3, 3)
+    (sample,) = found.categories
+    assert (sample.wrong, sample.shown) == (3, 3)
 
 
 def test_error_types_take_turns(tmp_path: Path) -> None:
@@ -79,10 +78,10 @@ def test_there_is_a_bound_per_category_and_one_for_all(tmp_path: Path) -> None:
     ]
     folders = [write_run(tmp_path / name, rows, model=f"o/{name}") for name in "AB"]
     found = choose(loaded(*folders), 3)
-    assert {(t.wrong, t.shown) for t in found.taken} == {(9, 3)}
-    assert len(found.taken) == 8
+    assert {(t.wrong, t.shown) for t in found.categories} == {(9, 3)}
+    assert len(found.categories) == 8
     few = choose(loaded(*folders), 3, most=11)
-    assert sorted(t.shown for t in few.taken) == [1] * 5 + [2] * 3, "first each gives one"
+    assert sorted(t.shown for t in few.categories) == [1] * 5 + [2] * 3, "first each gives one"
     assert len(list(few)) == 11
     assert list(choose(loaded(*folders), 0)) == []
 
@@ -109,19 +108,20 @@ def test_the_answer_is_not_among_the_messages_of_a_single_call(tmp_path: Path) -
     assert found["special_incomplete_2"].messages == []
 
 
-def view(folder: Path) -> Any:
+def section(folder: Path) -> Any:
     runs = loaded(folder)
     return answers(choose(runs, 5), GoldAnswers(runs), RULES).view
 
 
 def test_gold_answers_stand_beside(tmp_path: Path) -> None:
     rows = [wrong("normal_atom_bool", 0), wrong("normal_atom_bool", 999)]
-    found = {a.answer.id: a for a in view(write_run(tmp_path / "run", rows)).answers}
-    gold = found["normal_atom_bool_0"].gold.parts[0].text
+    views = section(write_run(tmp_path / "run", rows))["answers"]
+    found = {view["answer"].id: view for view in views}
+    gold = found["normal_atom_bool_0"]["gold"].parts[0].text
     assert json.loads(gold) == {
         "greenhouse_water": {"bed": "T3", "minutes": 20, "check_rain": False}
     }
-    assert found["normal_atom_bool_999"].gold is None
+    assert found["normal_atom_bool_999"]["gold"] is None
 
 
 def test_data_that_is_not_at_hand_is_said_and_no_failure(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_data_that_is_not_at_hand_is_said_and_no_failure(tmp_path: Path) -> None
     manifest = json.loads((folder / "run.json").read_text())
     manifest["config"]["benchmarks"][0]["data"] = str(tmp_path / "elsewhere")
     (folder / "run.json").write_text(json.dumps(manifest))
-    found = view(folder)
-    assert found.answers[0].gold is None
-    (why,) = found.missing.values()
+    found = section(folder)
+    assert found["answers"][0]["gold"] is None
+    (why,) = found["missing"].values()
     assert "elsewhere" in why
 
 
@@ -144,9 +144,9 @@ def test_other_data_is_not_shown_as_the_run_s(tmp_path: Path) -> None:
     manifest = json.loads((folder / "run.json").read_text())
     manifest["config"]["benchmarks"][0]["data"] = str(data)
     (folder / "run.json").write_text(json.dumps(manifest))
-    found = view(folder)
-    assert found.answers[0].gold is None
-    assert "is not what the run was made with" in next(iter(found.missing.values()))
+    found = section(folder)
+    assert found["answers"][0]["gold"] is None
+    assert "is not what the run was made with" in next(iter(found["missing"].values()))
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_a_manifest_that_this_version_cannot_read_has_no_gold(
 def test_runs_of_the_same_data_read_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import ace_ray.report.gold as gold
+    import ace_ray.report.wrong as module
 
     made = []
-    real = gold.make_benchmarks
-    monkeypatch.setattr(gold, "make_benchmarks", lambda config: made.append(1) or real(config))
+    real = module.make_benchmarks
+    monkeypatch.setattr(module, "make_benchmarks", lambda config: made.append(1) or real(config))
     rows = [wrong("normal_atom_bool", 0)]
     GoldAnswers(loaded(*(write_run(tmp_path / n, rows, model=f"o/{n}") for n in "ABC")))
     assert len(made) == 1
@@ -186,13 +186,13 @@ def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
             "state": json.dumps({"end": long}),
         }
     ]
-    (found,) = view(write_run(tmp_path / "run", rows)).answers
-    assert (found.output.size, found.output.left_out) == (TEXT, 1_000_000 - TEXT)
-    assert found.reasoning.left_out == 1_000_000 - TEXT
-    assert found.state.size == TEXT
-    assert sum(message.text.size for message in found.messages) == MESSAGES
-    assert found.left_out == 50 - len(found.messages)
-    assert all(judged.reason.size <= 1000 for judged in found.judgements)
+    (found,) = section(write_run(tmp_path / "run", rows))["answers"]
+    assert (found["output"].size, found["output"].left_out) == (TEXT, 1_000_000 - TEXT)
+    assert found["reasoning"].left_out == 1_000_000 - TEXT
+    assert found["state"].size == TEXT
+    assert sum(message["text"].size for message in found["messages"]) == MESSAGES
+    assert found["left_out"] == 50 - len(found["messages"])
+    assert all(judged["reason"].size <= 1000 for judged in found["judgements"])
 
 
 def test_a_native_answer_is_shown_as_the_model_wrote_it(tmp_path: Path) -> None:
@@ -205,13 +205,13 @@ def test_a_native_answer_is_shown_as_the_model_wrote_it(tmp_path: Path) -> None:
         {"role": "user", "content": None},
     ]
     rows = [{**wrong("agent_multi_step", 0), "messages": json.dumps(messages), "state": "{}"}]
-    (found,) = view(write_run(tmp_path / "run", rows)).answers
-    texts = ["".join(part.text for part in message.text.parts) for message in found.messages]
+    (found,) = section(write_run(tmp_path / "run", rows))["answers"]
+    texts = ["".join(part.text for part in message["text"].parts) for message in found["messages"]]
     assert texts[:2] == ["s", "<tool>f</tool>"]
     assert json.loads(texts[2]) == [{"ok": True}]
     assert json.loads(texts[3]) == calls
     assert texts[4] == ""
-    assert [message.open for message in found.messages] == [False, True, True, True, True]
+    assert [message["open"] for message in found["messages"]] == [False, True, True, True, True]
 
 
 def test_rows_that_went_away_meanwhile_end_the_report_with_a_word(tmp_path: Path) -> None:

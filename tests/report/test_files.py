@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ace_ray.benchmarks.reporting import Estimate, Table
+from builders import block, everything, write_run
 from rich.console import Console
-from synthetic_runs import block, everything, write_run
 
+from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
 from ace_ray.report.folder import claim, write
-from ace_ray.report.render import csv_text, escaped, markdown
 from ace_ray.report.report import make_report
+from ace_ray.report.table import csv_text, escaped, markdown
 
 TABLE = Table(
     name="t",

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from builders import everything, ledger_line, write_run, write_sweep
 from pages import Page, is_sound, report_page
-from synthetic_runs import everything, write_run
-from synthetic_sweeps import ledger_line, write_sweep
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES
-from ace_ray.report.compared import compared
-from ace_ray.report.contenders import Contender, contenders_of, in_words, paired_off, rankings
+from ace_ray.report.compared_runs import (
+    ComparedRun,
+    compared_runs,
+    describe_pairs,
+    make_pairs,
+    rankings,
+)
+from ace_ray.report.comparison import compare_runs
 from ace_ray.report.runs import load_runs
 
 SMALL, LARGE = "Qwen2.5-7B-Instruct", "Qwen2.5-72B-Instruct"
@@ -23,12 +28,12 @@ RIGHT = {SMALL: 8, LARGE: 9, "step_1000": 4, "step_2000": 5, "step_3000": 7}
 STEPS = [label for label in RIGHT if label.startswith("step")]
 
 
-def named(*names: str) -> list[Contender]:
+def named(*names: str) -> list[ComparedRun]:
     """``a/3`` is step 3 of training a."""
     found = []
     for name in names:
         series, _, step = name.rpartition("/")
-        found.append(Contender(cast(Any, None), name, int(step) if series else None, series))
+        found.append(ComparedRun(cast(Any, None), name, int(step) if series else None, series))
     return found
 
 
@@ -57,14 +62,14 @@ def named(*names: str) -> list[Contender]:
 )
 def test_what_is_compared_with_what(names: str, pairs: str, words: str) -> None:
     runs = named(*names.split())
-    found = paired_off(runs, None)
+    found = make_pairs(runs, None)
     assert [f"{base}-{other}" for base, other in found] == pairs.split()
     assert len(found) == len(runs) - 1, "no more than with a baseline"
-    assert in_words(runs, found) == words
+    assert describe_pairs(runs, found) == words
 
 
 def test_a_baseline_is_that_of_all() -> None:
-    assert paired_off(named("A", "t/1", "t/2"), "t/1") == [("t/1", "A"), ("t/1", "t/2")]
+    assert make_pairs(named("A", "t/1", "t/2"), "t/1") == [("t/1", "A"), ("t/1", "t/2")]
 
 
 @pytest.mark.parametrize(
@@ -163,8 +168,8 @@ def test_trainings_that_hold_other_benchmarks(tmp_path: Path) -> None:
         text = (folder / "run.json").read_text().replace('"acebench"', f'"{benchmark}"')
         (folder / "run.json").write_text(text)
         uris.append(str(folder))
-    comparison = compared(contenders_of(load_runs(uris)), rule_sets=["strict"])
-    assert {line.asked.section for line in comparison.lines} == {
+    comparison = compare_runs(compared_runs(load_runs(uris)), rule_sets=["strict"])
+    assert {line.hypothesis.section for line in comparison.results} == {
         ("strict", "A", "B", "acebench"),
         ("strict", "step_1", "step_2", "toy"),
     }

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_runs import block, everything, write_run
+from builders import block, everything, load_run, write_run
 
-from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.conditions import comparable_sets, differences
 from ace_ray.errors import UserError
-from ace_ray.report.benchmark_runs import by_benchmark
-from ace_ray.report.comparison import comparison
-from ace_ray.report.runs import load_run, load_runs
+from ace_ray.report.content import comparison_table
+from ace_ray.report.runs import by_benchmark, load_runs
 
 ROWS = block("en", "special_incomplete", 2, 4)
 
 
 def reported(*folders: Path) -> list[Any]:
     runs = load_runs([str(folder) for folder in folders])
-    return [run.reported("acebench", REPORTING.summarize) for run in runs]
+    return [run.reported("acebench", ACEBench.statistics) for run in runs]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_models_that_play_the_user_themselves(tmp_path: Path) -> None:
     line = "not comparable in episodes: the model itself plays the user in A, B"
     assert comparable_sets(runs) == [1, 1]
     assert list(differences(runs)) == [line]
-    tables = {t.name: list(t.notes) for t in REPORTING.paper(runs, "official").tables}
+    tables = {t.name: list(t.notes) for t in ACEBench.paper(runs, "official").tables}
     assert [name for name, notes in tables.items() if line in notes] == [
         f"table{number}" for number in (2, 4, 7, 8)
     ]
@@ -169,7 +168,7 @@ def test_the_comparison_has_numbers_intervals_and_warnings(tmp_path: Path) -> No
     summary = {"benchmarks": {"acebench": {"comparable": "with nothing at all"}}}
     (folder / "summary.json").write_text(json.dumps(summary))
     (held,) = by_benchmark(load_runs([str(folder)]))
-    table = comparison(held, "official")
+    table = comparison_table(held, "official")
     assert list(table.header) == ["Model", "Scored rows", "Overall", "Normal", "Special", "Agent"]
     label, scored, _, normal, special, _ = table.lines[0]
     assert (label, scored) == ("A", "340/340")
@@ -190,7 +189,7 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     text = (folder / "run.json").read_text().replace('"acebench"', '"toy"')
     (folder / "run.json").write_text(text)
     (held,) = by_benchmark(load_runs([str(folder)]))
-    table = comparison(held, "strict")
+    table = comparison_table(held, "strict")
     assert list(table.header) == ["Model", "Scored rows", "Valid rows"]
     found = table.lines[0][2]
     assert (found.value, found.n) == (0.75, 4)  # type: ignore[union-attr]

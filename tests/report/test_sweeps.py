@@ -9,16 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from builders import block, everything, ledger_line, refused, write_run, write_sweep
 from pages import Page, is_sound, report_page
-from synthetic_runs import block, everything, write_run
-from synthetic_sweeps import ledger_line, refused, write_sweep
 
 from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError
-from ace_ray.report.ledger import ledger_table
-from ace_ray.report.sweeps import Sweep, load_sweep
+from ace_ray.report.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.store import open_store
-from ace_ray.sweep.ledger import CostRecord, write_ledger
+from ace_ray.sweep.ledger import Account, write_ledger
 
 ROWS = everything({"special_incomplete": 2}, of=5)
 BETTER = everything({"special_incomplete": 5}, of=5)
@@ -154,7 +152,7 @@ def test_a_damaged_sweep(
 def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "sweep", [], {"a": ROWS})
     spent = {"load": 3.0, "warm_up": 0.0, "generation": 5.5, "tool": 0.0, "idle": 1.0}
-    whole = CostRecord(
+    whole = Account(
         label="a-2B",
         step=None,
         source="org/a",
@@ -169,9 +167,9 @@ def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
         per_1000={"device_s": 111.8, "cost": None},
     )
     waits = [
-        CostRecord("p", 7, "/x/p", "run-p"),
-        CostRecord("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
-        CostRecord("s", 9, "/x/s", "", state="refused", note="no config.json"),
+        Account("p", 7, "/x/p", "run-p"),
+        Account("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
+        Account("s", 9, "/x/s", "", state="refused", note="no config.json"),
     ]
     write_ledger(open_store(str(folder)), [whole, *waits])
     found = loaded(folder)
@@ -236,7 +234,7 @@ def test_a_sweep_s_own_store_is_asked(
     uri = f"s3://{s3.bucket}/html/own"
     store = open_store(uri, endpoint_url=s3.endpoint_url)
     ended = SimpleNamespace(
-        uri=uri, store=store, run=lambda: 1, cost_records=[SimpleNamespace(state="complete")]
+        uri=uri, store=store, run=lambda: 1, accounts=[SimpleNamespace(state="complete")]
     )
     monkeypatch.setattr("ace_ray.sweep.sweep.Sweep", lambda config, say: ended)
     monkeypatch.setattr("ace_ray.sweep.config.load_sweep", lambda *config: None)

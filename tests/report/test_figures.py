@@ -9,11 +9,11 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from ace_ray.benchmarks.reporting import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
+from builders import block, everything, row, write_run
 from PIL import Image
-from synthetic_runs import block, everything, row, write_run
 
-from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.results import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
 from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.report.figures import draw
 from ace_ray.report.runs import load_runs
@@ -23,7 +23,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def paper(*folders: Path, rules: str = "official") -> Paper:
     runs = load_runs([str(folder) for folder in folders])
-    return REPORTING.paper([run.reported("acebench", REPORTING.summarize) for run in runs], rules)
+    return ACEBench.paper([run.reported("acebench", ACEBench.statistics) for run in runs], rules)
 
 
 def texts(figure: Figure) -> set[str]:

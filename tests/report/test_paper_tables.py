@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ace_ray.benchmarks.reporting import Estimate, Paper, Table
-from synthetic_runs import block, everything, row, write_run
+from builders import block, everything, row, write_run
 
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.categories import AGENT
-from ace_ray.benchmarks.acebench.paper.reporting import REPORTING
+from ace_ray.benchmarks.results import Estimate, Paper, Table
 from ace_ray.report.runs import load_runs
 from ace_ray.stats import wilson
 
@@ -26,7 +26,7 @@ SHARES = {
 
 def paper(*folders: Path, rules: str = "official") -> Paper:
     runs = load_runs([str(folder) for folder in folders])
-    return REPORTING.paper([run.reported("acebench", REPORTING.summarize) for run in runs], rules)
+    return ACEBench.paper([run.reported("acebench", ACEBench.statistics) for run in runs], rules)
 
 
 def table(number: int, *folders: Path, rules: str = "official") -> Table:

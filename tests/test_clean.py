@@ -1,0 +1,46 @@
+"""Text that terminals, pages or spreadsheets would act on, made harmless."""
+
+from __future__ import annotations
+
+import pytest
+
+from ace_ray.clean import cleaned, one_line, spreadsheet
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("plain\n\ttext", "plain\n\ttext"),
+        ("a\r\nb", "a\nb"),
+        ("a\rb", "a\\rb"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x9b31mred", "red"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]0;never ends", ""),
+        ("\x1b", "\\x1b"),
+        ("\x07\x08", "\\x07\\x08"),
+        ("a\u200bb\u2028c", "a\\u200bb\\u2028c"),
+        ("\ud800", "\\ud800"),
+        ("é漢😀", "é漢😀"),
+        ("", ""),
+    ],
+)
+def test_cleaned(text: str, clean: str) -> None:
+    assert cleaned(text) == clean
+
+
+def test_cleaning_is_bounded_and_fast_on_what_would_backtrack() -> None:
+    assert len(cleaned("\x1b[" * 1_000_000, 500)) < 6_000
+    assert cleaned("abcdef", 3) == "abc [3 more characters]"
+    assert one_line("a\n\n b\t c") == "a b c"
+
+
+def test_spreadsheet() -> None:
+    assert [spreadsheet(text) for text in ("=1", "+1", "-1", "@x", "[f()]", "")] == [
+        "'=1",
+        "'+1",
+        "'-1",
+        "'@x",
+        "[f()]",
+        "",
+    ]
