@@ -20,6 +20,8 @@ MAX_DIGITS = 100
 integer. 100 digits times any price is still a float."""
 
 _TOO_LARGE = 10**MAX_DIGITS
+_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_JSON_TYPES |= {list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,14 @@ class Tool:
     raises: tuple[type[Exception], ...] = ()
     receiver: str = ""
     """The parameter that is bound already, where the original is a method."""
+
+    def schema(self) -> dict[str, Any]:
+        """As chat templates take it: OpenAI's form, with the first of each parameter's types."""
+        kinds = {p.name: p.types[:1] for p in self.parameters}
+        fields = {name: {"type": _JSON_TYPES[t[0]]} if t else {} for name, t in kinds.items()}
+        required = [parameter.name for parameter in self.parameters if parameter.required]
+        parameters = {"type": "object", "properties": fields, "required": required}
+        return {"type": "function", "function": {"name": self.name, "parameters": parameters}}
 
 
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:

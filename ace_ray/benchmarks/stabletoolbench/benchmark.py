@@ -377,6 +377,7 @@ class StableToolBench(Benchmark):
         episode = context.episode
         episode.messages = messages or self.prompt(entry)
         episode.output, episode.finish_reason = run.output, run.finish_reason
+        episode.generation_s = run.generation_s
         episode.state = state
         return episode
 

@@ -1,0 +1,120 @@
+"""An interactive benchmark in one file: an agent with two tools books appointments for a simulated
+user, and is judged by what stands in the calendar at the end."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ace_ray.benchmarks.context import EpisodeContext, Truncated
+from ace_ray.benchmarks.protocol import Benchmark, ScoredRow
+from ace_ray.models.roles import Role
+from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest
+from ace_ray.sandbox.protocol import Observation, Session
+from ace_ray.sandbox.tools import Parameter, Tool, call_tool, unknown_tool
+
+FREE = {"Monday": ["09:00", "15:00"], "Tuesday": ["10:00"]}
+WISHES = {
+    "morning": ("You want an appointment on Monday morning. You are Ada.", {"Monday 09:00": "Ada"}),
+    "full": ("You are Bo. You can come on Tuesday after 12:00 only.", {}),
+}
+AGENT = "You make appointments. Look at the calendar before you promise anything."
+PERSON = "You call a doctor's office. {wish} Say DONE when nothing is left to be settled."
+MAX_TURNS = 12
+
+
+def free_slots(booked: dict[str, str], day: str) -> list[str]:
+    return [time for time in FREE.get(day, ()) if f"{day} {time}" not in booked]
+
+
+def book(booked: dict[str, str], day: str, time: str, name: str) -> str:
+    if time not in free_slots(booked, day):
+        return "this slot is not free"
+    booked[f"{day} {time}"] = name
+    return "booked"
+
+
+DAY, TIME, NAME = (Parameter(name, types=(str,)) for name in ("day", "time", "name"))
+TOOLS = {
+    "free_slots": Tool("free_slots", free_slots, (DAY,)),
+    "book": Tool("book", book, (DAY, TIME, NAME)),
+}
+
+
+class Calendar:
+    """The sandbox: tools over the state of one episode."""
+
+    def __init__(self) -> None:
+        self._booked: dict[str, str] = {}
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        tool = TOOLS.get(name)
+        return call_tool(tool, self._booked, arguments) if tool else unknown_tool(name)
+
+    def state(self) -> dict[str, str]:
+        return dict(self._booked)
+
+
+class Appointments(Benchmark):
+    name = "appointments"
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """The entry point is the class: it is called with its section of the config."""
+
+    def entries(self) -> list[Entry]:
+        return [
+            Entry(self.name, "calls", "en", id, {"wish": wish}, bookings, group=id)
+            for id, (wish, bookings) in WISHES.items()
+        ]
+
+    def identity(self) -> dict[str, Any]:
+        return {"data": digest(WISHES, FREE), "episodes": digest(AGENT, PERSON, MAX_TURNS)}
+
+    def resolved(self) -> dict[str, Any]:
+        return {}
+
+    def roles(self) -> dict[str, Role]:
+        return {"user": "same"}  # the candidate plays the user; parse_role reads others
+
+    def interactive(self, entry: Entry) -> bool:
+        return True
+
+    def scenario(self, entry: Entry) -> Calendar:
+        return Calendar()
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        return [{"role": "system", "content": AGENT}]
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]]:
+        return [tool.schema() for tool in TOOLS.values()]
+
+    async def run_episode(self, entry: Entry, context: EpisodeContext) -> Episode:
+        async with context.sandbox() as calendar:
+            ended = await self._talk(entry, context, calendar)
+            context.episode.state = {"booked": await calendar.state(), "ended": ended}
+        return context.episode
+
+    async def _talk(self, entry: Entry, context: EpisodeContext, calendar: Session) -> str:
+        person = [{"role": "system", "content": PERSON.format(wish=entry.data["wish"])}]
+        context.episode.messages, reply = self.prompt(entry), "Hello, how can I help you?"
+        for _ in range(MAX_TURNS):
+            if reply:  # it called no tool: it speaks to the user
+                person.append({"role": "user", "content": reply})
+                said = (await context.ask_role("user", person)).text
+                person.append({"role": "assistant", "content": said})
+                context.say("user", said)
+                if "DONE" in said:
+                    return "finished"
+            answer = await context.ask(tools=self.tools(entry))
+            if isinstance(answer, Truncated):
+                return answer.reason
+            calls = answer.tools.calls if answer.tools else ()
+            await context.execute(calendar, calls)
+            reply = "" if calls else answer.text
+        return "max_turns"
+
+    def check(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
+        right = (episode.state or {}).get("booked") == entry.gold
+        return dict.fromkeys(RULE_SETS, Verdict(right, "" if right else "wrong_bookings"))
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        valid = [row.verdicts["strict"].valid for row in rows if row.status == "scored"]
+        return {"accuracy": sum(valid) / len(valid) if valid else None}

@@ -1,0 +1,136 @@
+"""The interactive example runs without Ray, and its context keeps the promises of episodes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.models.fake import FakeEngine
+from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.sandbox.local import LocalSession
+
+FILE = Path(__file__).resolve().parents[2] / "examples" / "appointments.py"
+
+
+def load() -> Any:
+    spec = importlib.util.spec_from_file_location("appointments", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Appointments({})
+
+
+class Agent:
+    """Makes its turns in order: a text, a call, or an exception; then says goodbye."""
+
+    def __init__(self, *turns: str | tuple[str, str] | Exception, hangs_after: int = 99) -> None:
+        self._turns, self._hangs_after = list(turns), hangs_after
+        self.seen: list[list[dict[str, Any]]] = []
+
+    async def chat(
+        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling, tools: Any = None
+    ) -> Completion:
+        if len(self.seen) == self._hangs_after:
+            await asyncio.Event().wait()
+        self.seen.append(json.loads(json.dumps(list(messages))))
+        turn = self._turns.pop(0) if self._turns else "Goodbye."
+        if isinstance(turn, Exception):
+            raise turn
+        called = () if isinstance(turn, str) else (ToolCall(*turn),)
+        text = turn if isinstance(turn, str) else "<call>"
+        answer = ToolAnswer("" if called else text, called)
+        return Completion(text, prompt_tokens=5, completion_tokens=2, seconds=0.5, tools=answer)
+
+
+def episode_of(
+    benchmark: Any, entry: Entry, agent: Agent, *, seconds: float | None = None, works: bool = True
+) -> Episode:
+    user = FakeEngine({"default": "Monday morning, for Ada.", "replies": {"Goodbye": "DONE"}})
+
+    async def run() -> Episode:
+        async def open_sandbox() -> LocalSession:
+            return LocalSession(benchmark.scenario(entry))
+
+        async def engine_works() -> bool:
+            return works
+
+        context = EpisodeContext(
+            RoleModel(agent, Sampling()),
+            roles={"user": RoleModel(user, Sampling())},
+            open_sandbox=open_sandbox,
+            deadline=None if seconds is None else asyncio.get_running_loop().time() + seconds,
+            works=engine_works,
+        )
+        episode: Episode = await benchmark.run_episode(entry, context)
+        return episode
+
+    return asyncio.run(run())
+
+
+SLOTS = ("free_slots", '{"day": "Monday"}')
+BOOK = ("book", '{"day": "Monday", "time": "09:00", "name": "Ada"}')
+
+
+def test_the_file_is_short() -> None:
+    assert len(FILE.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_the_right_booking_is_valid_and_no_other() -> None:
+    benchmark = load()
+    morning, full = benchmark.entries()
+    episode = episode_of(benchmark, morning, agent := Agent("Which day?", SLOTS, BOOK))
+    assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "finished"}
+    assert benchmark.check(morning, episode)["strict"].valid
+    assert not benchmark.check(full, episode)["strict"].valid
+    assert not benchmark.check(morning, episode_of(benchmark, morning, Agent()))["strict"].valid
+
+    assert (episode.model_calls, episode.generation_s) == (4, 2.0)
+    assert (episode.prompt_tokens, episode.completion_tokens) == (20, 8), "the agent's alone"
+    roles = [message["role"] for message in episode.messages]
+    calls = ["assistant", "tool"] * 2
+    assert roles == ["system", "user", "assistant", "user", *calls, "assistant", "user"]
+    call, result = agent.seen[-1][-2:]
+    assert call["tool_calls"][0]["function"]["arguments"] == json.loads(BOOK[1])
+    assert call["tool_calls"][0]["id"] == result["tool_call_id"] == "call00001"
+    assert result["content"] == "booked"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [("book", "no JSON"), ("book", "[" * 99_999), ("book", "[1]"), ("erase", "{}"), ("book", "{}")],
+)
+def test_a_bad_call_is_an_observation(call: tuple[str, str]) -> None:
+    benchmark = load()
+    episode = episode_of(benchmark, benchmark.entries()[0], Agent(call, BOOK))
+    assert episode.state["booked"] == {"Monday 09:00": "Ada"}
+
+
+def test_a_truncated_episode_keeps_what_it_has_reached() -> None:
+    benchmark = load()
+    morning = benchmark.entries()[0]
+    episode = episode_of(benchmark, morning, Agent(BOOK, PromptTooLong("full")))
+    assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "context"}
+    episode = episode_of(benchmark, morning, Agent(BOOK, hangs_after=1), seconds=0.5)
+    assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "deadline"}
+    endless = episode_of(benchmark, morning, Agent(*[SLOTS] * 20))
+    assert endless.state["ended"] == "max_turns"
+
+
+def test_what_says_nothing_about_the_candidate_is_no_episode() -> None:
+    benchmark = load()
+    morning = benchmark.entries()[0]
+    with pytest.raises(EpisodeStalled, match="no sign of life"):
+        episode_of(benchmark, morning, Agent(BOOK, hangs_after=1), seconds=0.5, works=False)
+    with pytest.raises(EpisodeStalled, match="candidate gave no answer"):
+        episode_of(benchmark, morning, Agent(hangs_after=0), seconds=0.2)
+    with pytest.raises(EpisodeStalled, match="user simulator gave no answer"):
+        episode_of(benchmark, morning, Agent(), seconds=-1)
