@@ -86,8 +86,8 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             if votes is not None and query_id not in votes:
                 what = "has no votes, and other queries of its group have"
                 raise UserError(what, where=where, fix="judge it too, or leave the votes out")
-            own = None if votes is None else votes[query_id]
-            episode = _episode(entry, given, own, where)
+            said = None if votes is None else votes[query_id]
+            episode = _episode(entry, given, said, where)
             yield where, Output(entry, 0, episode)
 
 
