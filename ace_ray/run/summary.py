@@ -1,4 +1,4 @@
-"""``summary.json``: honest totals, then each benchmark's own tables."""
+"""``summary.json``: totals, then each benchmark's own tables."""
 
 from __future__ import annotations
 

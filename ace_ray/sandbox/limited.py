@@ -32,8 +32,8 @@ from ace_ray.sandbox.limited_child import (
 )
 
 ANSWER_S = 60.0
-"""Until an answer, the start of the process included. It is far beyond what the limits leave to an
-honest process, so what is silent for longer was stopped or starved from outside."""
+"""Until an answer, the start of the process included. It is far beyond what the limits leave to a
+working process, so what is silent for longer was stopped or starved from outside."""
 _END_S = 10.0
 _BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 """Signals by which the kernel ends a process for what its code did."""

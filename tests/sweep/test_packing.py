@@ -86,7 +86,9 @@ class TestLanes:
         found = lanes(checkpoints(16), EIGHT, swap=True)
         assert [lane.gpus for lane in found] == [1] * 8
         # Neighbours in training stay together.
-        parts = sorted([[int(label[4:]) for label in part] for part in labels(found)])
+        parts = sorted(
+            [[int(label.removeprefix("alike-")) for label in part] for part in labels(found)]
+        )
         assert parts == [[n, n + 1] for n in range(0, 16, 2)]
 
     def test_few_models_on_many_gpus_get_several_engines_each(self) -> None:

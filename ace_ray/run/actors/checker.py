@@ -84,7 +84,7 @@ class Checker:
 
     def _show_that_it_works(self, entry_index: int) -> None:
         """Before an isolated row, whose entry has this index, judge another one without an answer:
-        a checker that dies on everything must not accuse it."""
+        a checker that dies on everything says nothing about it."""
         if self._passed or len(self._entries) < 2:
             return
         entry = entry_at(self._entries, (entry_index + 1) % len(self._entries))

@@ -207,7 +207,7 @@ class EngineWorker:
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _show_that_it_works(self) -> None:
-        """Before an isolated row: an engine that dies on everything must not accuse it."""
+        """Before an isolated row: one that dies on everything says nothing about it."""
         self._crash_file.note_memory()
         if self._admission.passed:
             return

@@ -62,7 +62,7 @@ class ServiceActor:
 
 
 class RunningService:
-    """A door to the actor, for the episodes of a process.
+    """A client of the actor, for the episodes of a process.
 
     A call of an actor costs Ray a millisecond: what is asked while an answer is on its way goes
     along with the next.

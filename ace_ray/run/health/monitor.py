@@ -202,7 +202,7 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
         with suppress(psutil.NoSuchProcess):
             running = psutil.Process(process.pid)
             if running.create_time() == process.began:
-                # One that a signal has stopped is not to blame, one that blocks itself is.
+                # A stop by a signal is a cause outside; a process that blocks itself is none.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not react"
                 with suppress(Exception):  # a coordinator that does not answer keeps nobody alive

@@ -28,7 +28,7 @@ def supervised(work: Callable[[], int]) -> int:
     """What ``work`` returns, an exit code, done in a child process.
 
     In the child this returns and raises what ``work`` does. In the command's process it returns the
-    child's exit code, `INCOMPLETE` where the child was ended by another hand. No other thread may
+    child's exit code, `INCOMPLETE` where the child was ended from outside. No other thread may
     have been started. Off Linux, and off the main thread, ``work`` is done right here.
     """
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
