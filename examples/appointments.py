@@ -1,13 +1,14 @@
 """An interactive benchmark in one file: an agent with two tools books appointments for a simulated
 user, and is judged by what stands in the calendar at the end."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
-from ace_ray.benchmarks.protocol import Benchmark, ScoredRow
-from ace_ray.models.roles import Role
-from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest
+from ace_ray.config import Section
+from ace_ray.models.roles import Role, parse_role
+from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.sandbox.protocol import Observation, Session
 from ace_ray.sandbox.tools import Parameter, Tool, call_tool, unknown_tool
 
@@ -56,26 +57,21 @@ class Calendar:
 class Appointments(Benchmark):
     name = "appointments"
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        """The entry point is the class: it is called with its section of the config."""
+    class Options(Section):
+        user: Any = "same"
+        """Who plays the user: the candidate itself, or another model."""
 
     def entries(self) -> list[Entry]:
         return [
-            Entry(self.name, "calls", "en", id, {"wish": wish}, bookings, group=id)
+            Entry(id=id, data={"wish": wish, "free": FREE}, gold=bookings)
             for id, (wish, bookings) in WISHES.items()
         ]
 
-    def identity(self) -> dict[str, Any]:
-        return {"data": digest(WISHES, FREE), "episodes": digest(AGENT, PERSON, MAX_TURNS)}
-
-    def resolved(self) -> dict[str, Any]:
-        return {}
+    def texts(self) -> dict[str, str]:
+        return {"user": PERSON, "most turns": str(MAX_TURNS)}
 
     def roles(self) -> dict[str, Role]:
-        return {"user": "same"}  # the candidate plays the user; parse_role reads others
-
-    def interactive(self, entry: Entry) -> bool:
-        return True
+        return {"user": parse_role(self.options.user, "benchmarks.appointments.user")}
 
     def scenario(self, entry: Entry) -> Calendar:
         return Calendar()
@@ -86,7 +82,7 @@ class Appointments(Benchmark):
     def tools(self, entry: Entry) -> list[dict[str, Any]]:
         return [tool.schema() for tool in TOOLS.values()]
 
-    async def run_episode(self, entry: Entry, context: EpisodeContext) -> Episode:
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         async with context.sandbox() as calendar:
             ended = await self._talk(entry, context, calendar)
             context.episode.state = {"booked": await calendar.state(), "ended": ended}
@@ -111,10 +107,6 @@ class Appointments(Benchmark):
             reply = "" if calls else answer.text
         return "max_turns"
 
-    def check(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
         right = (episode.state or {}).get("booked") == entry.gold
-        return dict.fromkeys(RULE_SETS, Verdict(right, "" if right else "wrong_bookings"))
-
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        valid = [row.verdicts["strict"].valid for row in rows if row.status == "scored"]
-        return {"accuracy": sum(valid) / len(valid) if valid else None}
+        return Verdict(right, "" if right else "wrong_bookings")

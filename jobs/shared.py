@@ -20,12 +20,18 @@ def config_parser(purpose: str) -> argparse.ArgumentParser:
     parser.add_argument("--output", metavar="URI")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C")
     parser.add_argument("--limit", type=int)
+    parser.add_argument(
+        "--file", dest="files", action="append", default=[], metavar="NAME:TEXT", help="a module"
+    )
     return parser
 
 
 def run(job: Callable[[str], int], args: argparse.Namespace) -> int:
     """``job`` on the config's file; returns the exit code. A `UserError` becomes one line."""
     try:
+        for file in args.files:
+            name, _, text = file.partition(":")
+            Path(name).write_text(text, encoding="utf-8")
         if args.config is not None:
             return job(args.config)
         with tempfile.TemporaryDirectory(prefix="ace_ray-") as folder:

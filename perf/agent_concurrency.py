@@ -65,7 +65,7 @@ class Brief(ACEBench):
     def role_sampling(self, role):
         return Sampling(max_tokens={MAX_TOKENS})
 """
-ENTRY_POINT = "[ace_ray.benchmarks]\nacebench_brief = perf_brief_user:Brief.from_options\n"
+ENTRY_POINT = "[ace_ray.benchmarks]\nacebench_brief = perf_brief_user:Brief\n"
 
 
 def main() -> int:

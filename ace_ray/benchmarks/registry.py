@@ -85,6 +85,12 @@ def is_local(name: str) -> bool:
     return _LOCAL.fullmatch(name) is not None
 
 
+def local_parts(name: str) -> tuple[Path, str]:
+    """The file and the class of ``./file.py:Class``. Raises `UserError`."""
+    path, _, attribute = name.rpartition(":")
+    return folder_of(path, "benchmarks"), attribute
+
+
 def code_hash(benchmark: type[Benchmark]) -> str:
     """The SHA-256 (hex) of the local file that holds a class; "" for an installed one."""
     _, prefix, sha256 = benchmark.__module__.partition(MODULE)

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
 import ace_ray
+from ace_ray.benchmarks.registry import benchmark_class, is_local, local_parts
 from ace_ray.config import RunConfig, config_text, load_config, read_tree, refuse_secrets
 from ace_ray.credentials import holds_shape, masked
 from ace_ray.errors import UserError
@@ -145,10 +146,12 @@ def make_submission(
         tree = read_tree(config, overrides, values)
     refuse_secrets(tree, _PUBLIC)
     _check_paths(tree)
+    travelling = list(_local_files(tree))
     arguments = [*_config_arguments(config, checkout)]
     for flag, value in (("--output", output), ("--limit", limit)):
         arguments += [] if value is None else [f"{flag}={value}"]
     arguments += [f"--set={item}" for item in overrides]
+    arguments += travelling
     return _submission(job, tree, arguments, checkout, config)
 
 
@@ -173,6 +176,29 @@ def submission_about(
     arguments = [run, *([f"--out={output}"] if output else [])]
     arguments += [f"--{key}={value}" for key, value in named.items()]
     return _submission(job, tree | named, arguments, checkout)
+
+
+def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
+    """The arguments that carry the local files of ``tree``'s benchmarks; there each gets the name
+    that it has in the job. Raises `UserError`."""
+    for number, section in enumerate(_mappings(tree.get("benchmarks"))):
+        name = str(section.get("name"))
+        if not is_local(name):
+            continue
+        benchmark_class(name)  # refused here, not on the cluster
+        path, attribute = local_parts(name)
+        text = config_text(str(path))
+        _refuse_secret_lines(text, str(path))
+        if len(text.encode()) > TEXT_BYTES:
+            raise UserError(
+                f"holds {len(text.encode())} bytes, a file that travels holds {TEXT_BYTES}",
+                where=str(path),
+                fix="make a package of it, installed on the cluster",
+            )
+        there = f"benchmark_{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+        cast(dict[str, Any], section)["name"] = f"./{there}:{attribute}"
+        yield f"--file={there}:{text}"
+        yield f"--set=benchmarks.{number}.name=./{there}:{attribute}"
 
 
 def _check_checkout(job: str, checkout: Path) -> None:
@@ -205,16 +231,20 @@ def _submission(
     )
 
 
-def _config_arguments(config: str, checkout: Path) -> tuple[str, ...]:
-    text = config_text(config)
-    # Comments travel too, and what an override replaces.
+def _refuse_secret_lines(text: str, where: str) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         if masked(line) != line:
             raise UserError(
                 f"line {number} holds what looks like a secret, and {_PUBLIC}",
-                where=config,
+                where=where,
                 fix="take it out, comments too: a key belongs in the environment",
             )
+
+
+def _config_arguments(config: str, checkout: Path) -> tuple[str, ...]:
+    text = config_text(config)
+    # Comments travel too, and what an override replaces.
+    _refuse_secret_lines(text, config)
     path = Path(config).resolve()
     if path.is_relative_to(checkout / "configs"):
         return ("--config", path.relative_to(checkout).as_posix())

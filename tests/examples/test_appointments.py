@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.models.fake import FakeEngine
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
@@ -21,12 +21,7 @@ FILE = Path(__file__).resolve().parents[2] / "examples" / "appointments.py"
 
 
 def load() -> Any:
-    spec = importlib.util.spec_from_file_location("appointments", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.Appointments({})
+    return make_benchmark(f"{FILE}:Appointments", {})
 
 
 class Agent:
@@ -70,7 +65,7 @@ def episode_of(
             deadline=None if seconds is None else asyncio.get_running_loop().time() + seconds,
             works=engine_works,
         )
-        episode: Episode = await benchmark.run_episode(entry, context)
+        episode: Episode = await benchmark.run(entry, context)
         return episode
 
     return asyncio.run(run())
@@ -86,12 +81,12 @@ def test_the_file_is_short() -> None:
 
 def test_the_right_booking_is_valid_and_no_other() -> None:
     benchmark = load()
-    morning, full = benchmark.entries()
+    morning, full = benchmark.dataset()
     episode = episode_of(benchmark, morning, agent := Agent("Which day?", SLOTS, BOOK))
     assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "finished"}
-    assert benchmark.check(morning, episode)["strict"].valid
-    assert not benchmark.check(full, episode)["strict"].valid
-    assert not benchmark.check(morning, episode_of(benchmark, morning, Agent()))["strict"].valid
+    assert benchmark.check(morning, episode).valid
+    assert not benchmark.check(full, episode).valid
+    assert not benchmark.check(morning, episode_of(benchmark, morning, Agent())).valid
 
     assert (episode.model_calls, episode.generation_s) == (4, 2.0)
     assert (episode.prompt_tokens, episode.completion_tokens) == (20, 8), "the agent's alone"
@@ -110,13 +105,13 @@ def test_the_right_booking_is_valid_and_no_other() -> None:
 )
 def test_a_bad_call_is_an_observation(call: tuple[str, str]) -> None:
     benchmark = load()
-    episode = episode_of(benchmark, benchmark.entries()[0], Agent(call, BOOK))
+    episode = episode_of(benchmark, benchmark.dataset()[0], Agent(call, BOOK))
     assert episode.state["booked"] == {"Monday 09:00": "Ada"}
 
 
 def test_a_truncated_episode_keeps_what_it_has_reached() -> None:
     benchmark = load()
-    morning = benchmark.entries()[0]
+    morning = benchmark.dataset()[0]
     episode = episode_of(benchmark, morning, Agent(BOOK, PromptTooLong("full")))
     assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "context"}
     episode = episode_of(benchmark, morning, Agent(BOOK, hangs_after=1), seconds=0.5)
@@ -127,7 +122,7 @@ def test_a_truncated_episode_keeps_what_it_has_reached() -> None:
 
 def test_what_says_nothing_about_the_candidate_is_no_episode() -> None:
     benchmark = load()
-    morning = benchmark.entries()[0]
+    morning = benchmark.dataset()[0]
     with pytest.raises(EpisodeStalled, match="no sign of life"):
         episode_of(benchmark, morning, Agent(BOOK, hangs_after=1), seconds=0.5, works=False)
     with pytest.raises(EpisodeStalled, match="candidate gave no answer"):

@@ -15,26 +15,10 @@ class Poison(Benchmark):
     """Ten questions; judging the answer to the fourth kills, that to the sixth raises."""
 
     name = "poison"
-
-    @classmethod
-    def from_options(cls, options):
-        return cls()
+    rule_sets = ("official", "strict")
 
     def entries(self):
-        return [Entry("poison", "any", "en", f"q{i}", {"q": i}, None, f"q{i}") for i in range(10)]
-
-    def identity(self):
-        return {"version": 1}
-
-    def resolved(self):
-        return {}
-
-    def prompt(self, entry):
-        return [{"role": "user", "content": entry.id}]
-
-    async def run(self, entry, context):
-        await context.answer(self.prompt(entry))
-        return context.episode
+        return [Entry(id=f"q{i}", prompt=f"q{i}") for i in range(10)]
 
     def check(self, entry, episode):
         if entry.id == "q3":
@@ -42,9 +26,6 @@ class Poison(Benchmark):
         if entry.id == "q5":
             raise RecursionError("too deep")
         return {rules: Verdict(True) for rules in ("official", "strict")}
-
-    def summarize(self, rows, max_unscored):
-        return {"valid": sum(row.status == "scored" for row in rows)}
 '''
 
 
@@ -54,9 +35,7 @@ def test_a_row_that_kills_checkers(make_run, monkeypatch):
     info = run.folder / "poison-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: poison\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "[ace_ray.benchmarks]\npoison = poison:Poison.from_options\n"
-    )
+    (info / "entry_points.txt").write_text("[ace_ray.benchmarks]\npoison = poison:Poison\n")
     (run.folder / "poison.py").write_text(BENCHMARK)
     monkeypatch.setenv("PYTHONPATH", str(run.folder))
     run.write(benchmarks=["poison"], rows_per_block=10, max_attempts=2)
