@@ -29,8 +29,8 @@ def config_parser(purpose: str) -> argparse.ArgumentParser:
 def run(job: Callable[[str], int], args: argparse.Namespace) -> int:
     """``job`` on the config's file; returns the exit code. A `UserError` becomes one line."""
     try:
-        for file in args.files:
-            name, _, text = file.partition(":")
+        for module in args.files:
+            name, _, text = module.partition(":")
             Path(name).write_text(text, encoding="utf-8")
         if args.config is not None:
             return job(args.config)

@@ -1,0 +1,107 @@
+"""A benchmark in a local file goes through every command, with the fake engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ARITH = f"{EXAMPLES}/arith.py:Arith"
+
+
+def write_config(folder: Path, answers: dict[str, str], **more: Any) -> Path:
+    config = {
+        "model": {"source": more.pop("model", "fake")},
+        "benchmarks": [{"name": ARITH}],
+        "backend": "fake",
+        "engine": {"default": "no idea", "replies": answers},
+        "output": str(folder / "runs"),
+        **more,
+    }
+    path = folder / "sums.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
+def test_five_sums_go_through_every_command(here: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    right = {"2 + 2": "4", "3 + 5": "8", "12 + 30": "It is 42."}
+    first = write_config(tmp_path / "a", right)
+    ended = here("doctor", first)
+    assert ended.code == 0, ended.stdout
+    assert "arith: 5 entries" in ended.stdout
+
+    ended = here("evaluate", first)
+    assert ended.code == 0, ended.stdout
+    assert "declared 5 = 5 scored" in ended.stdout
+    assert "60.0 %" in ended.stdout
+    run = only_run(tmp_path / "a")
+    summary = json.loads((run / "summary.json").read_text())["benchmarks"]["arith"]
+    assert summary["rules"]["correct"]["accuracy"] == 0.6
+    assert list(summary["categories"]) == ["one_digit", "two_digits"]
+    manifest = json.loads((run / "run.json").read_text())
+    assert manifest["rule_sets"] == {"arith": ["correct"]}
+    assert len(manifest["identity"]["benchmarks"]["arith"]["code_sha256"]) == 64
+
+    ended = here("report", run)
+    assert ended.code == 0, ended.stderr
+    assert "arith, correct rules (%)" in ended.stdout
+    page = (run / "report" / "report.html").read_text()
+    assert "wrong_sum" in page
+
+    ended = here("evaluate", write_config(tmp_path / "b", {"2 + 2": "4"}, samples=1))
+    assert ended.code == 0, ended.stdout
+    ended = here("compare", run, only_run(tmp_path / "b"), "--flips", "--allow-different")
+    assert ended.code == 0, ended.stderr
+    assert "arith, correct rules" in ended.stdout
+    assert "12 + 30" in ended.stdout, "a row that flipped"
+
+    ended = here("score", run)
+    assert ended.code == 2, "code that only the run names is not run"
+    assert "--benchmark FILE.py:CLASS" in ended.stderr
+    ended = here("score", run, "--benchmark", ARITH)
+    assert ended.code == 0, ended.stderr
+    assert "no verdict changed" in ended.stdout
+
+
+def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
+    outputs = tmp_path / "answers.jsonl"
+    given = {"2 + 2": "4", "3 + 5": "nine", "12 + 30": "42", "17 + 25": "42"}
+    lines = [json.dumps({"id": key, "output": text}) for key, text in given.items()]
+    outputs.write_text("\n".join(lines) + "\n")
+    run = tmp_path / "scored"
+    ended = here("score", outputs, "--benchmark", ARITH, "--output", run)
+    assert ended.code == 0, ended.stderr
+    assert "1 rows of these categories are not in the input" in ended.stdout
+    verdicts = [json.loads(line) for line in (run / "verdicts.jsonl").read_text().splitlines()]
+    assert [line["correct"]["valid"] for line in verdicts] == [True, False, True, True]
+    assert verdicts[1]["correct"]["error"] == "the answer does not end in 8"
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["declared"], summary["scored"], summary["skipped"]) == (5, 4, 1)
+    assert summary["rules"]["correct"]["n"] == 4
+
+    ended = here("score", run, "--benchmark", ARITH)
+    assert ended.code == 0, ended.stderr
+    ended = here("report", run)
+    assert ended.code == 0, ended.stderr
+    assert "made elsewhere" in ended.stdout
+    other = tmp_path / "other"
+    outputs.write_text(outputs.read_text().replace("nine", "8"))
+    assert here("score", outputs, "--benchmark", ARITH, "--output", other).code == 0
+    ended = here("compare", run, other, "--flips")
+    assert ended.code == 0, ended.stderr
+    assert "3 + 5" in ended.stdout
+
+    outputs.write_text('{"id": "1 + 1", "output": "2"}\n')
+    ended = here("score", outputs, "--benchmark", ARITH, "--output", tmp_path / "bad")
+    assert ended.code == 2
+    assert not (tmp_path / "bad").exists()
