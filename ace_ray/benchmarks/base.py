@@ -50,9 +50,12 @@ class Benchmark(ABC):
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Group -> categories, in print order. Categories are printed in the order they have here."""
 
+    # On the class, so that a benchmark with an ``__init__`` of its own need not know of them.
+    options: Any = None
+    _dataset: list[Entry] | None = None
+
     def __init__(self, options: Any = None) -> None:
         self.options = options
-        self._dataset: list[Entry] | None = None
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:

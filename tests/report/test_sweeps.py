@@ -16,7 +16,7 @@ from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError
 from ace_ray.report.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.store import open_store
-from ace_ray.sweep.ledger import Account, write_ledger
+from ace_ray.sweep.ledger import CostRecord, write_ledger
 
 ROWS = everything({"special_incomplete": 2}, of=5)
 BETTER = everything({"special_incomplete": 5}, of=5)
@@ -152,7 +152,7 @@ def test_a_damaged_sweep(
 def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "sweep", [], {"a": ROWS})
     spent = {"load": 3.0, "warm_up": 0.0, "generation": 5.5, "tool": 0.0, "idle": 1.0}
-    whole = Account(
+    whole = CostRecord(
         label="a-2B",
         step=None,
         source="org/a",
@@ -167,9 +167,9 @@ def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
         per_1000={"device_s": 111.8, "cost": None},
     )
     waits = [
-        Account("p", 7, "/x/p", "run-p"),
-        Account("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
-        Account("s", 9, "/x/s", "", state="refused", note="no config.json"),
+        CostRecord("p", 7, "/x/p", "run-p"),
+        CostRecord("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
+        CostRecord("s", 9, "/x/s", "", state="refused", note="no config.json"),
     ]
     write_ledger(open_store(str(folder)), [whole, *waits])
     found = loaded(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -158,11 +159,21 @@ class ACEBench(Benchmark):
         else:
             self._prompts = texts.own(options.variant)
         self._user = parse_role(options.user, "benchmarks.acebench.user")
-        self._agents: agent_texts.AgentTexts | None = None
-        self._worlds: dict[str, Any] = {}
-        if set(self._categories) & set(groups.AGENT):
-            self._agents = _agent_texts(self._wording, self._folder)
-            self._worlds = load_worlds(self._folder)
+
+    @cached_property
+    def _agents(self) -> agent_texts.AgentTexts | None:
+        """The texts of agent episodes, if there are any."""
+        if not set(self._categories) & set(groups.AGENT):
+            return None
+        return _agent_texts(self._wording, self._folder)
+
+    @cached_property
+    def _worlds(self) -> dict[str, Any]:
+        return load_worlds(self._folder) if set(self._categories) & set(groups.AGENT) else {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Read where the run is planned: workers have no copy of the data.
+        return super().__getstate__() | {"_agents": self._agents, "_worlds": self._worlds}
 
     def entries(self) -> Sequence[Entry]:
         entries = load(self._folder, languages=self._options.languages, categories=self._categories)

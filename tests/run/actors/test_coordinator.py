@@ -17,6 +17,7 @@ from ace_ray.run.actors.coordinator import (
 from ace_ray.run.health.isolation import TRIALS, IsolatedRow
 from ace_ray.run.health.processes import KINDS, Kind, ProcessInfo
 from ace_ray.run.monitoring import counts as counts_module
+from ace_ray.run.monitoring.counts import GroupCounts
 
 
 class Clock:
@@ -54,7 +55,8 @@ def retryable(coordinator: Coordinator, process: ProcessInfo) -> bool:
 
 
 def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
-    return (0, "toy", "en", "c", status, official, strict, 3, 5)
+    scores = {} if official is None else {"official": official, "strict": strict}
+    return (0, "toy", "en", "c", status, scores, 3, 5)
 
 
 def test_a_coordinator_begins_empty() -> None:
@@ -85,7 +87,8 @@ def test_rows_are_counted_by_what_became_of_them() -> None:
     tally = coordinator.read()
     assert tally.done == 5
     assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
-    assert tally.groups == {("toy", "en", "c"): [3, 2, 1]}
+    (group,) = tally.groups.items()
+    assert group == (("toy", "en", "c"), GroupCounts(3, {"official": 2, "strict": 1}))
     assert (tally.of(0).prompt_tokens, tally.of(0).completion_tokens) == (15, 25)
     assert tally.tokens == 40
     coordinator.stored(0, 3)

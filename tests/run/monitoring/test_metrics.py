@@ -67,8 +67,7 @@ def row(status: str = "scored", official: Any = True, strict: Any = False, **ove
         language,
         "c",
         status,
-        official,
-        strict,
+        {"official": official, "strict": strict} if official is not None else {},
         over.get("prompt", 3),
         5,
     )

@@ -42,6 +42,9 @@ class Toy(Benchmark):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
 
+    def interactive(self, entry: Entry) -> bool:
+        return False
+
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         raise NotImplementedError
 
