@@ -72,7 +72,7 @@ class Content:
     @property
     def rules(self) -> str:
         """The rule set that comes first, or those of several benchmarks."""
-        return ", ".join(dict.fromkeys(one.rules for one in self.benchmarks))
+        return ", ".join(dict.fromkeys(one.rules for one in self.benchmarks)) or "none"
 
     @property
     def rule_sets(self) -> list[str]:
@@ -109,7 +109,7 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
     Raises `UserError`: no benchmark has it."""
     benchmarks = by_benchmark(runs)
     every = dict.fromkeys(r for one in benchmarks for r in one.reporting.rule_sets)
-    if rules is not None and rules not in every:
+    if benchmarks and rules is not None and rules not in every:
         raise UserError(
             f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
         )

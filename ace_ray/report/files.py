@@ -81,7 +81,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
 
 def _rule_sets(content: Content) -> str:
     count = len(content.rule_sets)
-    if count == 1:
+    if count < 2:
         return f"rule set: {content.rules}"
     return f"{'both' if count == 2 else 'all'} rule sets, {content.rules} first"
 

@@ -190,7 +190,7 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     (folder / "run.json").write_text(text)
     (held,) = by_benchmark(load_runs([str(folder)]))
     table = comparison_table(held, "strict")
-    assert list(table.header) == ["Model", "Scored rows", "Valid rows"]
+    assert list(table.header) == ["Model", "Scored rows", "Accuracy"]
     found = table.lines[0][2]
     assert (found.value, found.n) == (0.75, 4)  # type: ignore[union-attr]
 

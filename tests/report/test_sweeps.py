@@ -234,7 +234,7 @@ def test_a_sweep_s_own_store_is_asked(
     uri = f"s3://{s3.bucket}/html/own"
     store = open_store(uri, endpoint_url=s3.endpoint_url)
     ended = SimpleNamespace(
-        uri=uri, store=store, run=lambda: 1, accounts=[SimpleNamespace(state="complete")]
+        uri=uri, store=store, run=lambda: 1, cost_records=[SimpleNamespace(state="complete")]
     )
     monkeypatch.setattr("ace_ray.sweep.sweep.Sweep", lambda config, say: ended)
     monkeypatch.setattr("ace_ray.sweep.config.load_sweep", lambda *config: None)

@@ -79,6 +79,10 @@ def entries(data: Path, *categories: str) -> list[Entry]:
     return load(data, languages=["en"], categories=categories or (PREFERENCE, SWITCH, IRRELEVANT))
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def verdicts(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
 
@@ -97,8 +101,8 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(data: Path, tmp_p
         "category": SWITCH,
         "id": f"{SWITCH}_1_1",
         "sample": 0,
-        "official": {"valid": True, "error_type": ""},
-        "strict": {"valid": True, "error_type": ""},
+        "official": {"valid": True, "error_type": "", "error": ""},
+        "strict": {"valid": True, "error_type": "", "error": ""},
     }
     assert all(line["strict"]["error_type"] for line in lines[:2])
     assert json.loads((output / "summary.json").read_text()) == json.loads(json.dumps(found))
@@ -108,7 +112,9 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(data: Path, tmp_p
     categories = found["languages"]["en"]["categories"]
     assert categories[IRRELEVANT]["strict"]["accuracy"] == 0.0
     assert categories[SWITCH]["strict"]["accuracy"] == 1.0
-    assert sorted(path.name for path in output.iterdir()) == ["summary.json", "verdicts.jsonl"]
+    assert {"run.json", "rows", "summary.json", "verdicts.jsonl"} <= {
+        p.name for p in output.iterdir()
+    }
 
 
 def test_rows_that_are_absent_are_declared_and_not_scored(data: Path, tmp_path: Path) -> None:
@@ -154,12 +160,14 @@ def test_an_official_result_folder(data: Path, tmp_path: Path) -> None:
     assert lines[-1]["official"] == {
         "valid": True,
         "error_type": "",
+        "error": "",
         "end_to_end": 1,
         "process_accuracy": 1.0,
     }
     assert lines[-1]["strict"] == {
         "valid": False,
         "error_type": "undetermined",
+        "error": "BaseApi has not the attributes wifi; every milestone was made",
         "end_to_end": 0,
         "process_accuracy": 1.0,
     }
@@ -264,15 +272,15 @@ def test_a_refusal_leaves_earlier_results_alone(data: Path, tmp_path: Path) -> N
     given = [answer(entry) for entry in entries(data, PREFERENCE)]
     output = tmp_path / "out"
     score(write(tmp_path / "g.jsonl", given), data=data, output=output)
-    before = {path.name: path.read_bytes() for path in output.iterdir()}
+    before = files(output)
     with pytest.raises(UserError):
         score(write(tmp_path / "g.jsonl", [*given, given[0]]), data=data, output=output)
-    assert {path.name: path.read_bytes() for path in output.iterdir()} == before
+    assert files(output) == before
 
 
 def test_an_output_that_is_a_file_is_refused(data: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "g.jsonl", [answer(e) for e in entries(data, PREFERENCE)])
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot write"):
         score(path, data=data, output=path)
 
 
