@@ -1,1 +1,1 @@
-"""Benchmarks: one folder each, behind one protocol (`ace_ray.benchmarks.protocol`)."""
+"""Benchmarks: one folder each, each a class (`ace_ray.benchmarks.base`)."""
