@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test faults lint docs lock clean
+.PHONY: install quickstart test faults lint format docs lock clean
 
 install: $(READY)
 
@@ -48,6 +48,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 # The page made from the config's models, then the site under build/site; every link must lead.
 docs: $(READY)
