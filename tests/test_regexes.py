@@ -12,11 +12,9 @@ import importlib
 import os
 import pkgutil
 import re
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +23,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
+from limits import cpu_limit
 
 import ace_ray
 
@@ -34,8 +33,6 @@ LOOK_AGAIN_S = 0.005
 a quadratic one tens of times as much. That decides nothing but how long the tests take."""
 MAX_TEXTS = int(os.environ.get("REGEX_TEXTS", "120"))
 """For one pattern; 600 are all kinds that there are of most."""
-CPU_S = 3.0
-"""For a short text: a linear pattern takes a thousandth of it."""
 MOST_GROWTH = 15
 """Of CPU time from a short to a long text: a linear pattern takes 5 times as much, a quadratic one
 25 times."""
@@ -60,28 +57,6 @@ class Found:
     where: str
     pattern: re.Pattern[str]
     methods: frozenset[str]
-
-
-class OutOfTime(BaseException):
-    """Not to be caught by what is tested."""
-
-
-@contextmanager
-def cpu_limit(what: str, seconds: float = CPU_S) -> Iterator[None]:
-    """Raises after so much of this process's CPU time; `re` looks for signals while it searches."""
-
-    def interrupt(*_: Any) -> None:
-        raise OutOfTime
-
-    before = signal.signal(signal.SIGVTALRM, interrupt)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    except OutOfTime:
-        raise AssertionError(f"{what} took more than {seconds:g} s of CPU time") from None
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 @cache

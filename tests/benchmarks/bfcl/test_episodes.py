@@ -4,54 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from scripted_model import COPY, DOCS, SOURCES, Said, Script, said
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
-from ace_ray.benchmarks.bfcl.data.copy import Copy
-from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
+from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.episodes.conversation import MAX_STEPS
 from ace_ray.benchmarks.bfcl.episodes.multi_turn import rollout
 from ace_ray.benchmarks.bfcl.prompts import own
-from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
-
-COPY = Copy.locate("mini")
-DOCS = function_docs(COPY)
-SOURCES = tool_sources(COPY)
-Said = str | Completion | Exception
-
-
-class Script:
-    """A model that says what is written down, and keeps what it was sent."""
-
-    def __init__(self, said: Sequence[Said], late: Callable[[], Any] | None = None) -> None:
-        self.said, self.late = list(said), late
-        self.sent: list[list[dict[str, Any]]] = []
-        self.tools: list[Any] = []
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
-        self.sent.append(json.loads(json.dumps(list(messages))))
-        self.tools.append(tools)
-        said = self.said.pop(0) if self.said else "That is all."
-        if isinstance(said, Exception):
-            raise said
-        if said == "(hangs)":
-            await asyncio.sleep(60)
-        if isinstance(said, Completion):
-            return said
-        return Completion(said, prompt_tokens=10, completion_tokens=2)
 
 
 def called(*calls: tuple[str, Any]) -> Completion:
@@ -59,10 +27,6 @@ def called(*calls: tuple[str, Any]) -> Completion:
         ToolCall(name, args if isinstance(args, str) else json.dumps(args)) for name, args in calls
     )
     return Completion("raw", tools=ToolAnswer("", made))
-
-
-def said(text: str) -> Completion:
-    return Completion(text, tools=ToolAnswer(text))
 
 
 def entry_of(category: str, number: int = 0) -> Entry:

@@ -4,125 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Generator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lane_engines import Ended, Engines
 
 from ace_ray.errors import EngineDead
 from ace_ray.models.cached import NoRoom
-from ace_ray.models.fake import FakeEngine
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
-from ace_ray.models.sources import resolve
 from ace_ray.run.actors import candidate as module
 from ace_ray.run.actors.candidate import Broken, Candidate
-from ace_ray.run.actors.coordinator import Coordinator
-from ace_ray.run.health.processes import ProcessInfo
-from ace_ray.run.monitoring.timing import Clock
 from ace_ray.store import Unreachable
 
 NAN = float("nan")
-WHO = ProcessInfo("engine", "a", "h", "n", 1, 0.0)
-
-
-class Answer:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        yield from ()
-        return self.value
-
-
-class Handle:
-    """A `Coordinator` as its actor's handle."""
-
-    def __init__(self) -> None:
-        self.coordinator = Coordinator([])
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self.coordinator, name)
-        return SimpleNamespace(remote=lambda *args, **kwargs: Answer(method(*args, **kwargs)))
-
-
-class Ended(BaseException):
-    """The process is gone."""
-
-
-class Engines:
-    """A lane over checkpoints in ``root``; its engines do things before they answer."""
-
-    def __init__(self, root: Path, make: Callable[..., Path], monkeypatch: Any) -> None:
-        self.root, self.make = root, make
-        self.handle = Handle()
-        self.on_start: Callable[[], None] = lambda: None
-        self.on_swap: Callable[[Path], None] = lambda folder: None
-        self.said: dict[str, Logprobs] = {}
-        self.started: list[str] = []
-        monkeypatch.setattr(module.ray, "get", lambda answer: answer.value)
-        monkeypatch.setattr(module, "start_engine", self.start)
-        monkeypatch.setattr(module, "die", self.die)
-
-    def start(self, job: Any, folder: Path) -> Any:
-        engines = self
-
-        class Engine(FakeEngine):
-            async def swap(self, folder: Path) -> None:
-                await super().swap(folder)
-                engines.on_swap(folder)
-
-            async def logprobs(self) -> Logprobs:
-                return engines.said.get(self._weights.name) or await super().logprobs()
-
-        self.started.append(folder.name)
-        engine = Engine({}, folder)
-        self.on_start()
-        return engine
-
-    def die(self, coordinator: Any, process: ProcessInfo, why: str, held: Any) -> None:
-        coordinator.dying.remote(process, why, held)
-        raise Ended(why)
-
-    def candidate(self, *steps: int, examine: bool = True) -> Candidate:
-        for step in steps:
-            self.save(step)
-        refs = [resolve(str(self.root / f"step_{step}"), None) for step in steps]
-        runs = [SimpleNamespace(run_id=f"run-{ref.name}", model=ref) for ref in refs]
-        self.job: Any = SimpleNamespace(
-            runs=tuple(runs),
-            coordinator=self.handle,
-            config=SimpleNamespace(stall_s=60.0),
-            first=0,
-            examine=examine,
-        )
-        return self.successor()
-
-    def successor(self) -> Candidate:
-        """Of a process that ended, or the first one."""
-        begun = self.handle.coordinator.starting(WHO, self.job.first)
-        return Candidate(self.job, WHO, Clock(), begun.run)
-
-    def save(self, step: int, *values: float) -> Path:
-        return self.make(self.root / f"step_{step}", *(values or (float(step), 1.0)))
-
-    @property
-    def broken(self) -> dict[int, str]:
-        runs = self.handle.coordinator.read().runs
-        return {run: counts.broken for run, counts in runs.items() if counts.broken}
-
-    @property
-    def loads(self) -> dict[int, list[str]]:
-        runs = self.handle.coordinator.read().runs
-        return {run: [load["how"] for load in counts.loads] for run, counts in runs.items()}
-
-
-@pytest.fixture
-def engines(
-    tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> Engines:
-    return Engines(tmp_path, make_checkpoint, monkeypatch)
 
 
 def hold(candidate: Candidate, *runs: int) -> None:
