@@ -18,7 +18,7 @@ from ace_ray.errors import UserError
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 from ace_ray.sandbox.limited_child import limited
 
-HANDLER = f"{__name__}:handler"
+HANDLER = "test_limited:handler"
 
 
 def handler() -> Any:
