@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from limits import cpu_limit
+from tests.limits import cpu_limit
 
 from ace_ray.benchmarks.acebench import readers
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls

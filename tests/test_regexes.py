@@ -22,7 +22,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from limits import cpu_limit
+from tests.limits import cpu_limit
 
 import ace_ray
 
@@ -312,7 +312,7 @@ def test_what_is_not_linear_is_seen(
     written: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measure itself: patterns that were in the package once, and textbook ones."""
-    monkeypatch.setattr("limits.CPU_S", 1.0)
+    monkeypatch.setattr("tests.limits.CPU_S", 1.0)
     with pytest.raises(AssertionError, match="CPU time"):
         check(Found("", re.compile(written, re.DOTALL), frozenset({method})))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ray_clusters import RAY, Cluster, running
+from tests.e2e.ray_clusters import RAY, Cluster, running
 
 ROOT = Path(__file__).parents[2]
 

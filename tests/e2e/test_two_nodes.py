@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ray_clusters import Cluster, running, wait_for
+from tests.e2e.ray_clusters import Cluster, running, wait_for
 
 from ace_ray.run.monitoring.metrics import DEATHS, SPECS
 

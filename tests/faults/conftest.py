@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fault_runs import Run
+from tests.faults.fault_runs import Run
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fault_runs import Driver, Run
+from tests.faults.fault_runs import Driver, Run
 
 from ace_ray.run.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
 

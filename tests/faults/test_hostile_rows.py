@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fault_runs import Driver, Run
+from tests.faults.fault_runs import Driver, Run
 
 OUTPUTS = {
     "10 MB of text": ["x", 10_000_000],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fault_runs import Run
+from tests.faults.fault_runs import Run
 
 BENCHMARK = '''
 import os, signal

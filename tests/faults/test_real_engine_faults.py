@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fault_runs import Run, descendants, title_of
+from tests.faults.fault_runs import Run, descendants, title_of
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from builders import column, made, paired
+from tests.report.builders import column, made, paired
 
 from ace_ray.report.best import Best, best_runs, choosing_half
 from ace_ray.report.paired import PairedData

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Row, block, everything, load_run, row, write_run
+from tests.report.builders import Row, block, everything, load_run, row, write_run
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench

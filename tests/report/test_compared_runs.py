@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import everything, ledger_line, write_run, write_sweep
-from pages import Page, is_sound, report_page
+from tests.report.builders import everything, ledger_line, write_run, write_sweep
+from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from ace_ray.report.compared_runs import (

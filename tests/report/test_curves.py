@@ -6,7 +6,7 @@ from math import log10
 from pathlib import Path
 
 import pytest
-from builders import everything, load_run, write_run
+from tests.report.builders import everything, load_run, write_run
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import Curves, Estimate

@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from builders import block, everything, row, write_run
+from tests.report.builders import block, everything, row, write_run
 from PIL import Image
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench

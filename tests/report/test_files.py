@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import block, everything, write_run
+from tests.report.builders import block, everything, write_run
 from rich.console import Console
 
 from ace_ray.benchmarks.results import Estimate, Table

@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from builders import Row, block, load_run, row, write_run
+from tests.report.builders import Row, block, load_run, row, write_run
 
 from ace_ray.report.flips import (
     LONGEST,

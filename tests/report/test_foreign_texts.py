@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import row, write_run
+from tests.report.builders import row, write_run
 
 from ace_ray.report.table import escaped
 

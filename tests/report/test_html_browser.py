@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import (
+from tests.report.builders import (
     HOSTILE,
     Row,
     block,
@@ -21,7 +21,7 @@ from builders import (
     write_run,
     write_sweep,
 )
-from pages import chromium, report_page
+from tests.report.pages import chromium, report_page
 
 WIDTHS = (390, 1280)
 ENDLESS = "a-name-without-an-end" * 20

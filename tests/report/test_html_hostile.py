@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from builders import (
+from tests.report.builders import (
     HOSTILE,
     Row,
     hostile_rows,
@@ -19,7 +19,7 @@ from builders import (
     write_run,
     write_sweep,
 )
-from pages import Page, is_sound, report_page
+from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.report.html.page import Page as Content

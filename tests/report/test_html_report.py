@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import block, everything, row, write_run
-from pages import Page, is_sound, report_page
+from tests.report.builders import block, everything, row, write_run
+from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import chances, column, drawn, made, paired
+from tests.report.builders import chances, column, drawn, made, paired
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.report import hypotheses

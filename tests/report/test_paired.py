@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import cells_of, column, made
+from tests.report.builders import cells_of, column, made
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.report.paired import (

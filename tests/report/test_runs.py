@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import block, everything, load_run, write_run
+from tests.report.builders import block, everything, load_run, write_run
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.conditions import comparable_sets, differences

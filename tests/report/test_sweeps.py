@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from builders import block, everything, ledger_line, refused, write_run, write_sweep
-from pages import Page, is_sound, report_page
+from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
+from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Row, block, row, write_run
+from tests.report.builders import Row, block, row, write_run
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.errors import UserError

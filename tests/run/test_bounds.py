@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile_folders import MUTATIONS, make_run
+from tests.run.hostile_folders import MUTATIONS, make_run
 
 from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, json_tree, yaml_tree
 from ace_ray.config import load_config

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_folders import make_run
+from tests.run.hostile_folders import make_run
 
 from ace_ray.errors import UserError
 from ace_ray.run.submission import submission_about

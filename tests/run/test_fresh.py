@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hostile_folders import make_run
+from tests.run.hostile_folders import make_run
 
 from ace_ray.errors import UserError
 from ace_ray.run.open_run import _remove_run

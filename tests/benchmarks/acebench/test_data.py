@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic_checkout import rows_of, write_data, write_rows
+from tests.benchmarks.acebench.synthetic_checkout import rows_of, write_data, write_rows
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from synthetic_checkout import write_checkout
+from tests.benchmarks.acebench.synthetic_checkout import write_checkout
 
 from ace_ray.benchmarks.acebench.data import archive as archives
 from ace_ray.benchmarks.acebench.data import download

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from synthetic_checkout import write_checkout, write_data
+from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data
 
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.data import importer

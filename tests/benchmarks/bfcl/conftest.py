@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from synthetic_bfcl import write_copy
+from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy
 

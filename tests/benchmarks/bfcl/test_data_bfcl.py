@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from synthetic_bfcl import edit_line, write_copy, write_wheel
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy, write_wheel
 
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, RELEVANCE, SCORING
 from ace_ray.benchmarks.bfcl.data import layout

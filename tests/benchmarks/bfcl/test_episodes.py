@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from scripted_model import COPY, DOCS, SOURCES, Said, Script, said
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Said, Script, said
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn

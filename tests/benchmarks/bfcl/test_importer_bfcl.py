@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from synthetic_bfcl import edit_line, write_wheel
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_wheel
 
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.bfcl.data import importer, layout

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from scripted_model import COPY, DOCS, SOURCES, Script
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Script
 
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.data.copy import Copy

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_bfcl import write_wheel
+from tests.benchmarks.bfcl.synthetic_bfcl import write_wheel
 
 from ace_ray.benchmarks.bfcl import texts
 from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from synthetic_bfcl import write_copy
+from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.tools.limited import end_processes

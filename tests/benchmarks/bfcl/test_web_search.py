@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from scripted_model import COPY, DOCS, Script
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
 
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.episodes import web_search

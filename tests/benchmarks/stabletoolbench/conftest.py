@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_agent import BREAD, Table
+from tests.benchmarks.stabletoolbench.scripted_agent import BREAD, Table
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun, run_agent

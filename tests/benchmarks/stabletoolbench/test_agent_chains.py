@@ -9,7 +9,17 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from scripted_agent import BREAD, GIVE_UP, Scripted, Table, answer, doc, entry_of, parameter, say
+from tests.benchmarks.stabletoolbench.scripted_agent import (
+    BREAD,
+    GIVE_UP,
+    Scripted,
+    Table,
+    answer,
+    doc,
+    entry_of,
+    parameter,
+    say,
+)
 
 from ace_ray.benchmarks.stabletoolbench.agent.opening import template_probe
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun

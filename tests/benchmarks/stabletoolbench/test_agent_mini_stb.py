@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scripted_agent import Scripted, answer, say
+from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, answer, say
 
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller

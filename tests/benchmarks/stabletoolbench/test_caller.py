@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from an_api import API, Scripted, an_api
+from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
 
 from ace_ray.benchmarks.stabletoolbench.apis import cache as cache_module
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
+from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 from ace_ray.benchmarks.stabletoolbench.results.convert import (
     MAX_STEPS,

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_stb_checkout import api, ids_file, queries_file, query, write, write_checkout
+from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
+    api,
+    ids_file,
+    queries_file,
+    query,
+    write,
+    write_checkout,
+)
 
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.dataset import data_hash, imports_folder

@@ -8,7 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from scripted_agent import BREAD, GIVE_UP, Scripted, Table, answer, say
+from tests.benchmarks.stabletoolbench.scripted_agent import (
+    BREAD,
+    GIVE_UP,
+    Scripted,
+    Table,
+    answer,
+    say,
+)
 
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.errors import PromptTooLong

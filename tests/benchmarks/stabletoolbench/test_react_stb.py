@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from scripted_agent import Scripted, Table
+from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, Table
 
 from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
 from ace_ray.benchmarks.stabletoolbench.agent.react import read

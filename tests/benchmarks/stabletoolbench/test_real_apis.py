@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from an_api import an_api
+from tests.benchmarks.stabletoolbench.an_api import an_api
 
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stb_rows import QUERY, SCRIPTS, TOOLS, run
+from tests.benchmarks.stabletoolbench.stb_rows import QUERY, SCRIPTS, TOOLS, run
 
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from stb_rows import BREADS, ENTRY, QUERY, SCRIPTS, TOOLS, entry, finish, run, state
+from tests.benchmarks.stabletoolbench.stb_rows import (
+    BREADS,
+    ENTRY,
+    QUERY,
+    SCRIPTS,
+    TOOLS,
+    entry,
+    finish,
+    run,
+    state,
+)
 
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.seed import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_agent import doc, entry_of
+from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of
 
 from ace_ray.benchmarks.stabletoolbench.data.loader import MINI, load
 from ace_ray.benchmarks.stabletoolbench.names import function_name

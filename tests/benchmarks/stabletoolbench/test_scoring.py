@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stb_rows import ENTRY, SCRIPTS, Row, entry, state
+from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
 
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench

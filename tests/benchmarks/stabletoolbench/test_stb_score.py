@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stb_rows import BREADS, ENTRY, QUERY, SCRIPTS, SHOPS, TOOLS, entry, run, state
+from tests.benchmarks.stabletoolbench.stb_rows import (
+    BREADS,
+    ENTRY,
+    QUERY,
+    SCRIPTS,
+    SHOPS,
+    TOOLS,
+    entry,
+    run,
+    state,
+)
 
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from an_api import an_api
+from tests.benchmarks.stabletoolbench.an_api import an_api
 
 from ace_ray.benchmarks.stabletoolbench.apis.stub import MAX_ITEMS, MAX_LEAVES, stub_answer
 

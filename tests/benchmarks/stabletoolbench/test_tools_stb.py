@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_agent import doc, entry_of, parameter
-from synthetic_stb_checkout import SOURCES, write, write_checkout
+from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of, parameter
+from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import SOURCES, write, write_checkout
 
 from ace_ray.benchmarks.stabletoolbench.agent.opening import opening
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings

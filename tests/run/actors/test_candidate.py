@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lane_engines import Ended, Engines
+from tests.run.actors.lane_engines import Ended, Engines
 
 from ace_ray.errors import EngineDead
 from ace_ray.models.cached import NoRoom

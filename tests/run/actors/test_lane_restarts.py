@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lane_engines import WHO, Ended, Engines
+from tests.run.actors.lane_engines import WHO, Ended, Engines
 
 from ace_ray.run.actors.admission import AdmissionControl
 from ace_ray.run.actors.candidate import Candidate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from played_run import played, without_arrow
+from tests.run.actors.played_run import played, without_arrow
 
 from ace_ray.run.health.isolation import shared_id
 

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-PERF = Path(__file__).resolve().parents[3] / "perf"
+from perf.accidents import simulated
+
 RUNS, ROWS = 30, 10_000
 
 
-@pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(PERF))
-    import accidents
-
-    return accidents.simulated
-
-
 @pytest.mark.parametrize("minutes", [1, 5, 20])
-def test_no_innocent_row_is_quarantined(simulated: Any, minutes: float) -> None:
+def test_no_innocent_row_is_quarantined(minutes: float) -> None:
     for run in simulated(RUNS, rows=ROWS, minutes=minutes, killers=2):
         quarantined = {row for row, end in run.ends.items() if end == "quarantined"}
         assert quarantined == run.killers
         assert max(run.engines.values()) <= 6
 
 
-def test_nor_where_accidents_look_like_deaths_of_the_engines_own(simulated: Any) -> None:
+def test_nor_where_accidents_look_like_deaths_of_the_engines_own() -> None:
     for run in simulated(RUNS, rows=ROWS, minutes=5, killers=2, recognised=False):
         assert {row for row, end in run.ends.items() if end == "quarantined"} == run.killers
 
 
-def test_the_simulation_can_quarantine_an_innocent_row(simulated: Any) -> None:
+def test_the_simulation_can_quarantine_an_innocent_row() -> None:
     """With accidents at the pace of the work, and none recognised."""
     runs = simulated(5, rows=2000, minutes=1 / 6, seconds=60.0, start_s=1.0, recognised=False)
     assert any(set(run.ends) - run.killers for run in runs)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_benchmark import MODEL, Toy, planned
+from tests.run.planning.toy_benchmark import MODEL, Toy, planned
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError

@@ -6,7 +6,14 @@ import math
 from typing import Any
 
 import pytest
-from scenario_worlds import answer, initial, part, refusal, start, success
+from tests.benchmarks.acebench.scenarios.scenario_worlds import (
+    answer,
+    initial,
+    part,
+    refusal,
+    start,
+    success,
+)
 
 from ace_ray.benchmarks.acebench.scenarios.world import World
 

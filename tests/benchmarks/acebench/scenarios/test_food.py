@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scenario_worlds import answer, failed, initial, part, refusal, start, success
+from tests.benchmarks.acebench.scenarios.scenario_worlds import (
+    answer,
+    failed,
+    initial,
+    part,
+    refusal,
+    start,
+    success,
+)
 
 from ace_ray.benchmarks.acebench.scenarios.world import World
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scenario_worlds import ON, answer, failed, initial, part, refusal, start, success
+from tests.benchmarks.acebench.scenarios.scenario_worlds import (
+    ON,
+    answer,
+    failed,
+    initial,
+    part,
+    refusal,
+    start,
+    success,
+)
 
 from ace_ray.sandbox.protocol import Observation
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scenario_worlds import answer, failed, initial, part, said, start
+from tests.benchmarks.acebench.scenarios.scenario_worlds import (
+    answer,
+    failed,
+    initial,
+    part,
+    said,
+    start,
+)
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])

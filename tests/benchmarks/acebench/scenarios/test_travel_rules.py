@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 import pytest
-from scenario_worlds import answer, initial, part, said, start
+from tests.benchmarks.acebench.scenarios.scenario_worlds import answer, initial, part, said, start
 
 from ace_ray.benchmarks.acebench.scenarios.world import World
 

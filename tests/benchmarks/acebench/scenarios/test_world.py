@@ -8,7 +8,14 @@ import random
 from typing import Any
 
 import pytest
-from scenario_worlds import ON, answer, initial, mini, part, start
+from tests.benchmarks.acebench.scenarios.scenario_worlds import (
+    ON,
+    answer,
+    initial,
+    mini,
+    part,
+    start,
+)
 
 from ace_ray.benchmarks.acebench.scenarios.apps import APPS
 from ace_ray.benchmarks.acebench.scenarios.texts import fill

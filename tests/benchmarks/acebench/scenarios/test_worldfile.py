@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenario_worlds import mini
+from tests.benchmarks.acebench.scenarios.scenario_worlds import mini
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.scenarios.world import check_entry, load_worlds
