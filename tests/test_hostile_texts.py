@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.limits import cpu_limit
 
 from ace_ray.benchmarks.acebench import readers
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
@@ -35,6 +34,7 @@ from ace_ray.calls import NotCalls, parse_calls
 from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Entry, ToolCall
+from tests.limits import cpu_limit
 
 SHORT, LONG = 16_000, (64_000, 250_000)
 """As long as readers of Java take a text, as those of simulators do, and beyond most bounds."""

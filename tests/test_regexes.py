@@ -22,9 +22,9 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from tests.limits import cpu_limit
 
 import ace_ray
+from tests.limits import cpu_limit
 
 SHORT, LONG = 10_000, 50_000
 LOOK_AGAIN_S = 0.005

@@ -80,6 +80,13 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
     raise UserError(what, where="data", fix=f"write {choices}")
 
 
+def pinned(data: str, folder: Path) -> str:
+    """The option that finds ``folder`` again, from anywhere: ``data`` itself where that is mini."""
+    if data.partition(":")[0] == "imported":
+        return f"imported:{folder.name}"
+    return data if data == "mini" else str(folder.absolute())
+
+
 def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
     """The folder that holds one folder per imported version."""
     return (cache or cache_root()) / "data" / benchmark

@@ -1,11 +1,13 @@
-"""How large a model is, and of which family: from the manifest, else from its name."""
+"""How large a model is, and of which family, from the manifest or its name; curves over sizes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ace_ray.benchmarks.results import ReportedRun
+from ace_ray.benchmarks.conditions import comparable_sets
+from ace_ray.benchmarks.results import Curves, Estimate, ReportedRun
 
 # 7B, 1.5b, 135M, 8x7B; not the 5B of 1.5B, nor the A3B of 30B-A3B.
 _SIZE = re.compile(
@@ -43,3 +45,32 @@ def size_of(run: ReportedRun) -> Size | None:
 def family_of(run: ReportedRun) -> str:
     """The model's name without its size: models of one family make one curve."""
     return re.sub(r"([-_ ])[-_ ]+", r"\1", _SIZE.sub("", run.model, count=1)).strip("-_ ")
+
+
+def curves_by_size(
+    runs: Sequence[ReportedRun],
+    panels: Mapping[str, Callable[[ReportedRun], Estimate | None]],
+    name: str,
+    title: str,
+) -> Curves | None:
+    """A curve per family in each panel (title to a run's figure); None below two known sizes.
+
+    Runs that do not compare never share a curve, nor do complete and incomplete ones.
+    """
+    sized = [
+        (run, size.billions, number)
+        for run, number in zip(runs, comparable_sets(runs), strict=True)
+        if (size := size_of(run)) is not None
+    ]
+    if len({billions for _, billions, _ in sized}) < 2:
+        return None
+    several = len({number for *_, number in sized}) > 1
+    drawn: dict[str, dict[str, list[tuple[float, Estimate]]]] = {panel: {} for panel in panels}
+    for run, billions, number in sorted(sized, key=lambda one: one[1]):
+        mark = ("*" if run.incomplete else "") + (f" [{number}]" if several else "")
+        series = family_of(run) + mark
+        for panel, figure in panels.items():
+            if (estimate := figure(run)) is not None:
+                drawn[panel].setdefault(series, []).append((billions, estimate))
+    shown = {panel: curves for panel, curves in drawn.items() if curves}
+    return Curves(name=name, title=title, panels=shown) if shown else None

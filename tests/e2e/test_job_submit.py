@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from tests.e2e.ray_clusters import RAY, Cluster, running
 
 ROOT = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.ray_clusters import Cluster, running, wait_for
 
 from ace_ray.run.monitoring.metrics import DEATHS, SPECS
+from tests.e2e.ray_clusters import Cluster, running, wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.faults.fault_runs import Driver, Run
 
 from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import load, prerequisites
+from tests.faults.fault_runs import Driver, Run
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.faults.fault_runs import Driver, Run
 
 from ace_ray.run.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
+from tests.faults.fault_runs import Driver, Run
 
 WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE = range(8)
 """Entries, by what the engine does on them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+
 from tests.faults.fault_runs import Driver, Run
 
 OUTPUTS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.faults.fault_runs import Run
 
 BENCHMARK = '''

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from tests.faults.fault_runs import Run, descendants, title_of
 
 pytestmark = [

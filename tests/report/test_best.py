@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.report.builders import column, made, paired
 
 from ace_ray.report.best import Best, best_runs, choosing_half
 from ace_ray.report.paired import PairedData
+from tests.report.builders import column, made, paired
 
 
 def best_among(ranked: PairedData) -> Iterator[Best]:

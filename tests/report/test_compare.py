@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.builders import Row, block, everything, load_run, row, write_run
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
@@ -19,6 +18,7 @@ from ace_ray.report.compare import WARNING, compare
 from ace_ray.report.compared_runs import ComparedRun, NotComparable, compared_runs
 from ace_ray.report.comparison import compare_runs
 from ace_ray.report.runs import load_runs
+from tests.report.builders import Row, block, everything, load_run, row, write_run
 
 ROWS = block("en", "special_incomplete", 10, 20)
 WORSE = block("en", "special_incomplete", 0, 20)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.report.builders import everything, ledger_line, write_run, write_sweep
-from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from ace_ray.report.compared_runs import (
@@ -21,6 +19,8 @@ from ace_ray.report.compared_runs import (
 )
 from ace_ray.report.comparison import compare_runs
 from ace_ray.report.runs import load_runs
+from tests.report.builders import everything, ledger_line, write_run, write_sweep
+from tests.report.pages import Page, is_sound, report_page
 
 SMALL, LARGE = "Qwen2.5-7B-Instruct", "Qwen2.5-72B-Instruct"
 RIGHT = {SMALL: 8, LARGE: 9, "step_1000": 4, "step_2000": 5, "step_3000": 7}

@@ -6,7 +6,6 @@ from math import log10
 from pathlib import Path
 
 import pytest
-from tests.report.builders import everything, load_run, write_run
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import Curves, Estimate
@@ -15,6 +14,7 @@ from ace_ray.report.comparison import compare_runs
 from ace_ray.report.curves import ScalingFit, logistic, scaling_fit
 from ace_ray.report.figures import draw
 from ace_ray.report.runs import load_runs
+from tests.report.builders import everything, load_run, write_run
 
 
 def point(value: float, n: int = 400) -> Estimate:

@@ -9,7 +9,6 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from tests.report.builders import block, everything, row, write_run
 from PIL import Image
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
@@ -17,6 +16,7 @@ from ace_ray.benchmarks.results import Curves, Estimate, Figure, Paper, Reported
 from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.report.figures import draw
 from ace_ray.report.runs import load_runs
+from tests.report.builders import block, everything, row, write_run
 
 SVG = "{http://www.w3.org/2000/svg}"
 

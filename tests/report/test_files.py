@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.builders import block, everything, write_run
 from rich.console import Console
 
 from ace_ray.benchmarks.results import Estimate, Table
@@ -19,6 +18,7 @@ from ace_ray.errors import UserError
 from ace_ray.report.folder import claim, write
 from ace_ray.report.report import make_report
 from ace_ray.report.table import csv_text, escaped, markdown
+from tests.report.builders import block, everything, write_run
 
 TABLE = Table(
     name="t",

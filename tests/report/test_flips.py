@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from tests.report.builders import Row, block, load_run, row, write_run
 
 from ace_ray.report.flips import (
     LONGEST,
@@ -19,6 +18,7 @@ from ace_ray.report.flips import (
     flip_tables,
     flips_of,
 )
+from tests.report.builders import Row, block, load_run, row, write_run
 
 HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
 

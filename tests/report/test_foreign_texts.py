@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.builders import row, write_run
 
 from ace_ray.report.table import escaped
+from tests.report.builders import row, write_run
 
 NASTY = [
     "<img src=x onerror=pwned=1>",

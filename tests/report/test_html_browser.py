@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.report.builders import (
     HOSTILE,
     Row,

@@ -8,6 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.report.html.page import Page as Content
+from ace_ray.report.html.page import Section, render
+from ace_ray.report.text import visible
 from tests.report.builders import (
     HOSTILE,
     Row,
@@ -20,11 +25,6 @@ from tests.report.builders import (
     write_sweep,
 )
 from tests.report.pages import Page, is_sound, report_page
-
-from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.report.html.page import Page as Content
-from ace_ray.report.html.page import Section, render
-from ace_ray.report.text import visible
 
 _CLEAN = "clean"
 

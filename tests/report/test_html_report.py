@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.builders import block, everything, row, write_run
-from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.report.folder import claim_within
 from ace_ray.report.report import make_report
 from ace_ray.store import LocalStore, open_store
+from tests.report.builders import block, everything, row, write_run
+from tests.report.pages import Page, is_sound, report_page
 
 ROWS = everything({"special_incomplete": 4, "normal_preference": 7}, of=10)
 

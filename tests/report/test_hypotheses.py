@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.report.builders import chances, column, drawn, made, paired
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.report import hypotheses
@@ -12,6 +11,7 @@ from ace_ray.report.comparison_tables import p_text, sentence
 from ace_ray.report.hypotheses import WEIGHT, repeats_of, results_of
 from ace_ray.report.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, newcombe
 from ace_ray.stats import Z95
+from tests.report.builders import chances, column, drawn, made, paired
 
 PAIR = [("r0", "r1")]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.report.builders import cells_of, column, made
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.report.paired import (
@@ -15,6 +14,7 @@ from ace_ray.report.paired import (
     pairs_of,
     unit_means,
 )
+from tests.report.builders import cells_of, column, made
 
 
 def pair(cells: Cells, metric: str = "accuracy", rules: str = "strict") -> list[tuple[float, ...]]:

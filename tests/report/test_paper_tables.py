@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.report.builders import block, everything, row, write_run
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.results import Estimate, Paper, Table
 from ace_ray.report.runs import load_runs
 from ace_ray.stats import wilson
+from tests.report.builders import block, everything, row, write_run
 
 SHARES = {
     "normal_atom_bool": 4,

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
-from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError
 from ace_ray.report.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.store import open_store
 from ace_ray.sweep.ledger import CostRecord, write_ledger
+from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
+from tests.report.pages import Page, is_sound, report_page
 
 ROWS = everything({"special_incomplete": 2}, of=5)
 BETTER = everything({"special_incomplete": 5}, of=5)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.builders import Row, block, row, write_run
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.errors import UserError
 from ace_ray.report.html.answers import MESSAGES, TEXT, answers
 from ace_ray.report.runs import Run, load_runs
 from ace_ray.report.wrong import GoldAnswers, choose
+from tests.report.builders import Row, block, row, write_run
 
 RULES = ("official", "strict")
 KINDS = [{"official": f"o{i}", "strict": f"s{i}"} for i in range(3)]

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.run.hostile_folders import MUTATIONS, make_run
 
 from ace_ray.bounded import MOST_DEPTH, Unbounded, json_object, json_of_row, json_tree, yaml_tree
 from ace_ray.config import load_config
@@ -22,6 +21,7 @@ from ace_ray.run.open_run import OpenRun
 from ace_ray.run.storage.parquet import Limits, _Thrift, read_flat
 from ace_ray.run.storage.rows import AT_ONCE, rows_of
 from ace_ray.store import open_store
+from tests.run.hostile_folders import MUTATIONS, make_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 LIMITS = Limits(file_bytes=16 << 20, rows=100_000)

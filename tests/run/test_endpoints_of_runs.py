@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.run.hostile_folders import make_run
 
 from ace_ray.errors import UserError
 from ace_ray.run.submission import submission_about
 from ace_ray.store import open_store
+from tests.run.hostile_folders import make_run
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.run.hostile_folders import make_run
 
 from ace_ray.errors import UserError
 from ace_ray.run.open_run import _remove_run
 from ace_ray.run.planning.preflight import open_output
 from ace_ray.store import LocalStore, Store, open_store
+from tests.run.hostile_folders import make_run
 
 
 def precious(folder: Path) -> Path:

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.run.hostile_folders import MUTATIONS, make_run
 
 from ace_ray.errors import UserError
 from ace_ray.run.storage import lease
 from ace_ray.store import LocalStore
 from ace_ray.sweep.ledger import cost_record, kept, read_ledger
 from ace_ray.sweep.runs import is_finished
+from tests.run.hostile_folders import MUTATIONS, make_run
 
 COMMANDS = ("report", "compare", "score", "compact")
 LONGEST_S = 600

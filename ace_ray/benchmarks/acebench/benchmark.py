@@ -30,7 +30,7 @@ from ace_ray.benchmarks.acebench.scoring.summary import summarize
 from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
-from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -206,12 +206,7 @@ class ACEBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
-        data = options.data
-        if data.partition(":")[0] == "imported":
-            data = f"imported:{self._folder.name}"
-        elif data != "mini":
-            data = str(self._folder.absolute())
-        return {**options.model_dump(mode="json"), "data": data}
+        return {**options.model_dump(mode="json"), "data": pinned(options.data, self._folder)}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         if entry.category not in groups.AGENT:

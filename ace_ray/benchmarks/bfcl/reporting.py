@@ -8,7 +8,7 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
 from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
 from ace_ray.benchmarks.bfcl.scoring.aggregates import V3, V4, Column
-from ace_ray.benchmarks.conditions import comparable_sets, marked
+from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
@@ -21,7 +21,7 @@ from ace_ray.benchmarks.results import (
     Value,
     own_task,
 )
-from ace_ray.benchmarks.sizes import family_of, size_of
+from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.records import RULE_SETS
 
 _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic", "overall")
@@ -159,20 +159,7 @@ def _form(stats: Mapping[str, Any] | None) -> Estimate | None:
 
 
 def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
-    sized = [
-        (run, size, number)
-        for run, number in zip(runs, comparable_sets(runs), strict=True)
-        if (size := size_of(run)) is not None
-    ]
-    if len({size.billions for _, size, _ in sized}) < 2:
-        return None
-    several = len({number for *_, number in sized}) > 1
-    panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
-    for run, size, number in sorted(sized, key=lambda one: one[1].billions):
-        mark = ("*" if run.incomplete else "") + (f" [{number}]" if several else "")
-        for name in ("non_live", "live", "irrelevance_mean", "multi_turn"):
-            if found := _column(run, "v4", name, rules):
-                curves = panels.setdefault(V4[name].title, {})
-                curves.setdefault(family_of(run) + mark, []).append((size.billions, found))
+    names = ("non_live", "live", "irrelevance_mean", "multi_turn")
+    panels = {V4[n].title: lambda run, n=n: _column(run, "v4", n, rules) for n in names}
     title = f"Accuracy against model size ({rules} rules)"
-    return Curves(name="bfcl-sizes", title=title, panels=panels) if panels else None
+    return curves_by_size(runs, panels, "bfcl-sizes", title)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext, Service
-from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -225,18 +225,17 @@ class StableToolBench(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
-        data = options.data
-        if data.partition(":")[0] == "imported":
-            data = f"imported:{self._folder.name}"
-        elif data != "mini":
-            data = str(self._folder.absolute())
         given = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
             name: str(folder_of(value, f"{_WHERE}.{name}").absolute())
             for name, value in given.items()
             if value
         }
-        return {**options.model_dump(mode="json"), **absolute, "data": data}
+        return {
+            **options.model_dump(mode="json"),
+            **absolute,
+            "data": pinned(options.data, self._folder),
+        }
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return opening(entry.data["query"], self._apis(entry), self._settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.conditions import comparable_sets, marked
+from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
@@ -16,7 +16,7 @@ from ace_ray.benchmarks.results import (
     Table,
     Value,
 )
-from ace_ray.benchmarks.sizes import family_of, size_of
+from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.scoring.figures import SHARES
 from ace_ray.records import RULE_SETS
@@ -184,20 +184,6 @@ def _judge_free(runs: Sequence[ReportedRun]) -> Table:
 
 
 def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
-    sized = [
-        (run, size, number)
-        for run, number in zip(runs, comparable_sets(runs), strict=True)
-        if (size := size_of(run)) is not None
-    ]
-    if len({size.billions for _, size, _ in sized}) < 2:
-        return None
-    several = len({number for *_, number in sized}) > 1
-    panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
-    for run, size, number in sorted(sized, key=lambda one: one[1].billions):
-        mark = ("*" if run.incomplete else "") + (f" [{number}]" if several else "")
-        for name in GROUPS:
-            if found := _group_cell(run, name, rules):
-                curves = panels.setdefault(_title(name), {})
-                curves.setdefault(family_of(run) + mark, []).append((size.billions, found))
+    panels = {_title(name): lambda run, name=name: _group_cell(run, name, rules) for name in GROUPS}
     title = f"SoPR against model size ({rules} rules)"
-    return Curves(name="stabletoolbench-sizes", title=title, panels=panels) if panels else None
+    return curves_by_size(runs, panels, "stabletoolbench-sizes", title)

@@ -2,13 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.benchmarks.acebench.synthetic_checkout import rows_of, write_data, write_rows
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
+from tests.benchmarks.acebench.synthetic_checkout import rows_of, write_data, write_rows
 
 SINGLE = "normal_single_turn_single_function"
 

@@ -11,12 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.benchmarks.acebench.synthetic_checkout import write_checkout
 
 from ace_ray.benchmarks.acebench.data import archive as archives
 from ace_ray.benchmarks.acebench.data import download
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
+from tests.benchmarks.acebench.synthetic_checkout import write_checkout
 
 
 class Server(BaseHTTPRequestHandler):

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data
 
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.data import importer
@@ -13,6 +12,7 @@ from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
 from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
+from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy
+from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy, write_wheel
 
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, RELEVANCE, SCORING
 from ace_ray.benchmarks.bfcl.data import layout
@@ -25,6 +24,7 @@ from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisit
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy, write_wheel
 
 COUNTS = {
     "simple_python": 400,

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Said, Script, said
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
@@ -20,6 +19,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Said, Script, said
 
 
 def called(*calls: tuple[str, Any]) -> Completion:

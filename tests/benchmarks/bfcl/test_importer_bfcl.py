@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_wheel
 
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.bfcl.data import importer, layout
@@ -17,6 +16,7 @@ from ace_ray.benchmarks.bfcl.prompts import official
 from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_wheel
 
 
 def left() -> list[str]:

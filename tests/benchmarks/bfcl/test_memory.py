@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Script
 
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.data.copy import Copy
@@ -21,6 +20,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Entry, Episode, Sampling, digest
 from ace_ray.sandbox.local import LocalSession
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Script
 
 TALKS = [
     {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.bfcl.synthetic_bfcl import write_wheel
 
 from ace_ray.benchmarks.bfcl import texts
 from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN
@@ -24,6 +23,7 @@ from ace_ray.benchmarks.bfcl.forms import DEFAULT, FORMS, Form
 from ace_ray.benchmarks.bfcl.indented import indented
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own, with_system
 from ace_ray.errors import UserError
+from tests.benchmarks.bfcl.synthetic_bfcl import write_wheel
 
 MINI = Copy.locate("mini")
 ENTRIES = {entry.id: entry for entry in load(MINI, SINGLE_TURN)}

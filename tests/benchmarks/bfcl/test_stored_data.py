@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.tools.limited import end_processes
@@ -31,6 +30,7 @@ from ace_ray.run.storage.rows import ROWS, episode_columns
 from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore
+from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 CLASS = "from typing import Any, Dict\nAnswer = Mapping = Dict\n" + inspect.getsource(
     Bakery

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
 
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.episodes import web_search
@@ -27,6 +26,7 @@ from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
 from ace_ray.records import Sampling
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
 
 CONFIG = WebSearchConfig(
     search=ServiceConfig(url="https://search.example/find", max_retries=0),

@@ -9,6 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+
+from ace_ray.benchmarks.stabletoolbench.agent.opening import template_probe
+from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
+from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.tools import apis_of
+from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed, UserError
 from tests.benchmarks.stabletoolbench.scripted_agent import (
     BREAD,
     GIVE_UP,
@@ -20,13 +27,6 @@ from tests.benchmarks.stabletoolbench.scripted_agent import (
     parameter,
     say,
 )
-
-from ace_ray.benchmarks.stabletoolbench.agent.opening import template_probe
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
-from ace_ray.benchmarks.stabletoolbench.tools import apis_of
-from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed, UserError
 
 Played = Callable[..., AgentRun]
 FIND = "find_bread_for_bakery"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, answer, say
 
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.data.loader import MINI, load
 from ace_ray.benchmarks.stabletoolbench.names import function_name
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
+from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, answer, say
 
 Played = Callable[..., AgentRun]
 

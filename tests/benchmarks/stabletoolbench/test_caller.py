@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
 
 from ace_ray.benchmarks.stabletoolbench.apis import cache as cache_module
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
@@ -26,6 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.service import local
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.records import Completion
+from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
 SYSTEM = SystemText("s", "own")

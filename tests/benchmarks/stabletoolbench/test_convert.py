@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 from ace_ray.benchmarks.stabletoolbench.results.convert import (
     MAX_STEPS,
@@ -15,6 +14,7 @@ from ace_ray.benchmarks.stabletoolbench.results.convert import (
     raw,
 )
 from ace_ray.benchmarks.stabletoolbench.results.details import chain, final_text, has_finish
+from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 DFS = "DFS_woFilter_w2"
 

@@ -8,14 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
-    api,
-    ids_file,
-    queries_file,
-    query,
-    write,
-    write_checkout,
-)
 
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
@@ -28,6 +20,14 @@ from ace_ray.benchmarks.stabletoolbench.data.loader import (
 from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS, OFFICIAL_COUNTS
 from ace_ray.errors import UserError
+from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
+    api,
+    ids_file,
+    queries_file,
+    query,
+    write,
+    write_checkout,
+)
 
 GROUP = GROUPS[0]
 

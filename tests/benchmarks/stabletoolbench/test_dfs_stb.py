@@ -8,6 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+
+from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
+from ace_ray.errors import PromptTooLong
+from ace_ray.records import ToolAnswer
 from tests.benchmarks.stabletoolbench.scripted_agent import (
     BREAD,
     GIVE_UP,
@@ -16,10 +20,6 @@ from tests.benchmarks.stabletoolbench.scripted_agent import (
     answer,
     say,
 )
-
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
-from ace_ray.errors import PromptTooLong
-from ace_ray.records import ToolAnswer
 
 Played = Callable[..., AgentRun]
 FIND, SHOPS = "find_bread_for_bakery", "list_shops_for_bakery"

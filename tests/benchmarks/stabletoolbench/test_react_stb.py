@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, Table
 
 from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
 from ace_ray.benchmarks.stabletoolbench.agent.react import read
 from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
 from ace_ray.records import ToolCall
+from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, Table
 
 Played = Callable[..., AgentRun]
 FIND = "find_bread_for_bakery"

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.an_api import an_api
 
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
@@ -28,6 +27,7 @@ from ace_ray.models.public_http import (
     PublicHttp,
     TransportFailed,
 )
+from tests.benchmarks.stabletoolbench.an_api import an_api
 
 web = pytest.importorskip("aiohttp.web")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.stb_rows import QUERY, SCRIPTS, TOOLS, run
 
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
 from ace_ray.errors import UserError
+from tests.benchmarks.stabletoolbench.stb_rows import QUERY, SCRIPTS, TOOLS, run
 
 ANSWER = converted(QUERY, TOOLS, run(SCRIPTS["answered"]))
 OTHER = converted(QUERY, TOOLS, run(SCRIPTS["beside"]))

@@ -7,6 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from ace_ray.benchmarks.stabletoolbench.results.convert import converted
+from ace_ray.benchmarks.stabletoolbench.results.seed import (
+    Answered,
+    Metadata,
+    result_of,
+    seed_json,
+)
 from tests.benchmarks.stabletoolbench.stb_rows import (
     BREADS,
     ENTRY,
@@ -17,14 +25,6 @@ from tests.benchmarks.stabletoolbench.stb_rows import (
     finish,
     run,
     state,
-)
-
-from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.seed import (
-    Answered,
-    Metadata,
-    result_of,
-    seed_json,
 )
 
 METADATA = Metadata(

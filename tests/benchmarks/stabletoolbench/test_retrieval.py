@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of
 
 from ace_ray.benchmarks.stabletoolbench.data.loader import MINI, load
 from ace_ray.benchmarks.stabletoolbench.names import function_name
 from ace_ray.benchmarks.stabletoolbench.retrieval import Scope, ToolPool, parse_scope
 from ace_ray.errors import UserError
+from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of
 
 
 def names(docs: list[dict[str, Any]]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
 
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
@@ -16,6 +15,7 @@ from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, not
 from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import ERROR_TYPES, verdicts
 from ace_ray.records import RULE_SETS
 from ace_ray.stats import wilson
+from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
 
 
 def call(api: str = "Breads", **fields: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
 
 from ace_ray.benchmarks.stabletoolbench.apis.prompts import (
     OWN_SYSTEM,
@@ -23,6 +22,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.reading import MAX_CHARS, read_answ
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import ATTEMPTS, FAILED, Simulator
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.records import Sampling
+from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
 
 GOOD = '{"error": "", "response": {"name": "Messi"}}'
 SYSTEM = SystemText("you are a server", "own")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.stb_rows import Row
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
@@ -36,6 +35,7 @@ from ace_ray.records import (
     ToolCall,
     digest,
 )
+from tests.benchmarks.stabletoolbench.stb_rows import Row
 
 FINISH = ToolCall("Finish", json.dumps({"return_type": "give_answer", "final_answer": "42."}))
 

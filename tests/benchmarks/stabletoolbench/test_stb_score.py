@@ -8,17 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.stb_rows import (
-    BREADS,
-    ENTRY,
-    QUERY,
-    SCRIPTS,
-    SHOPS,
-    TOOLS,
-    entry,
-    run,
-    state,
-)
 
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
@@ -30,6 +19,17 @@ from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
 from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, canonical_json
+from tests.benchmarks.stabletoolbench.stb_rows import (
+    BREADS,
+    ENTRY,
+    QUERY,
+    SCRIPTS,
+    SHOPS,
+    TOOLS,
+    entry,
+    run,
+    state,
+)
 
 GROUP = ENTRY.category
 ENTRIES = Entries.among([entry(), entry("8"), entry("9")])

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.an_api import an_api
 
 from ace_ray.benchmarks.stabletoolbench.apis.stub import MAX_ITEMS, MAX_LEAVES, stub_answer
+from tests.benchmarks.stabletoolbench.an_api import an_api
 
 
 def stubbed(template: Any, seed: int = 0, **arguments: Any) -> Any:

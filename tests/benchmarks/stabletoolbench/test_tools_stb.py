@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of, parameter
-from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import SOURCES, write, write_checkout
 
 from ace_ray.benchmarks.stabletoolbench.agent.opening import opening
 from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
@@ -17,6 +15,8 @@ from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
 from ace_ray.benchmarks.stabletoolbench.data.loader import load
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
+from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of, parameter
+from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import SOURCES, write, write_checkout
 
 
 def parameters(rules: Any, **fields: Any) -> dict[str, Any]:

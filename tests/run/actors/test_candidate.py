@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.run.actors.lane_engines import Ended, Engines
 
 from ace_ray.errors import EngineDead
 from ace_ray.models.cached import NoRoom
@@ -16,6 +15,7 @@ from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.run.actors import candidate as module
 from ace_ray.run.actors.candidate import Broken, Candidate
 from ace_ray.store import Unreachable
+from tests.run.actors.lane_engines import Ended, Engines
 
 NAN = float("nan")
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.run.actors.lane_engines import WHO, Ended, Engines
 
 from ace_ray.run.actors.admission import AdmissionControl
 from ace_ray.run.actors.candidate import Candidate
 from ace_ray.run.health.isolation import OPEN
 from ace_ray.run.monitoring.timing import Clock
+from tests.run.actors.lane_engines import WHO, Ended, Engines
 
 RUNS, ROWS_OF_A_RUN = 4, 3
 

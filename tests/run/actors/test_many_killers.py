@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.run.actors.played_run import played, without_arrow
 
 from ace_ray.run.health.isolation import shared_id
+from tests.run.actors.played_run import played, without_arrow
 
 ROWS, MOST_ENGINES = 300, 6
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.planning.toy_benchmark import Toy, planned
 
 from ace_ray.records import Entry
 from ace_ray.run.graph import Shape, Work, blocks, shape
+from tests.run.planning.toy_benchmark import Toy, planned
 
 
 class Rehearsed(Toy):

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.run.planning.toy_benchmark import MODEL, Toy, planned
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.run.planning.plan import Plan, PlannedRow, PlannedRows, make_manifest, make_plan
+from tests.run.planning.toy_benchmark import MODEL, Toy, planned
 
 
 def ids(plan: Plan) -> set[str]:

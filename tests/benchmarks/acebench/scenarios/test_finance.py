@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import pytest
+
+from ace_ray.benchmarks.acebench.scenarios.world import World
 from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     answer,
     initial,
@@ -14,8 +16,6 @@ from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     start,
     success,
 )
-
-from ace_ray.benchmarks.acebench.scenarios.world import World
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 FI = "Finance"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from ace_ray.benchmarks.acebench.scenarios.world import World
 from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     answer,
     failed,
@@ -14,8 +16,6 @@ from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     start,
     success,
 )
-
-from ace_ray.benchmarks.acebench.scenarios.world import World
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])

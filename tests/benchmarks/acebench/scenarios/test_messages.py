@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from ace_ray.sandbox.protocol import Observation
 from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     ON,
     answer,
@@ -15,8 +17,6 @@ from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     start,
     success,
 )
-
-from ace_ray.sandbox.protocol import Observation
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     answer,
     failed,

@@ -6,9 +6,9 @@ import ast
 from typing import Any
 
 import pytest
-from tests.benchmarks.acebench.scenarios.scenario_worlds import answer, initial, part, said, start
 
 from ace_ray.benchmarks.acebench.scenarios.world import World
+from tests.benchmarks.acebench.scenarios.scenario_worlds import answer, initial, part, said, start
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 T = "Travel"

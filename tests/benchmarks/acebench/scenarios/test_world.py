@@ -8,6 +8,12 @@ import random
 from typing import Any
 
 import pytest
+
+from ace_ray.benchmarks.acebench.scenarios.apps import APPS
+from ace_ray.benchmarks.acebench.scenarios.texts import fill
+from ace_ray.benchmarks.acebench.scenarios.world import MAX_SHOWN, World, as_message, open_world
+from ace_ray.errors import UserError
+from ace_ray.sandbox.protocol import Scenario
 from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     ON,
     answer,
@@ -16,12 +22,6 @@ from tests.benchmarks.acebench.scenarios.scenario_worlds import (
     part,
     start,
 )
-
-from ace_ray.benchmarks.acebench.scenarios.apps import APPS
-from ace_ray.benchmarks.acebench.scenarios.texts import fill
-from ace_ray.benchmarks.acebench.scenarios.world import MAX_SHOWN, World, as_message, open_world
-from ace_ray.errors import UserError
-from ace_ray.sandbox.protocol import Scenario
 
 BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
 EVERYTHING = list(APPS)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.benchmarks.acebench.scenarios.scenario_worlds import mini
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.scenarios.world import check_entry, load_worlds
 from ace_ray.errors import UserError
+from tests.benchmarks.acebench.scenarios.scenario_worlds import mini
 
 AGENT = ("agent_multi_turn", "agent_multi_step")
 Edit = Callable[[dict[str, Any]], Any]
