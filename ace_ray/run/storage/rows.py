@@ -218,19 +218,18 @@ _MOST_KEY_BYTES = 4 << 20
 _MOST_COUNT = 1 << 40
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
-_MAY_BE_NULL = frozenset(
-    {"error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"}
-)
+_NEVER_NULL = frozenset(rows_schema(()).names) - {
+    *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker")
+}
 
 
 def check_values(table: pa.Table) -> None:
     """Look at the values of a part's ``table``, whoever wrote it.
 
     Raises `ValueError`: a value is missing, or is none that a run stores."""
-    of_verdicts = set(verdict_names(rule_sets_in(table.column_names)))
     for name in table.column_names:
         column = table.column(name)
-        if column.null_count and name not in _MAY_BE_NULL | of_verdicts:
+        if column.null_count and name in _NEVER_NULL:
             raise ValueError(f"it has rows without {name}")
         if not len(column) - column.null_count:
             continue
