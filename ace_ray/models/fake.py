@@ -50,7 +50,7 @@ class FakeScript(Section):
     calls: dict[str, list[FakeCall]] = Field(
         default_factory=dict, description="called beside the reply when tools are offered"
     )
-    load_s: float = Field(0.0, description="until the engine is ready")
+    ready_file: str = Field("", description="the engine is not ready until this file exists")
     delay_s: float = 0.0
     swap: Literal["right", "stale", "dead"] = Field(
         "right", description="whether weights that are swapped in take effect"
@@ -86,7 +86,8 @@ class FakeEngine:
         self._given = dict(script)
         self._take(folder)
         self.max_model_len = self._script.max_model_len
-        time.sleep(self._script.load_s)
+        while self._script.ready_file and not Path(self._script.ready_file).exists():
+            time.sleep(0.1)
         self._works = asyncio.Event()
         self._works.set()
 

@@ -110,8 +110,9 @@ def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
         key: value for key, value in cluster.driver_env.items() if not key.startswith("RAY_AUTH")
     }
     env |= {"RAY_ADDRESS": "local"}
+    never = ["--set", "engine.ready_file=/never"]
     driver = subprocess.Popen(
-        [sys.executable, "jobs/evaluate.py", "--config", str(config), "--set", "engine.load_s=100"],
+        [sys.executable, "jobs/evaluate.py", "--config", str(config), *never],
         env=env,
         cwd=ROOT,
         stderr=subprocess.PIPE,
@@ -126,7 +127,7 @@ def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
                     break
             time.sleep(0.1)
         driver.send_signal(signal.SIGINT)
-        _, printed = driver.communicate(timeout=45)
+        _, printed = driver.communicate(timeout=600)
     finally:
         if driver.poll() is None:
             os.killpg(driver.pid, signal.SIGKILL)

@@ -54,7 +54,7 @@ def test_a_frozen_writer_is_killed_and_its_rows_are_stored(make_run):
 
 
 def test_an_engine_that_does_not_start_in_time_ends_the_run(make_run):
-    run = make_run(engine={"load_s": 600.0}, start_timeout_s=3.0)
+    run = make_run(engine={"ready_file": "/never"}, start_timeout_s=3.0)
     driver = run.to_the_end()
     assert driver.code == 75
     assert "no engine has started within start_timeout_s = 3" in driver.text
