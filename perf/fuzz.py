@@ -187,11 +187,11 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     def agent(text: str, number: int) -> None:
         for loop in ("multi_turn", "multi_step"):
             for protocol in ("official", "fixed"):
-                agent_calls(text, loop=loop, protocol=protocol)  # type: ignore[arg-type]
+                agent_calls(text, loop=loop, protocol=protocol)
 
     def chains(text: str, number: int) -> None:
         for rules in ("official", "fixed"):
-            for call in react.read(text, rules)[1]:  # type: ignore[arg-type]
+            for call in react.read(text, rules)[1]:
                 read_finish(call.arguments, OWN)
         read_finish(text, OWN)
 

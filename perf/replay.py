@@ -56,10 +56,10 @@ async def replayed(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[list[d
         benchmark = plan.benchmarks[entry.benchmark]
         episode = episode_of(stored[planned.row_id])
         script = Script(episode.state["steps"])
-        parts = plan.parts[entry.benchmark]
+        bindings = plan.bindings[entry.benchmark]
         context = EpisodeContext(
             candidate=RoleModel(script, plan.config.sampling.sampling()),
-            roles={n: RoleModel(script, p.sampling, p.identity) for n, p in parts.items()},
+            roles={n: RoleModel(script, b.sampling, b.identity) for n, b in bindings.items()},
             open_sandbox=partial(opened, benchmark, entry),
         )
         again = await benchmark.run(entry, context)

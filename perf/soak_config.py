@@ -28,7 +28,7 @@ def fake_config(rows: int, delay_s: float, categories: Sequence[str] = ("all",))
     """
     section = _section(categories)
     replies = {}
-    entries = make_benchmark("acebench", section).entries()
+    entries = make_benchmark("acebench", section).dataset()
     for entry in entries:
         if not entry.category.startswith("agent_"):
             answer = render_gold(entry)
@@ -60,7 +60,7 @@ def vllm_config(rows: int, scratch: Path) -> dict[str, Any]:
         "benchmarks": [{"name": "acebench", **section}],
         "engine": {**ENGINE, **small},
         "sampling": {"max_tokens": 32},
-        "samples": math.ceil(rows / len(make_benchmark("acebench", section).entries())),
+        "samples": math.ceil(rows / len(make_benchmark("acebench", section).dataset())),
     }
 
 
