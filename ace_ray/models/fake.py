@@ -51,6 +51,7 @@ class FakeScript(Section):
         default_factory=dict, description="called beside the reply when tools are offered"
     )
     ready_file: str = Field("", description="the engine is not ready until this file exists")
+    answer_file: str = Field("", description="nothing is answered until this file exists")
     delay_s: float = 0.0
     swap: Literal["right", "stale", "dead"] = Field(
         "right", description="whether weights that are swapped in take effect"
@@ -145,6 +146,8 @@ class FakeEngine:
         await self.alive()
         if any(key in last for key in script.endless):
             await asyncio.Event().wait()
+        while script.answer_file and not Path(script.answer_file).exists():
+            await asyncio.sleep(0.1)
         await asyncio.sleep(script.delay_s)
         if _told(script.fail_once, last):
             raise RuntimeError("told to fail")

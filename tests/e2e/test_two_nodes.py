@@ -107,10 +107,10 @@ def test_a_run_is_met_again_and_left(cluster, two_workers):
 
 
 def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_path):
-    # An engine that is ready at once could end all rows before the second one has a node.
-    ready = tmp_path / "ready"
+    # An engine that answers at once could end all rows before the second one has a node.
+    both = tmp_path / "both"
     tree = yaml.safe_load(two_workers.read_text())
-    two_workers.write_text(yaml.safe_dump({**tree, "engine": {"ready_file": str(ready)}}))
+    two_workers.write_text(yaml.safe_dump({**tree, "engine": {"answer_file": str(both)}}))
     first = Follower(cluster, two_workers)
     first.until("submitted ace-ray-evaluate-")
     (name,) = re.findall(r"submitted (\S+)", first.text)
@@ -120,14 +120,14 @@ def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_pa
         time.sleep(0.5)
         with suppress(OSError):  # a dashboard that is busy is asked again
             if len(nodes_of_engines(cluster)) == 2:
-                ready.touch()
+                both.touch()
         scraped |= names & set(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
     assert first.end() == 0, first.text
     assert first.text.count("12 rows declared, 12 to evaluate") == 1
     assert "declared 12 = 12 scored" in first.text
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "_SUCCESS").exists()
-    assert ready.exists(), "two engines never had a node each"
+    assert both.exists(), "two engines never had a node each"
     assert names - scraped == set()
 
     # It has ended: the same config is another attempt.
@@ -144,7 +144,7 @@ def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_pa
 
 def test_the_jobs_exit_code_is_handed_on(cluster, config):
     tree = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({**tree, "engine": {"load_s": 600.0}}))
+    config.write_text(yaml.safe_dump({**tree, "engine": {"ready_file": "/never"}}))
     follower = Follower(cluster, config)
     follower.until("4 rows declared")
     (name,) = re.findall(r"submitted (\S+)", follower.text)
