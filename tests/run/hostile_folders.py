@@ -257,7 +257,7 @@ def _flipped(step: int) -> Mutation:
     return flip
 
 
-def _in_place(name: str, make: Callable[[Path], None]) -> Mutation:
+def _in_place(name: str, make: Callable[[Path], object]) -> Mutation:
     """``name`` replaced by what ``make`` puts there."""
 
     def replace(folder: Path) -> None:

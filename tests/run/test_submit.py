@@ -27,7 +27,7 @@ class Status(str):
         return self in ("STOPPED", "SUCCEEDED", "FAILED")
 
 
-def job(name: str, status: str, code: int | None = None, **more: Any) -> Any:
+def job(name: str | None, status: str, code: int | None = None, **more: Any) -> Any:
     defaults = {"message": None, "error_type": None}
     return SimpleNamespace(
         submission_id=name, status=Status(status), driver_exit_code=code, **{**defaults, **more}

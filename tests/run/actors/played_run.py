@@ -10,6 +10,7 @@ import heapq
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,7 +88,8 @@ class Worker(EngineWorker):
     async def _row(self, row: Row, attempt: int, shared: Any) -> Row:
         if row["shares"] >= 0:
             name = shared_id(row)
-            await self._prepared(row, shared, lambda: self._work(name))
+            work: Any = partial(self._work, name)
+            await self._prepared(row, shared, work)
         await self._work(row["row_id"])
         self._held.pop(row["row_id"], None)
         return {**row, "status": "scored", "attempts": attempt}

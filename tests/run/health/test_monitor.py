@@ -58,7 +58,7 @@ def monitored(
 ) -> tuple[HealthMonitor, Ended]:
     ended = Ended()
     return HealthMonitor(
-        None, CONFIG, ended, lambda: lost, list, rows=rows, had_success=had_success
+        None, CONFIG, ended, lambda: lost, lambda line: None, rows=rows, had_success=had_success
     ), ended
 
 

@@ -25,7 +25,7 @@ class Rehearsed(Toy):
         return "" if first == "X" else first
 
 
-def travelling(texts: list[str], **changes: object) -> list[list[tuple[int, int, int]]]:
+def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
     rows = planned(Rehearsed(texts), **changes).rows
     found = blocks(Work(0, rows, np.ones(len(rows), np.int32)), 4)
     return [

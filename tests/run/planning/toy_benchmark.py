@@ -21,20 +21,21 @@ class Toy(Benchmark):
     name = "toy"
 
     def __init__(self, texts: Sequence[str] = ("short", "a longer text", "mid text")) -> None:
-        self.texts, self.wording, self.facts = list(texts), "say: ", {"variant": "standard"}
+        self.sentences, self.wording = list(texts), "say: "
+        self.facts: dict[str, Any] = {"variant": "standard"}
         self.gold = "gold"
 
     def entries(self) -> Sequence[Entry]:
         return [
             Entry("toy", "all", "en", str(i), {"text": text}, self.gold, str(i))
-            for i, text in enumerate(self.texts)
+            for i, text in enumerate(self.sentences)
         ]
 
     def identity(self) -> Mapping[str, Any]:
         return self.facts
 
     def resolved(self) -> dict[str, Any]:
-        return {"texts": self.texts}
+        return {"texts": self.sentences}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
