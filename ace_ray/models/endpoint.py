@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.errors import PromptTooLong, RowError
@@ -24,7 +24,7 @@ from ace_ray.models.pacing import (
 )
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
-from ace_ray.records import Completion, Sampling
+from ace_ray.records import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
@@ -85,12 +85,7 @@ class EndpointModel(Client):
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline."""
         if tools is not None:
             raise ValueError("endpoints play roles without tools")
@@ -123,7 +118,7 @@ class EndpointModel(Client):
         tried = f"{attempt} attempt{'s' * (attempt > 1)}"
         raise EndpointDown(f"{self._host} gave no answer in {tried}: {failure}") from failure
 
-    def _body(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> bytes:
+    def _body(self, messages: Messages, sampling: Sampling) -> bytes:
         tree: dict[str, Any] = {
             "model": self._config.model,
             "messages": [dict(message) for message in messages],
