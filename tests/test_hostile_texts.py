@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.limits import cpu_limit
 
 from ace_ray.benchmarks.acebench import readers
 from ace_ray.benchmarks.acebench.agent.calls import agent_calls
@@ -35,6 +34,7 @@ from ace_ray.calls import NotCalls, parse_calls
 from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Entry, ToolCall
+from tests.limits import cpu_limit
 
 SHORT, LONG = 16_000, (64_000, 250_000)
 """As long as readers of Java take a text, as those of simulators do, and beyond most bounds."""
@@ -96,6 +96,8 @@ def bfcl(form: Form, language: Any = "python") -> Callable[[str], Any]:
     return lambda text: read_any(Answer(text, None), form, language)
 
 
+JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
+JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")
 READERS: dict[str, Callable[[str], Any]] = {
     "calls": parse_calls,
     "reasoning": split_think,
@@ -139,8 +141,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "shown to people": lambda text: cleaned(text, len(text)),
     "in a message": lambda text: printed(text, len(text)),
 }
-JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
-JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -169,7 +169,7 @@ def test_long_texts_without_errors_are_parsed_a_slice_at_a_time(
     language: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_trees, "_SLICES", 10_000)
-    whole = {}
+    whole: dict[str, str] = {}
     for slice_us in (source_trees._SLICE_US, 200):
         monkeypatch.setattr(source_trees, "_SLICE_US", slice_us)
         for piece in ('f(x=1, y="a b");\n', "f(g(h(1 + 2 * 3)));", "x.y.z(a[1], b);"):

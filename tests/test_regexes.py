@@ -22,9 +22,9 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from tests.limits import cpu_limit
 
 import ace_ray
+from tests.limits import cpu_limit
 
 SHORT, LONG = 10_000, 50_000
 LOOK_AGAIN_S = 0.005
@@ -130,7 +130,7 @@ def patterns_of(module_name: str) -> Iterator[Found]:
             assert isinstance(call.func, ast.Attribute)
             flags = re.DOTALL if "DOTALL" in ast.unparse(call) else 0
             methods = {call.func.attr} & METHODS or METHODS
-            pattern = re.compile(call.args[0].value, flags)
+            pattern = re.compile(str(call.args[0].value), flags)
             yield Found(f"{module_name}:{call.lineno}", pattern, frozenset(methods))
 
 

@@ -14,7 +14,8 @@ from ace_ray.models.http import Http, HttpRequest, Reply
 
 
 def request(url: str, **changes: Any) -> HttpRequest:
-    given = {"method": "GET", "headers": {}, "body": None, "timeout_s": 5.0, "max_bytes": 1000}
+    given: dict[str, Any] = {"method": "GET", "headers": {}, "body": None}
+    given |= {"timeout_s": 5.0, "max_bytes": 1000}
     return HttpRequest(url=url, **{**given, **changes})
 
 
