@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +32,28 @@ _overrides = click.option(
 )
 
 
-_place = [
-    click.option(
-        "--endpoint-url",
-        metavar="URL",
-        help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
-    ),
-    click.option("--region", help="Of S3. Default: the environment's."),
-]
+_output = click.option(
+    "--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders."
+)
+_endpoint_url = click.option(
+    "--endpoint-url",
+    metavar="URL",
+    help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
+)
+_region = click.option("--region", help="Of S3. Default: the environment's.")
 
 
 def _placed(command: Any) -> Any:
-    """``command`` with the options that say which S3 service an s3:// URI means."""
-    for option in reversed(_place):
-        command = option(command)
-    return command
+    """``command`` with the options that say which S3 service an s3:// URI means; it is given
+    ``opens`` in their place."""
+
+    @_endpoint_url
+    @_region
+    @wraps(command)
+    def placed(endpoint_url: str | None, region: str | None, **options: Any) -> Any:
+        return command(opens=_opens(endpoint_url, region), **options)
+
+    return placed
 
 
 def _opens(endpoint_url: str | None, region: str | None) -> Any:
@@ -65,12 +72,6 @@ def _say(line: str) -> None:
     click.echo(printed(line))
 
 
-def _config(path: str, overrides: tuple[str, ...], output: str | None, limit: int | None) -> Any:
-    from ace_ray.config import load_config
-
-    return load_config(path, overrides, _given(output, limit))
-
-
 def _given(output: str | None, limit: int | None) -> dict[str, Any]:
     asked = {"output": output, "limit": limit}
     return {key: value for key, value in asked.items() if value is not None}
@@ -83,7 +84,7 @@ def _is_own_process() -> bool:
 
 @cli.command()
 @click.argument("config")
-@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
+@_output
 @_overrides
 @click.option(
     "--limit",
@@ -91,20 +92,9 @@ def _is_own_process() -> bool:
     help="Evaluate at most N entries, in turns from every category.",
 )
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
-def evaluate(
-    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool
-) -> None:
+def evaluate(config: str, **options: Any) -> None:
     """Evaluate a model: plan, run, write, summarize."""
-    sys.exit(
-        run_evaluate(
-            config,
-            output=output,
-            overrides=overrides,
-            limit=limit,
-            resume=resume,
-            own_process=_is_own_process(),
-        )
-    )
+    sys.exit(run_evaluate(config, own_process=_is_own_process(), **options))
 
 
 def run_evaluate(
@@ -128,15 +118,15 @@ def run_evaluate(
 def _evaluate(
     config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool
 ) -> int:
+    from ace_ray.config import load_config
     from ace_ray.report.table import print_summary
     from ace_ray.run.evaluate import evaluate
     from ace_ray.run.health.interrupts import RunFailed
 
     console = Console()
     try:
-        code, summary = evaluate(
-            _config(config, overrides, output, limit), fresh=not resume, console=console
-        )
+        loaded = load_config(config, overrides, _given(output, limit))
+        code, summary = evaluate(loaded, fresh=not resume, console=console)
     except RunFailed as error:
         click.echo(printed(f"ace-ray: failed: {error}"), err=True)
         if not error.resumable:
@@ -156,13 +146,9 @@ def _evaluate(
 @_overrides
 @click.option("--limit", type=click.IntRange(min=1), help="As of evaluate, for every model.")
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
-def sweep(
-    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, only_plan: bool
-) -> None:
+def sweep(config: str, **options: Any) -> None:
     """Evaluate many models: checkpoints of a training run, sizes of a family."""
-    sys.exit(
-        run_sweep(config, output=output, overrides=overrides, limit=limit, only_plan=only_plan)
-    )
+    sys.exit(run_sweep(config, **options))
 
 
 def run_sweep(
@@ -200,12 +186,7 @@ def run_sweep(
     if any(line.state == "complete" for line in found.cost_records):
         try:
             make_report(
-                [found.uri],
-                paper=False,
-                out=None,
-                rules=None,
-                console=console,
-                store=found.store,
+                [found.uri], paper=False, out=None, rules=None, console=console, store=found.store
             )
         except UserError as error:
             say(f"no report: {error}")  # the runs are whole all the same
@@ -214,14 +195,15 @@ def run_sweep(
 
 @cli.command()
 @click.argument("config")
-@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
+@_output
 @_overrides
 def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
     """Check a config and this machine, without loading the model."""
+    from ace_ray.config import load_config
     from ace_ray.run.doctor import examine
 
     failed = 0
-    for line in examine(lambda: _config(config, overrides, output, None)):
+    for line in examine(lambda: load_config(config, overrides, _given(output, None))):
         failed += line.problem
         _say(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
     sys.exit(2 if failed else 0)
@@ -244,8 +226,7 @@ def score(
     data: str | None,
     output: str | None,
     model: str | None,
-    endpoint_url: str | None,
-    region: str | None,
+    opens: Any,
 ) -> None:
     """Score without an engine.
 
@@ -258,9 +239,13 @@ def score(
     version of the benchmark, or --data names the data (with --benchmark, if the run has several);
     code in a local file only if --benchmark names it.
     """
-    opens = _opens(endpoint_url, region)
     if output is None:
-        sys.exit(_rescore(path, opens, data, benchmark))
+        from ace_ray.report.table import print_summary
+        from ace_ray.run.rescore import rescore
+
+        code, rescored = rescore(path, _say, opens, data=data, benchmark=benchmark)
+        print_summary(rescored, Console())
+        sys.exit(code)
     if benchmark is None:
         raise UserError(
             "it is not clear what these are outputs of",
@@ -279,23 +264,14 @@ def score(
         _say(line)
 
 
-def _rescore(uri: str, opens: Any, data: str | None, benchmark: str | None) -> int:
-    from ace_ray.report.table import print_summary
-    from ace_ray.run.rescore import rescore
-
-    code, summary = rescore(uri, _say, opens, data=data, benchmark=benchmark)
-    print_summary(summary, Console())
-    return code
-
-
 @cli.command()
 @click.argument("run")
 @_placed
-def compact(run: str, endpoint_url: str | None, region: str | None) -> None:
+def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
     from ace_ray.run.rescore import compact_run
 
-    compact_run(run, _say, _opens(endpoint_url, region))
+    compact_run(run, _say, opens)
 
 
 @cli.command()
@@ -315,27 +291,11 @@ def compact(run: str, endpoint_url: str | None, region: str | None) -> None:
     help="Wrong answers in report.html, per run, language and category.",
 )
 @_placed
-def report(
-    runs: tuple[str, ...],
-    paper: bool,
-    out: str | None,
-    rules: str | None,
-    wrong: int,
-    endpoint_url: str | None,
-    region: str | None,
-) -> None:
+def report(runs: tuple[str, ...], **options: Any) -> None:
     """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.report.report import make_report
 
-    make_report(
-        runs,
-        paper=paper,
-        out=out,
-        rules=rules,
-        console=Console(),
-        wrong=wrong,
-        opens=_opens(endpoint_url, region),
-    )
+    make_report(runs, console=Console(), **options)
 
 
 @cli.command()
@@ -352,18 +312,7 @@ def report(
 @click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
 @click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
 @_placed
-def compare(
-    runs: tuple[str, ...],
-    rules: str,
-    out: str | None,
-    baseline: str | None,
-    groups: tuple[str, ...],
-    allow_different: bool,
-    flips: bool,
-    select: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-) -> None:
+def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.report.compare import compare as compare_runs
     from ace_ray.report.compared_runs import NotComparable
@@ -371,15 +320,10 @@ def compare(
     try:
         compare_runs(
             runs,
-            rules=rules,
-            out=out,
-            baseline=baseline,
-            groups=groups,
-            allow_different=allow_different,
             with_flips=flips,
             select_best=select == "best",
             console=Console(),
-            opens=_opens(endpoint_url, region),
+            **options,
         )
     except NotComparable as error:
         for line in error.lines:
@@ -400,7 +344,8 @@ def compare(
     show_default=True,
     help="What to do with the config; score and report take a run or a sweep in its place.",
 )
-@_placed
+@_endpoint_url
+@_region
 @click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
@@ -461,7 +406,7 @@ def judge() -> None:
     "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
 )
 @click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
-@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders.")
+@_output
 @_overrides
 def judge_check(
     labels: Path,
@@ -470,12 +415,14 @@ def judge_check(
     votes: int,
     temperature: float | None,
     upstream: Path | None,
-    output: str | None,
     overrides: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """How far a judge agrees with people: LABELS has a judged answer a line."""
+    from ace_ray.benchmarks.registry import judge_benchmark
+
     asked: dict[str, Any] = {
-        "name": _judge_benchmark(benchmark),
+        "name": judge_benchmark(benchmark),
         "labels": str(labels.absolute()),
         "votes": votes,
     }
@@ -483,34 +430,8 @@ def judge_check(
         asked["temperature"] = temperature
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
-    only = f"benchmarks={json.dumps([asked])}"
-    sys.exit(
-        run_evaluate(
-            config,
-            output=output,
-            overrides=(*overrides, only),
-            own_process=_is_own_process(),
-        )
-    )
-
-
-def _judge_benchmark(name: str | None) -> str:
-    """The benchmark that holds a judge against labels, of ``name`` or of the only one with one."""
-    from ace_ray.benchmarks.registry import benchmark_class, installed
-
-    if name is not None:
-        found = benchmark_class(name).judge_benchmark
-        if not found:
-            raise UserError(f"{name} has no judge", where="--benchmark", fix="name another one")
-        return found
-    judged = {key: cls.judge_benchmark for key, cls in installed() if cls.judge_benchmark}
-    if len(judged) != 1:
-        raise UserError(
-            "several benchmarks have a judge" if judged else "no benchmark has a judge",
-            where="judge check",
-            fix=f"name one with --benchmark: {', '.join(judged)}",
-        )
-    return next(iter(judged.values()))
+    only = (*overrides, f"benchmarks={json.dumps([asked])}")
+    sys.exit(run_evaluate(config, overrides=only, own_process=_is_own_process(), **options))
 
 
 @cli.group()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Status = Literal["scored", "infra_error", "quarantined", "skipped"]
 STATUSES: tuple[Status, ...] = ("scored", "infra_error", "quarantined", "skipped")
 RULE_SETS = ("official", "strict")
+Messages = Sequence[Mapping[str, Any]]
+"""A chat, in OpenAI's form."""
+Tools = Messages | None
+"""Tools that are offered, in OpenAI's form; None: none can be."""
 SCORE = "score"
 """The metric that is a verdict's share."""
 

@@ -39,6 +39,12 @@ def finds(ended: Any, *parts: str) -> None:
         assert part in failed[0]
 
 
+def both(here: Callable[..., Any], path: Path, *parts: str) -> None:
+    """``ace-ray evaluate`` refuses the config, and doctor finds the same mistake."""
+    refuses(here("evaluate", path), *parts)
+    finds(here("doctor", path), *parts)
+
+
 @pytest.fixture
 def gguf_file(tmp_path: Path) -> Write:
     """Makes a GGUF file without weights: a context of 4096, tokens of up to 8 characters."""
@@ -152,8 +158,7 @@ def test_a_missing_model_is_named(
     here: Callable[..., Any], config_file: Write, tmp_path: Path, source: str, parts: Any
 ) -> None:
     path = config_file(backend="vllm", model={"source": source})
-    refuses(here("evaluate", path), *parts)
-    finds(here("doctor", path), *parts)
+    both(here, path, *parts)
     assert nothing_written(tmp_path)
 
 
@@ -190,23 +195,27 @@ def test_an_incomplete_model_folder(
 
 
 @needs_vllm
-def test_a_model_without_a_chat_template(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+@pytest.mark.parametrize(
+    ("template", "parts"),
+    [
+        (None, ("no chat template", "chat_template.jinja")),
+        (
+            "{{ raise_exception('no system role here') }}",
+            ("refuses these messages", "no system role here"),
+        ),
+    ],
+)
+def test_a_model_without_a_chat_template_that_fits(
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    tmp_path: Path,
+    template: str | None,
+    parts: tuple[str, ...],
 ) -> None:
-    path = config_file(backend="vllm", model={"source": str(model_folder(template=None))})
-    refuses(here("evaluate", path), "no chat template", "chat_template.jinja")
-    finds(here("doctor", path), "no chat template")
-    assert nothing_written(tmp_path)
-
-
-@needs_vllm
-def test_a_model_whose_chat_template_refuses(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
-) -> None:
-    refusing = "{{ raise_exception('no system role here') }}"
-    path = config_file(backend="vllm", model={"source": str(model_folder(template=refusing))})
-    refuses(here("evaluate", path), "refuses these messages", "no system role here")
-    finds(here("doctor", path), "no system role here")
+    path = config_file(backend="vllm", model={"source": str(model_folder(template=template))})
+    refuses(here("evaluate", path), *parts)
+    finds(here("doctor", path), parts[-1] if template else parts[0])
     assert nothing_written(tmp_path)
 
 
@@ -226,8 +235,7 @@ def test_a_model_whose_chat_template_refuses_the_user_simulator(
         return config_file(backend="vllm", model=source, benchmarks=[mini])
 
     words = ("benchmarks.acebench.user", "system, user, system, user", "system comes first")
-    refuses(here("evaluate", asked(protocol="official")), *words)
-    finds(here("doctor", asked(protocol="official")), *words)
+    both(here, asked(protocol="official"), *words)
     assert nothing_written(tmp_path)
     checked = here("doctor", asked(protocol="fixed"))
     assert "system comes first" not in checked.stdout + checked.stderr
@@ -255,8 +263,7 @@ def test_a_model_whose_chat_template_refuses_what_bfcl_sends(
         return config_file(backend="vllm", model=source, benchmarks=[mini])
 
     words = ("multi_turn_base", f"no {role} here", f"benchmarks.bfcl.{option}: user")
-    refuses(here("evaluate", asked()), *words)
-    finds(here("doctor", asked()), *words)
+    both(here, asked(), *words)
     assert nothing_written(tmp_path)
     checked = here("doctor", asked(**{option: "user"}))
     assert f"no {role} here" not in checked.stdout + checked.stderr
@@ -309,8 +316,7 @@ def test_a_bad_engine_argument_is_named(
 ) -> None:
     source = str(model_folder())
     path = config_file(backend="vllm", model={"source": source}, engine=engine)
-    refuses(here("evaluate", path), *parts)
-    finds(here("doctor", path), *parts)
+    both(here, path, *parts)
 
 
 @needs_vllm
@@ -325,7 +331,12 @@ def test_a_bad_engine_argument_is_named(
     ],
 )
 def test_more_context_than_the_model_has(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, more: Any, fine: bool
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    more: Any,
+    fine: bool,
 ) -> None:
     folder = model_folder()
     file = folder / "config.json"
@@ -336,19 +347,8 @@ def test_more_context_than_the_model_has(
         assert here("doctor", path).code == 0
     else:
         finds(here("doctor", path), "'max_model_len' is 8192", "set at most 4096")
-
-
-@needs_vllm
-def test_more_context_than_the_model_has_where_vllm_is_told(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
-    engine = {"max_model_len": 8192}
-    path = config_file(backend="vllm", model={"source": str(model_folder())}, engine=engine)
-    assert here("doctor", path).code == 0
+        monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
+        assert here("doctor", path).code == 0
 
 
 @needs_vllm
@@ -404,8 +404,7 @@ def test_an_output_that_cannot_be_written(
     (tmp_path / "file").write_text("")
     for output in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
         path = config_file(output=str(output))
-        refuses(here("evaluate", path), str(output), "cannot write")
-        finds(here("doctor", path), str(output), "cannot write")
+        both(here, path, str(output), "cannot write")
     assert (tmp_path / "file").read_text() == ""
 
 
@@ -443,8 +442,7 @@ def test_an_output_that_holds_something_else(
     for name, text in files.items():
         (folder / name).write_text(text)
     path = config_file(run_id="mine")
-    refuses(here("evaluate", path), *parts)
-    finds(here("doctor", path), *parts)
+    both(here, path, *parts)
     left = {p.name: p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert left == {Path(name).name: text for name, text in files.items()}
 

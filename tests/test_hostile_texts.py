@@ -96,6 +96,8 @@ def bfcl(form: Form, language: Any = "python") -> Callable[[str], Any]:
     return lambda text: read_any(Answer(text, None), form, language)
 
 
+JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
+JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")
 READERS: dict[str, Callable[[str], Any]] = {
     "calls": parse_calls,
     "reasoning": split_think,
@@ -139,8 +141,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "shown to people": lambda text: cleaned(text, len(text)),
     "in a message": lambda text: printed(text, len(text)),
 }
-JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
-JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -169,7 +169,7 @@ def test_long_texts_without_errors_are_parsed_a_slice_at_a_time(
     language: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_trees, "_SLICES", 10_000)
-    whole = {}
+    whole: dict[str, str] = {}
     for slice_us in (source_trees._SLICE_US, 200):
         monkeypatch.setattr(source_trees, "_SLICE_US", slice_us)
         for piece in ('f(x=1, y="a b");\n', "f(g(h(1 + 2 * 3)));", "x.y.z(a[1], b);"):

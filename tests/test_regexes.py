@@ -130,7 +130,7 @@ def patterns_of(module_name: str) -> Iterator[Found]:
             assert isinstance(call.func, ast.Attribute)
             flags = re.DOTALL if "DOTALL" in ast.unparse(call) else 0
             methods = {call.func.attr} & METHODS or METHODS
-            pattern = re.compile(call.args[0].value, flags)
+            pattern = re.compile(str(call.args[0].value), flags)
             yield Found(f"{module_name}:{call.lineno}", pattern, frozenset(methods))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.gguf_header import VOCABULARY
 from ace_ray.models.renderer import Renderer
+from ace_ray.records import Messages, Tools
 
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"
@@ -114,11 +115,7 @@ class Chat:
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> str:
+    def render(self, messages: Messages, tools: Tools = None) -> str:
         """The prompt text, with ``tools`` in OpenAI's form if any.
 
         Raises `PromptRefused` when the template rejects the messages.

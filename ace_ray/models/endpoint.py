@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.errors import PromptTooLong, RowError
-from ace_ray.models.http import CONNECT_S, Client, proxy_of, read_body
+from ace_ray.models.http import Client, HttpRequest, proxy_of
 from ace_ray.models.pacing import (
     MAX_RETRY_AFTER_S,
     RETRIED,
@@ -24,7 +24,7 @@ from ace_ray.models.pacing import (
 )
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
-from ace_ray.records import Completion, Sampling
+from ace_ray.records import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
@@ -85,12 +85,7 @@ class EndpointModel(Client):
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline."""
         if tools is not None:
             raise ValueError("endpoints play roles without tools")
@@ -123,7 +118,7 @@ class EndpointModel(Client):
         tried = f"{attempt} attempt{'s' * (attempt > 1)}"
         raise EndpointDown(f"{self._host} gave no answer in {tried}: {failure}") from failure
 
-    def _body(self, messages: Sequence[Mapping[str, Any]], sampling: Sampling) -> bytes:
+    def _body(self, messages: Messages, sampling: Sampling) -> bytes:
         tree: dict[str, Any] = {
             "model": self._config.model,
             "messages": [dict(message) for message in messages],
@@ -148,27 +143,19 @@ class EndpointModel(Client):
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         total_s = self._config.timeout_s
-        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_S, total_s))
+        request = HttpRequest("POST", self._url, headers, body, total_s, MAX_ANSWER_BYTES + 1)
         start = time.perf_counter()
         try:
-            async with self._connected().post(
-                self._url,
-                data=body,
-                headers=headers,
-                timeout=timeout,
-                proxy=self._proxy,
-                # Redirects would carry prompts and key to a place that nobody named.
-                allow_redirects=False,
-            ) as response:
-                raw = await read_body(response, MAX_ANSWER_BYTES + 1)
+            reply = await self._sent(request, proxy=self._proxy)
         except TimeoutError as error:
             raise _Failed(f"no end within {total_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(self._clipped(str(error) or type(error).__name__)) from error
+        raw = reply.body
         if len(raw) > MAX_ANSWER_BYTES:
             raise _Failed(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
-        if response.status != 200:
-            raise self._refusal(response.status, response.headers, raw)
+        if reply.status != 200:
+            raise self._refusal(reply.status, reply.headers, raw)
         try:
             completion = self._completion(json.loads(raw), time.perf_counter() - start)
         except (ValueError, RecursionError, LookupError, TypeError) as error:

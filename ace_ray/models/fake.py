@@ -20,7 +20,7 @@ from ace_ray.config import Section
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.probe import TEXTS, Logprobs, weights_hash
 from ace_ray.models.reasoning import split_think
-from ace_ray.records import Completion, Sampling, ToolAnswer, ToolCall
+from ace_ray.records import Completion, Messages, Sampling, ToolAnswer, ToolCall, Tools
 
 
 class FakeCall(Section):
@@ -69,9 +69,7 @@ class FakeScript(Section):
     freeze: Marked = Field(default_factory=dict, description="its process is stopped")
 
 
-def count_words(
-    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
-) -> int:
+def count_words(messages: Messages, tools: Tools = None) -> int:
     """The fake's token count."""
     texts = [message["content"] for message in messages] + [*(tools or ())]
     return sum(len(str(text).split()) for text in texts)
@@ -116,19 +114,14 @@ class FakeEngine:
     async def logprobs(self) -> Logprobs:
         return _said(self._weights)
 
-    async def token_logprobs(self, messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+    async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Longer words are less likely."""
         return [-len(word) / 4.0 for word in text.split()]
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
         return [_said(folder) for folder in folders]
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         script, last = self._script, str(messages[-1]["content"])
         words = count_words(messages, tools)
         if words >= script.max_model_len:

@@ -23,12 +23,12 @@ from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.reasoning import split_think, splitter
-from ace_ray.models.swap import EXTENSION
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
-from ace_ray.records import Completion, Sampling
+from ace_ray.records import Completion, Messages, Sampling, Tools
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
+EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
 class VLLMEngine:
@@ -120,7 +120,7 @@ class VLLMEngine:
         """What the engine says of `TEXTS`: per text the logprob of each token but the first."""
         return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
 
-    async def token_logprobs(self, messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+    async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """The logprob of each token of ``text`` as the answer to ``messages``; [] for no text.
 
         Raises as `chat` does."""
@@ -136,18 +136,23 @@ class VLLMEngine:
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
         """The logprob of each token but the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
-        final = None
-        try:
-            async for output in self._engine.generate(
-                {"prompt_token_ids": ids}, params, request_id=f"p{next(self._ids)}"
-            ):
-                final = output
-        except self._dead as error:
-            raise EngineDead(str(error)) from error
+        final = await self._last_output(ids, params, "p")
         if final is None or final.prompt_logprobs is None:
             raise EngineDead("the engine gave no logprobs")
         pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
         return [found[token].logprob for token, found in pairs]
+
+    async def _last_output(self, ids: list[int], params: Any, kind: str) -> Any:
+        """What the engine says last of a prompt; None where it says nothing."""
+        final = None
+        try:
+            async for output in self._engine.generate(
+                {"prompt_token_ids": ids}, params, request_id=f"{kind}{next(self._ids)}"
+            ):
+                final = output
+        except self._dead as error:
+            raise EngineDead(str(error)) from error
+        return final
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
         """What transformers says of `TEXTS` with the weights in each of ``folders``. Blocks.
@@ -175,12 +180,7 @@ class VLLMEngine:
     def _probe_ids(self) -> list[list[int]]:
         return [self._chat.encode(text) for text in TEXTS]
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         if tools is not None and self._tool_parser is None:
             raise ValueError("tools without a tool parser to read the answer with")
         text = self._chat.render(messages, tools)
@@ -202,14 +202,7 @@ class VLLMEngine:
             **self._tool_parser.detokenization if self._tool_parser and tools else {},
         )
         start = time.perf_counter()
-        final = None
-        try:
-            async for output in self._engine.generate(
-                {"prompt_token_ids": ids}, params, request_id=f"r{next(self._ids)}"
-            ):
-                final = output
-        except self._dead as error:
-            raise EngineDead(str(error)) from error
+        final = await self._last_output(ids, params, "r")
         if final is None or not final.outputs:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
@@ -236,6 +229,23 @@ class VLLMEngine:
             completion_tokens=len(answer.token_ids),
             seconds=time.perf_counter() - start,
         )
+
+
+class SwapExtension:
+    """What vLLM's workers do to take other weights, mixed into their class in their process."""
+
+    model_runner: Any
+
+    def swap_weights(self, folder: str) -> None:
+        """Load the weights in ``folder``, of the same layout, in place of the present ones."""
+        self.model_runner.reload_weights(weights_path=folder)
+        model = self.model_runner.get_model()
+        head: Any = getattr(model, "lm_head", None)
+        embedding = getattr(getattr(model, "model", None), "embed_tokens", None)
+        # A tied head shares the embedding's weights, but on the CPU it computes with a packed copy
+        # of its own, which a reload does not renew: without a word, logits come from the old one.
+        if hasattr(head, "cpu_linear") and getattr(embedding, "weight", None) is head.weight:
+            head.quant_method.process_weights_after_loading(head)
 
 
 def _bind_cpu_threads() -> None:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models import cached
 from ace_ray.models.cached import NoRoom, make_once, make_room, release, scratch_of
 
 GIB = 1 << 30
@@ -22,7 +21,7 @@ class Disk:
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.others = root, 0
-        monkeypatch.setattr(cached.shutil, "disk_usage", lambda path: self.usage())
+        monkeypatch.setattr("shutil.disk_usage", lambda path: self.usage())
 
     def usage(self) -> SimpleNamespace:
         taken = 20 * len(self.names()) + self.others

@@ -14,7 +14,7 @@ from ace_ray.errors import PromptTooLong, RowError, UserError
 from ace_ray.models import endpoint as module
 from ace_ray.models import pacing
 from ace_ray.models.endpoint import EndpointDown, EndpointModel, EndpointRefused
-from ace_ray.models.pacing import Breaker, Pacer, backoff_s, retry_after_s
+from ace_ray.models.pacing import Breaker, Pacer
 from ace_ray.models.roles import EndpointConfig
 from ace_ray.records import Completion, Sampling
 
@@ -398,16 +398,6 @@ def test_an_endpoint_that_asks_for_patience_is_not_called_dead() -> None:
     assert len(server.bodies) == 6
 
 
-def test_turns_are_evenly_spaced_and_held_when_asked() -> None:
-    pacer = Pacer(120)
-    assert [pacer.reserve(10.0) for _ in range(3)] == [0.0, 0.5, 1.0]
-    assert pacer.reserve(100.0) == 0.0
-    pacer.hold(100.0, 7.0)
-    assert pacer.reserve(100.0) == 7.0
-    unlimited = Pacer(None)
-    assert [unlimited.reserve(1.0) for _ in range(3)] == [0.0, 0.0, 0.0]
-
-
 def test_a_pause_that_the_server_asks_for_holds_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[float] = []
     monkeypatch.setattr(Pacer, "hold", lambda self, now, seconds: held.append(seconds))
@@ -429,51 +419,6 @@ def test_retries_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(Endpoint(said(status=500)), requests_per_minute=1)
     assert len(turns) == 3
     assert turns[2] > 100
-
-
-def test_the_breaker() -> None:
-    clock = [0.0]
-    breaker = Breaker(limit=2, cooldown_s=10, clock=lambda: clock[0])
-    breaker.failed()
-    breaker.answered()
-    breaker.failed()
-    assert not breaker.is_open
-    breaker.failed()
-    assert breaker.is_open
-    clock[0] = 11
-    assert breaker.on_trial
-    breaker.failed()
-    assert breaker.is_open
-    clock[0] = 22
-    breaker.answered()
-    assert not breaker.on_trial
-    assert not breaker.is_open
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("", 0),
-        ("3", 3),
-        ("1.5", 1.5),
-        ("-4", 0),
-        ("nan", 0),
-        ("inf", 0),
-        ("1e999", 0),
-        ("soon", 0),
-        ("Thu, 01 Jan 1970 00:01:40 GMT", 90),
-        ("Thu, 01 Jan 99999 00:00:00 GMT", 0),
-    ],
-)
-def test_retry_after(header: str, seconds: float) -> None:
-    assert retry_after_s(header, now=10.0) == seconds
-
-
-def test_backoff_doubles_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "BACKOFF_S", 1.0)
-    assert 0.5 <= backoff_s(1) <= 1.0
-    assert 4.0 <= backoff_s(4) <= 8.0
-    assert 30.0 <= backoff_s(100) <= 60.0
 
 
 def test_proxies_of_the_environment_are_used_outside_of_the_cluster_only(

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models import engine_args
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
@@ -80,7 +79,7 @@ def test_annotations_are_read_where_they_can_be(
     class Spec:
         origin = str(tmp_path / "__init__.py")
 
-    monkeypatch.setattr(engine_args.importlib.util, "find_spec", lambda name: Spec)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: Spec)
     check_engine_args({"a": "p", "b": 1, "c": 1, "d": "x", "e": "y", "f": {}, "g": "q"})
     for name in "abcg":
         with pytest.raises(UserError, match=f"'{name}' is 'z'"):
@@ -96,7 +95,7 @@ def test_parsers_are_known() -> None:
 
 
 def test_without_vllm_the_fix_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_args.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="vLLM is not installed; install"):
         check_engine_args({})
 
@@ -107,6 +106,6 @@ def test_a_vllm_of_another_layout_checks_its_arguments_itself(
     class Spec:
         origin = str(tmp_path / "__init__.py")
 
-    monkeypatch.setattr(engine_args.importlib.util, "find_spec", lambda name: Spec)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: Spec)
     check_engine_args({"anything": 1})
     check_reasoning_parser("anything")

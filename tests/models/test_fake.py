@@ -103,6 +103,7 @@ def test_its_process_is_ended_or_stopped(
 
 
 def test_a_script_is_checked() -> None:
-    for script in ({"hangs": {}}, {"hang": ["x"]}, {"repeat": {"x": "y"}}):
+    scripts: list[dict[str, Any]] = [{"hangs": {}}, {"hang": ["x"]}, {"repeat": {"x": "y"}}]
+    for script in scripts:
         with pytest.raises(ValidationError):
             FakeEngine(script)

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from ace_ray.models.http import Http, Reply
+from ace_ray.models.http import Http, HttpRequest, Reply
+
+
+def request(url: str, **changes: Any) -> HttpRequest:
+    given: dict[str, Any] = {"method": "GET", "headers": {}, "body": None}
+    given |= {"timeout_s": 5.0, "max_bytes": 1000}
+    return HttpRequest(url=url, **{**given, **changes})
 
 
 def asked(answer: Callable[[web.Request], Awaitable[web.StreamResponse]], **changes: Any) -> Reply:
@@ -19,22 +25,11 @@ def asked(answer: Callable[[web.Request], Awaitable[web.StreamResponse]], **chan
         app.router.add_route("*", "/place", answer)
         runner = web.AppRunner(app)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = site._server.sockets[0].getsockname()[1]
-        request = {
-            "params": {},
-            "body": None,
-            "headers": {},
-            "timeout_s": 5.0,
-            "max_bytes": 1000,
-            **changes,
-        }
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port = runner.addresses[0][1]
         http: Http = pickle.loads(pickle.dumps(Http()))
         try:
-            return await http(
-                request.pop("method", "GET"), f"http://127.0.0.1:{port}/place", **request
-            )
+            return await http.fetch(request(f"http://127.0.0.1:{port}/place", **changes))
         finally:
             await http.close()
             await runner.cleanup()
@@ -42,9 +37,9 @@ def asked(answer: Callable[[web.Request], Awaitable[web.StreamResponse]], **chan
     return asyncio.run(run())
 
 
-async def echo(request: web.Request) -> web.Response:
-    said = f"{request.method} {request.query.get('q')} {await request.text()}"
-    return web.Response(text=said, headers={"X-Key": request.headers.get("Authorization", "")})
+async def echo(got: web.Request) -> web.Response:
+    said = f"{got.method} {got.query.get('q')} {await got.text()}"
+    return web.Response(text=said, headers={"X-Key": got.headers.get("Authorization", "")})
 
 
 def test_what_is_sent_arrives() -> None:
@@ -82,15 +77,7 @@ def test_nobody_is_an_os_error() -> None:
     async def run() -> None:
         http = Http()
         try:
-            await http(
-                "GET",
-                "http://127.0.0.1:9/",
-                params={},
-                body=None,
-                headers={},
-                timeout_s=2.0,
-                max_bytes=10,
-            )
+            await http.fetch(request("http://127.0.0.1:9/"))
         finally:
             await http.close()
 

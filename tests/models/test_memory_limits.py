@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from ace_ray.models import memory
 from ace_ray.models.memory import available_bytes, total_bytes
 
 GIB = 2**30
@@ -18,7 +17,7 @@ Group = Callable[..., None]
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(total=100 * GIB, available=90 * GIB)
-    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: now)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: now)
 
 
 class Machine:

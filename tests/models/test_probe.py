@@ -188,7 +188,7 @@ class TestFirst:
                 probe.prepare(folders[0], folders[2])
             return await probe.swapped(folders[2])
 
-        truths = {"a": OLD, "b": NEW, "c": NEWER}
+        truths: Truths = {"a": OLD, "b": NEW, "c": NEWER}
         engine = Scripted(OLD, NEWER, truths=truths)
         assert asyncio.run(play(again=True))["from_reference"] == 0.0
         engine = Scripted(OLD, NEW, truths=truths)

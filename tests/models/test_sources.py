@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models import cached, sources
+from ace_ray.models import sources
 from ace_ray.models.sources import (
     ModelRef,
     check_unchanged,
@@ -18,6 +18,7 @@ from ace_ray.models.sources import (
     resolve,
     tokenizer_folder,
 )
+from ace_ray.store import S3Store
 
 Make = Callable[..., Path]
 
@@ -56,7 +57,7 @@ def test_hashes_are_remembered(
     def never(*_: Any) -> None:
         raise AssertionError("hashed again")
 
-    monkeypatch.setattr(sources.hashlib, "file_digest", never)
+    monkeypatch.setattr("hashlib.file_digest", never)
     assert resolve(str(folder), None).revision == before
 
 
@@ -175,13 +176,13 @@ def test_a_prefix_that_is_rewritten_while_it_is_fetched(
 ) -> None:
     """Some files would be the old ones, some the new."""
     ref = put_model(s3, model_folder(), "models/torn")
-    download = sources.S3Store.download
+    download = S3Store.download
 
     def rewrites(self: Any, path: str, target: Path) -> None:
         download(self, path, target)
         s3.client.put_object(Bucket=s3.bucket, Key="models/torn/model.safetensors", Body=b"new")
 
-    monkeypatch.setattr(sources.S3Store, "download", rewrites)
+    monkeypatch.setattr(S3Store, "download", rewrites)
     with pytest.raises(UserError, match="has changed since it was planned"):
         materialize(ref)
     assert not [path for path in (cache / "models").iterdir() if path.is_dir()]
@@ -209,7 +210,7 @@ def test_what_was_fetched_is_held_until_it_is_released(
     two = put_model(s3, model_folder(weights=b"two", name="2"), "models/two")
     first = materialize(one)
     full = SimpleNamespace(total=1 << 30, free=1 << 20)
-    monkeypatch.setattr(cached.shutil, "disk_usage", lambda path: full)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: full)
     second = materialize(two)
     assert first.is_dir()
     for ref in (one, two):

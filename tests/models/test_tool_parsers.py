@@ -157,7 +157,7 @@ def test_hostile_text_is_an_answer_without_calls(hermes: ToolParser, text: str) 
 def test_no_traceback_is_logged_per_bad_answer(hermes: ToolParser) -> None:
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append  # type: ignore[method-assign, assignment]
     logging.getLogger("vllm").addHandler(handler)
     try:
         assert hermes(HOSTILE[0], TOOLS).error

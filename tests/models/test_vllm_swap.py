@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import EngineDead
-from ace_ray.models import vllm_engine as module
 from ace_ray.models.vllm_engine import RESETS, VLLMEngine
 
 
@@ -30,7 +29,7 @@ class AsyncLLM:
 
 def swap(nth: int) -> list[Any]:
     engine = VLLMEngine.__new__(VLLMEngine)
-    engine._engine = llm = AsyncLLM(nth)  # type: ignore[assignment]
+    engine._engine = llm = AsyncLLM(nth)
     asyncio.run(engine.swap(Path("/c/step_2")))
     return llm.asked
 
@@ -40,7 +39,7 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
         return
 
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    monkeypatch.setattr("asyncio.sleep", sleep)
 
 
 def test_caches_are_emptied_connectors_too() -> None:

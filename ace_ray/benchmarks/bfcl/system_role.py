@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.context import Model
-from ace_ray.records import Completion, Sampling
+from ace_ray.records import Completion, Messages, Sampling, Tools
 
 
-def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def without_system(messages: Messages) -> list[dict[str, Any]]:
     """System messages as the user's; what the user then says several times in a row is one message
     (upstream ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
     found: list[dict[str, Any]] = []
@@ -28,10 +27,5 @@ class WithoutSystem:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         return await self._model.chat(without_system(messages), sampling, tools)

@@ -52,7 +52,7 @@ from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
-from ace_ray.models.public_http import PublicHttp
+from ace_ray.models.http import PublicHttp
 from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import RequestFailed
 from ace_ray.models.probe import Logprobs
-from ace_ray.records import Completion, Sampling
+from ace_ray.records import Completion, Messages, Sampling, Tools
 from ace_ray.run.monitoring.timing import Clock
 
 ALIVE_S = 30.0
@@ -35,17 +35,12 @@ class MonitoredEngine:
         self.version: str = engine.version
         self.device: str = engine.device
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         with self._owing():
             answer: Completion = await self._engine.chat(messages, sampling, tools)
         return answer
 
-    async def token_logprobs(self, messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+    async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """`ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
         with self._owing():
             said: list[float] = await self._engine.token_logprobs(messages, text)

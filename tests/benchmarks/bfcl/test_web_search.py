@@ -14,7 +14,6 @@ from ace_ray.benchmarks.bfcl.episodes import web_search
 from ace_ray.benchmarks.bfcl.episodes.services import (
     Embeddings,
     EmbeddingsConfig,
-    Reply,
     Service,
     ServiceConfig,
     ServiceFailed,
@@ -25,6 +24,7 @@ from ace_ray.benchmarks.bfcl.episodes.web_search import WebTools, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
+from ace_ray.models.http import HttpRequest, Reply
 from ace_ray.records import Sampling
 from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
 
@@ -41,11 +41,11 @@ class Web:
 
     def __init__(self, answer: Callable[[str, Mapping[str, str]], Any]) -> None:
         self.answer = answer
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[HttpRequest] = []
 
-    async def __call__(self, method: str, url: str, **options: Any) -> Reply:
-        self.asked.append({"method": method, "url": url, **options})
-        found = self.answer(url, options["params"])
+    async def fetch(self, request: HttpRequest) -> Reply:
+        self.asked.append(request)
+        found = self.answer(request.url, request.params)
         if isinstance(found, Exception):
             raise found
         if isinstance(found, Reply):
@@ -71,8 +71,8 @@ def test_a_search() -> None:
     one = {"title": "T", "href": "https://a.example", "body": "B"}
     assert found == str([one, one])
     (asked,) = transport.asked
-    assert asked["params"] == {"q": "a b", "max_results": "2", "region": "wt-wt"}
-    assert (asked["method"], asked["url"]) == ("GET", "https://search.example/find")
+    assert asked.params == {"q": "a b", "max_results": "2", "region": "wt-wt"}
+    assert (asked.method, asked.url) == ("GET", "https://search.example/find")
 
 
 def test_without_snippets() -> None:
@@ -181,7 +181,7 @@ class TestService:
         transport = Web(lambda *_: OSError("refused s3cret"))
         with pytest.raises(ServiceFailed) as raised:
             asyncio.run(Service(config, transport).get({}))
-        assert transport.asked[0]["headers"]["Authorization"] == "Bearer s3cret"
+        assert transport.asked[0].headers["Authorization"] == "Bearer s3cret"
         assert "s3cret" not in str(raised.value)
 
     @pytest.mark.parametrize(
@@ -202,13 +202,14 @@ def test_embeddings() -> None:
     config = EmbeddingsConfig(url="https://a.example/v1/embeddings", model="m", max_retries=0)
 
     def vectors(bodies: list[Any]) -> Embeddings:
-        async def transport(method: str, url: str, **options: Any) -> Reply:
-            bodies.append(json.loads(options["body"]))
-            texts = bodies[-1]["input"]
-            rows = [{"index": n, "embedding": [len(t), 0]} for n, t in enumerate(texts)]
-            return Reply(200, {}, json.dumps({"data": rows[::-1]}).encode())
+        class Endpoint:
+            async def fetch(self, request: HttpRequest) -> Reply:
+                bodies.append(json.loads(request.body or b""))
+                texts = bodies[-1]["input"]
+                rows = [{"index": n, "embedding": [len(t), 0]} for n, t in enumerate(texts)]
+                return Reply(200, {}, json.dumps({"data": rows[::-1]}).encode())
 
-        return Embeddings(config, Service(config, transport))
+        return Embeddings(config, Service(config, Endpoint()))
 
     bodies: list[Any] = []
     embed = vectors(bodies)

@@ -15,18 +15,8 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
 from ace_ray.errors import UserError
-from ace_ray.models.addresses import (
-    AllowList,
-    Refused,
-    check_addresses,
-    is_public,
-)
-from ace_ray.models.public_http import (
-    HttpReply,
-    HttpRequest,
-    PublicHttp,
-    TransportFailed,
-)
+from ace_ray.models.http import HttpRequest, PublicHttp, Reply, TransportFailed
+from ace_ray.models.urls import AllowList, Refused, check_addresses, is_public
 from tests.benchmarks.stabletoolbench.an_api import an_api
 
 web = pytest.importorskip("aiohttp.web")
@@ -41,13 +31,17 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPORTS_KEY", KEY)
 
 
+def replied(status: int, body: bytes, location: str = "") -> Reply:
+    return Reply(status, {"Location": location} if location else {}, body)
+
+
 class Recorded:
     """A transport that gives the replies it was told to, the last one for ever."""
 
-    def __init__(self, *replies: HttpReply | Exception) -> None:
+    def __init__(self, *replies: Reply | Exception) -> None:
         self.replies, self.asked = replies, list[HttpRequest]()
 
-    async def fetch(self, request: HttpRequest) -> HttpReply:
+    async def fetch(self, request: HttpRequest) -> Reply:
         self.asked.append(request)
         reply = self.replies[min(len(self.asked), len(self.replies)) - 1]
         if isinstance(reply, Exception):
@@ -66,7 +60,7 @@ def call(
     return asyncio.run(real.answer(api, {"player_id": "7"} if said is None else said))
 
 
-OK = HttpReply(200, b'{"name": "Messi"}')
+OK = replied(200, b'{"name": "Messi"}')
 
 
 class TestRequests:
@@ -143,7 +137,7 @@ class TestRequests:
         assert not transport.asked
 
     def test_a_service_is_asked_in_toolbenchs_form(self) -> None:
-        transport = Recorded(HttpReply(200, b'{"error": "", "response": {"a": 1}}'))
+        transport = Recorded(replied(200, b'{"error": "", "response": {"a": 1}}'))
         answered = call(transport, an_api(), service_url="https://tools.api.test/rapidapi")
         assert answered.response == {"a": 1}
         (request,) = transport.asked
@@ -181,7 +175,7 @@ class TestReplies:
     def test_fixed_goes_by_the_status(
         self, status: int, body: bytes, error: str, failure: str
     ) -> None:
-        answered = call(Recorded(HttpReply(status, body)))
+        answered = call(Recorded(replied(status, body)))
         assert (answered.error, answered.failure) == (error, failure)
 
     @pytest.mark.parametrize(
@@ -214,29 +208,29 @@ class TestReplies:
 
     def test_a_service_that_says_something_else(self) -> None:
         for body in [b"<html>", b"[]", b'{"error": 1}', b'{"response": 1}', b"[" * 5000]:
-            transport = Recorded(HttpReply(200, body))
+            transport = Recorded(replied(200, body))
             answered = call(transport, service_url="https://tools.api.test/x")
             assert (answered.failure, answered.response) == ("real", "")
 
     def test_the_key_is_struck_out(self) -> None:
         said = json.dumps({"headers": {"key": KEY}, "url": "https://x/?k=very%22secret%2Fkey"})
-        answered = call(Recorded(HttpReply(200, said.encode())))
+        answered = call(Recorded(replied(200, said.encode())))
         assert "secret" not in json.dumps(answered.response)
         assert "***" in json.dumps(answered.response)
         spelled = "".join(f"\\u{ord(char):04x}" for char in KEY)
-        hidden = call(Recorded(HttpReply(200, f'{{"{spelled}": ["{spelled}"]}}'.encode())))
+        hidden = call(Recorded(replied(200, f'{{"{spelled}": ["{spelled}"]}}'.encode())))
         assert hidden.response == {"***": ["***"]}
-        plain = call(Recorded(HttpReply(200, f"your key is {KEY}".encode())))
+        plain = call(Recorded(replied(200, f"your key is {KEY}".encode())))
         assert plain.response == "your key is ***"
 
     def test_deep_and_odd_bodies_are_text(self) -> None:
-        assert call(Recorded(HttpReply(200, b"[" * 5000))).response == "[" * 5000
-        assert call(Recorded(HttpReply(200, b"\xff\xfe"))).response == "��"
-        assert call(Recorded(HttpReply(200, b"[NaN]"))).response == ["NaN"]
+        assert call(Recorded(replied(200, b"[" * 5000))).response == "[" * 5000
+        assert call(Recorded(replied(200, b"\xff\xfe"))).response == "��"
+        assert call(Recorded(replied(200, b"[NaN]"))).response == ["NaN"]
 
     def test_a_key_of_digits_leaves_numbers_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SPORTS_KEY", "7")
-        assert call(Recorded(HttpReply(200, b'[17, "17"]'))).response == [17, "1***"]
+        assert call(Recorded(replied(200, b'[17, "17"]'))).response == [17, "1***"]
 
     def test_failures_of_the_transport(self) -> None:
         slow = call(Recorded(TransportFailed("timeout", "slow")))
@@ -249,7 +243,7 @@ class TestRedirects:
     """A redirect is a request of the server's making."""
 
     def test_on_the_same_host_it_is_followed(self) -> None:
-        moved = HttpReply(301, b"", "/v2/details")
+        moved = replied(301, b"", "/v2/details")
         transport = Recorded(moved, OK)
         assert call(transport).response == {"name": "Messi"}
         assert transport.asked[1].url == "https://sports.api.test/v2/details"
@@ -273,7 +267,7 @@ class TestRedirects:
     )
     @pytest.mark.parametrize("allow_http", [False, True])
     def test_elsewhere_it_is_not(self, location: str, allow_http: bool) -> None:
-        transport = Recorded(HttpReply(302, b"", location), OK)
+        transport = Recorded(replied(302, b"", location), OK)
         answered = call(transport, allow_http=allow_http)
         assert (answered.failure, len(transport.asked)) == ("real", 1)
 
@@ -286,21 +280,21 @@ class TestRedirects:
             ("https://sports.api.test:8443/x", None),
             ("https://other.api.test/x", None),
         ]:
-            transport = Recorded(HttpReply(302, b"", location), OK)
+            transport = Recorded(replied(302, b"", location), OK)
             call(transport, api, allow_http=True)
             assert [request.url for request in transport.asked[1:]] == [asked] * bool(asked)
         secure = an_api(url="https://sports.api.test:8443/players")
-        transport = Recorded(HttpReply(302, b"", "https://sports.api.test/x"), OK)
+        transport = Recorded(replied(302, b"", "https://sports.api.test/x"), OK)
         call(transport, secure, allow_http=True)
         assert len(transport.asked) == 1
 
     def test_for_ever_it_is_not(self) -> None:
-        transport = Recorded(HttpReply(302, b"", "/again"))
+        transport = Recorded(replied(302, b"", "/again"))
         assert call(transport).failure == "real"
         assert len(transport.asked) == 4
 
     def test_a_post_is_not_sent_twice(self) -> None:
-        transport = Recorded(HttpReply(307, b"", "/again"), OK)
+        transport = Recorded(replied(307, b"", "/again"), OK)
         assert call(transport, an_api(url=API.url, method="POST")).failure == "real"
         assert len(transport.asked) == 1
 

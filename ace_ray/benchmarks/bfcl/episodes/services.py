@@ -1,7 +1,4 @@
-"""Services that episodes may ask over HTTP: search, pages, embeddings. Off unless configured.
-
-What sends the requests is given from outside (`Transport`): HTTP clients live in ``models``.
-"""
+"""Services that episodes may ask over HTTP: search, pages, embeddings. Off unless configured."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from ace_ray.config import Section
 from ace_ray.errors import RowError, UserError
-from ace_ray.models.http import Reply
+from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
 
@@ -43,23 +40,6 @@ class WebSearchConfig(Section):
     search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
     fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
     max_page_chars: int = Field(100_000, ge=1, description="what a model is shown of a page")
-
-
-class Transport(Protocol):
-    """Sends one request without following redirects, and reads ``max_bytes`` of the answer at most.
-    Raises `OSError` (which `TimeoutError` is) where there is none."""
-
-    async def __call__(
-        self,
-        method: str,
-        url: str,
-        *,
-        params: Mapping[str, str],
-        body: bytes | None,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        max_bytes: int,
-    ) -> Reply: ...
 
 
 class ServiceFailed(RowError):
@@ -92,7 +72,8 @@ def check_service(config: ServiceConfig, where: str) -> None:
 
 
 class Service:
-    """One service. ``pause`` waits between attempts."""
+    """One service. ``transport`` raises `OSError` where there is no answer; ``pause`` waits between
+    attempts."""
 
     def __init__(
         self, config: ServiceConfig, transport: Transport, *, pause: Any = asyncio.sleep
@@ -116,14 +97,16 @@ class Service:
         for attempt in range(1, attempts + 1):
             wait_s = 0.0
             try:
-                reply = await self._transport(
-                    method,
-                    self._config.url,
-                    params=params,
-                    body=body,
-                    headers=self._headers(body),
-                    timeout_s=self._config.timeout_s,
-                    max_bytes=self._config.max_bytes,
+                reply = await self._transport.fetch(
+                    HttpRequest(
+                        method,
+                        self._config.url,
+                        self._headers(body),
+                        body,
+                        self._config.timeout_s,
+                        self._config.max_bytes,
+                        params,
+                    )
                 )
             except OSError as error:
                 cause = self._clean(f"{type(error).__name__}: {error}")

@@ -19,17 +19,12 @@ from ace_ray.benchmarks.bfcl.episodes.conversation import (
     Results,
     split_functions,
 )
-from ace_ray.benchmarks.bfcl.episodes.services import (
-    Service,
-    ServiceFailed,
-    Transport,
-    WebSearchConfig,
-)
+from ace_ray.benchmarks.bfcl.episodes.services import Service, ServiceFailed, WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
-from ace_ray.models.http import Reply
+from ace_ray.models.http import Reply, Transport
 from ace_ray.records import Entry, Episode
 
 MAX_RESULTS = 50

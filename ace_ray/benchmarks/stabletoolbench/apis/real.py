@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, quote_plus, urlencode, urljoin, urlsplit
 
 from pydantic import Field
@@ -26,12 +26,8 @@ from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.names import api_name
 from ace_ray.config import Section
 from ace_ray.errors import UserError
-from ace_ray.models.addresses import AllowList, Refused
-from ace_ray.models.public_http import (
-    HttpReply,
-    HttpRequest,
-    TransportFailed,
-)
+from ace_ray.models.http import HttpRequest, Reply, Transport, TransportFailed
+from ace_ray.models.urls import AllowList, Refused
 
 MAX_REDIRECTS = 3
 FAILED = "request invalid, data error"
@@ -59,18 +55,11 @@ class RealConfig(Section):
     allow_http: bool = Field(False, description="ask over plain HTTP and on other ports too")
 
 
-class Transport(Protocol):
-    """An HTTP client that follows no redirect, connects to public addresses only, and keeps to the
-    request's bounds. Raises `TransportFailed` and `Refused`."""
-
-    async def fetch(self, request: HttpRequest) -> HttpReply: ...
-
-
 class RealApis:
     """Asks real APIs.
 
     Args:
-        transport: the HTTP client.
+        transport: connects to public addresses only. Raises `TransportFailed` and `Refused`.
 
     Raises:
         UserError: as `check_real`.
@@ -161,14 +150,15 @@ class RealApis:
             given = {name: _text(value) for name, value in given.items()}
         return url, given
 
-    async def _followed(self, request: HttpRequest) -> HttpReply:
+    async def _followed(self, request: HttpRequest) -> Reply:
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._transport.fetch(request)
-            if not (300 <= reply.status < 400 and reply.location):
+            location = reply.headers.get("Location", "")
+            if not (300 <= reply.status < 400 and location):
                 return reply
             if request.method != "GET":
                 raise Refused("it redirects a request that is no GET")
-            request = replace(request, url=self._redirected(request.url, reply.location))
+            request = replace(request, url=self._redirected(request.url, location))
         raise Refused("it redirects again and again")
 
     def _redirected(self, url: str, location: str) -> str:
@@ -183,7 +173,7 @@ class RealApis:
             raise Refused("it redirects to another host")
         return str(there)
 
-    def _read(self, reply: HttpReply) -> tuple[str, Any]:
+    def _read(self, reply: Reply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""
         text = reply.body.decode("utf-8", "replace")
         error = error_of_status(reply.status)

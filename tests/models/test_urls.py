@@ -6,7 +6,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 import pytest
 
-from ace_ray.models.addresses import is_public
+from ace_ray.models.urls import is_public
 
 # iana-ipv4-special-registry, iana-ipv6-special-registry, iana-multicast-addresses and what IPv4
 # keeps in reserve, one entry a line of them.
