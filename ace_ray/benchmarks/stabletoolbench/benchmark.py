@@ -22,32 +22,52 @@ from ace_ray.benchmarks.results import (
     ReportedRun,
     ScoredRow,
 )
-from ace_ray.benchmarks.stabletoolbench import judge, reporting
-from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, template_probe
-from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
-from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, Mode
+from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.stabletoolbench.apis.cache import (
+    CacheClient,
+    CacheService,
+    Mode,
+    check_folder,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
-from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, form_of, system_text
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
-from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
-from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
+    MIRROR_TOKENS,
+    SAMPLING,
+    Form,
+    Simulator,
+    SystemText,
+    form_of,
+    system_text,
+)
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.data.loader import load, locate, present
-from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
+from ace_ray.benchmarks.stabletoolbench.data.shapes import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
+    initial_messages,
+    offered,
+    template_probe,
+)
+from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
+from ace_ray.benchmarks.stabletoolbench.results.answers import converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
-from ace_ray.benchmarks.stabletoolbench.results.seed import Answered, Metadata, seed_json
+from ace_ray.benchmarks.stabletoolbench.results.result_json import Metadata, ResultRow, result_json
 from ace_ray.benchmarks.stabletoolbench.retrieval import ToolPool, parse_scope
-from ace_ray.benchmarks.stabletoolbench.score import read_outputs
-from ace_ray.benchmarks.stabletoolbench.scoring.figures import RATES
-from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
-from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
+from ace_ray.benchmarks.stabletoolbench.score.outputs import read_outputs
+from ace_ray.benchmarks.stabletoolbench.score.summary import RATES, summarize
+from ace_ray.benchmarks.stabletoolbench.score.tables import (
+    LEVELS,
+    categories,
+    further_tables,
+    headline,
+    notes,
+    paper,
+    table,
+)
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
@@ -69,7 +89,7 @@ class StableToolBench(Benchmark):
     name = "stabletoolbench"
     rule_sets = RULE_SETS
     Options = StableToolBenchOptions
-    groups = reporting.LEVELS
+    groups = LEVELS
     judge_benchmark = "stabletoolbench_judge"
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 
@@ -238,7 +258,7 @@ class StableToolBench(Benchmark):
         }
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        return opening(entry.data["query"], self._apis(entry), self._settings)
+        return initial_messages(entry.data["query"], self._apis(entry), self._settings)
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return offered(self._apis(entry), self._settings)
@@ -325,20 +345,22 @@ class StableToolBench(Benchmark):
     def _caller(self, context: EpisodeContext) -> ApiCaller:
         """One per process and simulator, so that identical calls are answered once."""
         simulator = self._simulator(context)
-        maker = simulator.maker if simulator else ""
-        if maker not in self._callers:
+        simulator_id = simulator.simulator_id if simulator else ""
+        if simulator_id not in self._callers:
             cache = None
             if context.service is not None:
                 writes = self._options.cache == "readwrite"
                 shared = self._options.cache_any_simulator
-                cache = CacheClient(context.service, writes=writes, maker=maker, any_maker=shared)
-            self._callers[maker] = ApiCaller(
+                cache = CacheClient(
+                    context.service, writes=writes, simulator_id=simulator_id, any_simulator=shared
+                )
+            self._callers[simulator_id] = ApiCaller(
                 cache=cache,
                 real=self._real() if "real" in self._backends else None,
                 simulator=simulator,
                 stub_seed=self._options.stub_seed if "stub" in self._backends else None,
             )
-        return self._callers[maker]
+        return self._callers[simulator_id]
 
     def _simulator(self, context: EpisodeContext) -> Simulator | None:
         model = context.roles.get("simulator")
@@ -383,31 +405,22 @@ class StableToolBench(Benchmark):
     async def _judged(
         self, entry: Entry, context: EpisodeContext, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
-        query, options = entry.data["query"], self._options
+        options, alone = self._options, None
         model = judge.retried(context.roles["judge"], context.attempt)
-        final, prompts = answer["final_answer"], self._judging
-        votes = await judge.judge_sopr(model, query, answer, final, options.votes, prompts)
-        found: dict[str, Any] = {"votes": votes}
         if options.fac:
-            drawn, alone = model.sampling, _fac_sampling(self._roles["judge"])
-            most = min(alone.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
-            alone = replace(alone, seed=drawn.seed, max_tokens=most)
-            found["fac"] = await judge.judge_fac(
-                replace(model, sampling=alone), query, answer, final, prompts
-            )
-        if self._reference:
-            text = self._reference.get(entry.category, {}).get(entry.id)
-            if text is None:  # nobody worked on it there: no comparison, and no win
-                return found | {"sowr_missing": True}
-            theirs = json.loads(text)
-            said = await judge.judge_sopr(
-                model, query, theirs, theirs["final_answer"], options.votes, prompts
-            )
-            statuses = judge.majority(votes), judge.majority(said)
-            found["sowr"] = await judge.judge_sowr(
-                model, query, answer, theirs, statuses, options.votes, prompts
-            )
-        return found
+            drawn, own = model.sampling, _fac_sampling(self._roles["judge"])
+            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
+            alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
+        return await judge.judge_answer(
+            model,
+            entry.data["query"],
+            answer,
+            options.votes,
+            self._judging,
+            fac=alone,
+            references=self._reference.get(entry.category, {}) if self._reference else None,
+            query_id=entry.id,
+        )
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
@@ -422,15 +435,15 @@ class StableToolBench(Benchmark):
 
     @classmethod
     def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return reporting.headline(run, rules)
+        return headline(run, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return reporting.categories(run)
+        return categories(run)
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return reporting.paper(runs, rules)
+        return paper(runs, rules)
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
@@ -485,9 +498,9 @@ class StableToolBench(Benchmark):
                     key = (row["language"], row["category"], row["id"])
                     yield entries[key], json.loads(row["state"]) if scored else {}
 
-        def answered() -> Iterator[Answered]:
+        def answered() -> Iterator[ResultRow]:
             for entry, state in read():
-                yield Answered(entry, state or None, float(state.get("judged_s", 0.0)))
+                yield ResultRow(entry, state or None, float(state.get("judged_s", 0.0)))
 
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):
@@ -505,7 +518,7 @@ class StableToolBench(Benchmark):
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
             config={"method": self._options.method, "apis": list(self._backends)},
         )
-        yield "results.json", b"".join(seed_json(metadata, answered))
+        yield "results.json", b"".join(result_json(metadata, answered))
         for group in self._options.groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 

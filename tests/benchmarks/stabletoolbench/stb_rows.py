@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.records import Completion, Entry, Sampling, ToolAnswer, ToolCall, Verdict

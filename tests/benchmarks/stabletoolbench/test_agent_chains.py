@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.agent.opening import template_probe
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import template_probe
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
+from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed, UserError
 from tests.benchmarks.stabletoolbench.scripted_agent import (

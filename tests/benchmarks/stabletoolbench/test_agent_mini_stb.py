@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.data.loader import MINI, load
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.names import function_name
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, answer, say

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.stabletoolbench.apis import cache_file
 from ace_ray.benchmarks.stabletoolbench.apis import lock as lock_module
-from ace_ray.benchmarks.stabletoolbench.apis import shelves
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheFolder
-from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
-from ace_ray.benchmarks.stabletoolbench.apis.shelves import own_file, recorded_file
+from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheFolder, CacheService, check_folder
+from ace_ray.benchmarks.stabletoolbench.apis.cache_file import own_file, recorded_file
 from ace_ray.benchmarks.stabletoolbench.apis.values import (
     MAX_DEPTH,
     Unusable,
@@ -309,8 +308,8 @@ def test_an_answer_nested_too_deep_to_be_read_again_is_not_recorded(tmp_path: Pa
 def test_what_a_run_has_recorded_does_not_hide_upstreams_answers(tmp_path: Path) -> None:
     """Only those are in a run's identity."""
     folder = CacheFolder(str(tmp_path), "readwrite")
-    for maker in ("sim", ""):
-        by = json.dumps({**json.loads(ANSWER), "by": maker})
+    for simulator_id in ("sim", ""):
+        by = json.dumps({**json.loads(ANSWER), "by": simulator_id})
         assert folder.put(*NAMES, '{"a": 1, "b": 2}', by) == by
     folder.close()
     record(tmp_path, upstream(({"b": 2, "a": 1}, "theirs")))
@@ -321,8 +320,11 @@ def test_what_a_run_has_recorded_does_not_hide_upstreams_answers(tmp_path: Path)
         again.close()
     (tmp_path / RECORDED).unlink()
     alone = CacheFolder(str(tmp_path), "read")
-    for maker in ("sim", ""):
-        assert json.loads(alone.get(*NAMES, '{"a": 1, "b": 2}', maker) or "{}")["by"] == maker
+    for simulator_id in ("sim", ""):
+        assert (
+            json.loads(alone.get(*NAMES, '{"a": 1, "b": 2}', simulator_id) or "{}")["by"]
+            == simulator_id
+        )
 
 
 HOSTILE = ["..", ".", "", "a/b", "../../etc", "a\\b", "a\0b", "/etc", "a\n", "ä" * 200, "~", ".git"]
@@ -409,7 +411,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shelves.os, "fsync", full)
+    monkeypatch.setattr(cache_file.os, "fsync", full)
     assert "No space left" in json.loads(folder.put(*NAMES, '{"a": 2}', ANSWER))["unrecorded"]
     monkeypatch.undo()
     assert (tmp_path / own_file(NAMES)).read_bytes() == before
@@ -424,7 +426,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
 
 
 def test_a_file_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "MAX_FILE_BYTES", 2000)
+    monkeypatch.setattr(cache_file, "MAX_FILE_BYTES", 2000)
     folder = CacheFolder(str(tmp_path), "readwrite")
     for number in range(40):
         folder.put(*NAMES, json.dumps({"a": number}), ANSWER)
@@ -450,7 +452,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         assert response(folder, {"a": 2}, name) == {"n": 1}
     assert folder.stats()["files_read"] == 40
     assert folder._held_bytes <= 30_000
-    assert folder._held_bytes == sum(shelf.size_bytes for shelf in folder._shelves.values())
+    assert folder._held_bytes == sum(file.size_bytes for file in folder._files.values())
     folder.close()
 
 

@@ -14,15 +14,13 @@ from ace_ray.benchmarks.stabletoolbench.apis import cache as cache_module
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     BAD_ARGUMENTS,
     Answered,
-    ApiLike,
     observation,
     status_code,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder
+from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder, local
 from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
-from ace_ray.benchmarks.stabletoolbench.apis.prompts import SystemText
-from ace_ray.benchmarks.stabletoolbench.apis.service import local
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator, SystemText
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.records import Completion
 from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
@@ -36,7 +34,7 @@ class FakeReal:
     def __init__(self, failure: str = "") -> None:
         self.failure, self.calls = failure, 0
 
-    async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered:
+    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered:
         self.calls += 1
         error = "Timeout error..." if self.failure else ""
         return Answered(error, "real", "real", origin="real", failure=self.failure)
@@ -79,13 +77,16 @@ def test_answers_of_another_simulator_are_used_where_asked_for_only(tmp_path: Pa
         simulator(Scripted(GOOD)),
         Simulator(Scripted().role_model(model="b"), "own", SYSTEM),
     )
-    assert one.maker == simulator(Scripted()).maker != other.maker
-    mine = CacheClient(door, writes=True, maker=one.maker)
+    assert one.simulator_id == simulator(Scripted()).simulator_id != other.simulator_id
+    mine = CacheClient(door, writes=True, simulator_id=one.simulator_id)
     asyncio.run(ApiCaller(cache=mine, simulator=one).call(API, {}))
-    strange = CacheClient(door, writes=True, maker=other.maker)
+    strange = CacheClient(door, writes=True, simulator_id=other.simulator_id)
     assert asyncio.run(ApiCaller(cache=strange).call(API, {})).failure == "no_backend"
-    for maker, origin in [(one.maker, "simulator"), (other.maker, "other simulator")]:
-        cache = CacheClient(door, writes=True, maker=maker, any_maker=True)
+    for simulator_id, origin in [
+        (one.simulator_id, "simulator"),
+        (other.simulator_id, "other simulator"),
+    ]:
+        cache = CacheClient(door, writes=True, simulator_id=simulator_id, any_simulator=True)
         caller = ApiCaller(cache=cache)
         assert asyncio.run(caller.call(API, {})).origin == origin
         assert caller.counts == {"cache": 1, f"cache:{origin}": 1}
@@ -94,8 +95,8 @@ def test_answers_of_another_simulator_are_used_where_asked_for_only(tmp_path: Pa
     assert (own.source, own.response) == ("simulator", 2)
     folder.close()
     again = local(CacheFolder(str(tmp_path), "read"))
-    for maker, response in [(one.maker, VALUE), (other.maker, 2)]:
-        cache = CacheClient(again, writes=False, maker=maker)
+    for simulator_id, response in [(one.simulator_id, VALUE), (other.simulator_id, 2)]:
+        cache = CacheClient(again, writes=False, simulator_id=simulator_id)
         assert asyncio.run(ApiCaller(cache=cache).call(API, {})).response == response
 
 
@@ -165,7 +166,7 @@ def test_a_caller_that_gives_up_does_not_take_the_answer_from_others() -> None:
     class Slow:
         calls = ended = 0
 
-        async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered:
+        async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered:
             Slow.calls += 1
             started.set()
             try:
@@ -250,7 +251,7 @@ def test_an_answer_that_cannot_be_recorded_is_used_and_says_why(
 
     folder = CacheFolder(str(tmp_path), "readwrite")
     caller = ApiCaller(cache=cached(folder), simulator=simulator(Scripted(GOOD)))
-    monkeypatch.setattr(cache_module, "write_shelf", full)
+    monkeypatch.setattr(cache_module, "write_cache_file", full)
     answered = asyncio.run(caller.call(API, {}))
     assert (answered.response, answered.source, answered.failure) == (VALUE, "simulator", "")
     assert "No space left on device" in answered.unrecorded
@@ -358,7 +359,7 @@ def test_a_call_after_one_that_was_given_up_is_asked_anew() -> None:
 def test_a_prompt_that_is_not_taken_is_asked_again(tmp_path: Path, error: Exception) -> None:
     folder = CacheFolder(str(tmp_path), "readwrite")
     asked = simulator(Scripted(error, GOOD))
-    cache = CacheClient(local(folder), writes=True, maker=asked.maker)
+    cache = CacheClient(local(folder), writes=True, simulator_id=asked.simulator_id)
     caller = ApiCaller(cache=cache, simulator=asked)
     assert asyncio.run(caller.call(API, {})).failure == "prompt"
     assert asyncio.run(caller.call(API, {})).response == VALUE
@@ -372,7 +373,7 @@ def test_a_simulators_failure_is_replayed_to_it_alone(tmp_path: Path) -> None:
 
     def call(model: Scripted, name: str) -> Answered:
         asked = Simulator(model.role_model(model=name), "own", SYSTEM)
-        cache = CacheClient(door, writes=True, maker=asked.maker, any_maker=True)
+        cache = CacheClient(door, writes=True, simulator_id=asked.simulator_id, any_simulator=True)
         return asyncio.run(ApiCaller(cache=cache, simulator=asked).call(API, {}))
 
     first = call(Scripted("no"), "a")

@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    MAX_STORED_NODES,
+    chain,
+    final_text,
+    has_finish,
+)
 from ace_ray.benchmarks.stabletoolbench.results.convert import (
-    MAX_STEPS,
     converted,
     file_name,
     raw,
 )
-from ace_ray.benchmarks.stabletoolbench.results.details import chain, final_text, has_finish
+from ace_ray.bounded import json_of_row
 from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 DFS = "DFS_woFilter_w2"
@@ -110,12 +115,14 @@ def test_a_tree_without_an_end_is_shown_from_root_to_leaf() -> None:
 def test_an_endless_chain_is_shown_from_both_its_ends() -> None:
     made = run(SCRIPTS["talks"])
     nodes = made["tries"][0]["nodes"]
-    while len(nodes) <= 3 * MAX_STEPS:
+    while len(nodes) <= 3 * MAX_STORED_NODES:
         nodes.append({**nodes[1], "parent": len(nodes) - 1, "description": str(len(nodes))})
     answer = answer_of(made)
-    assert len(said(answer)) == MAX_STEPS
-    assert said(answer)[-1] == str(3 * MAX_STEPS)
-    assert answer["total_steps"] == 3 * MAX_STEPS + 2
+    assert len(said(answer)) == MAX_STORED_NODES
+    state = {"answer": {"query": QUERY, "answer": answer}}
+    assert json_of_row(json.dumps(state)) == state, "a stored row can be read"
+    assert said(answer)[-1] == str(3 * MAX_STORED_NODES)
+    assert answer["total_steps"] == 3 * MAX_STORED_NODES + 2
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

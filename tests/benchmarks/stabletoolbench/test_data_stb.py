@@ -17,7 +17,7 @@ from ace_ray.benchmarks.stabletoolbench.data.loader import (
     load,
     locate,
 )
-from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.data.shapes import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS, OFFICIAL_COUNTS
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
@@ -212,7 +212,7 @@ def test_the_hash_follows_the_content(root: Path) -> None:
 
 
 def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
-    from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
+    from ace_ray.benchmarks.stabletoolbench.prompts import read_texts
 
     said: list[str] = []
     folder = importer.import_queries(root, say=said.append)

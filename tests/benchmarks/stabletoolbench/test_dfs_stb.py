@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import ToolAnswer
 from tests.benchmarks.stabletoolbench.scripted_agent import (

@@ -15,22 +15,26 @@ import pytest
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.judge import (
     JudgeError,
-    agreement,
     judge_fac,
-    judge_labels,
     judge_sopr,
     judge_sowr,
     majority,
     official,
     own,
-    read_labels,
     unanswered,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ATTEMPTS, CUTS, RETRY_TEMPERATURE
-from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, cut, one_line, trace
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import FAC_SOURCE, TEMPLATE
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
+    FAC_SOURCE,
+    TEMPLATE,
+    broken_up,
+    cut,
+    one_line,
+    trace,
+)
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_fac, read_index, read_status
-from ace_ray.benchmarks.stabletoolbench.results.details import final_text, has_finish
+from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
+from ace_ray.benchmarks.stabletoolbench.results.answers import final_text, has_finish
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, RowError, UserError
 from ace_ray.records import Completion, Sampling
 
@@ -698,28 +702,10 @@ def test_labels(tmp_path: Path) -> None:
         ("588", "Unsure"),
         ("1", "Unsolved"),
     ]
-    assert final_text(found[0].final_answer) == "Sunny."
-    assert unanswered(found[0].answer, found[0].final_answer) is None
-    assert found[2].final_answer == raw("Rain.")
-
-
-def test_a_judge_is_measured_against_labels(tmp_path: Path) -> None:
-    path = tmp_path / "labels.jsonl"
-    answers = ["Sunny.", "I am sorry.", "Rain.", "", "?"]
-    rows = [
-        {"query_id": n, "query": "q", "answer": text, "label": "Solved"}
-        for n, text in enumerate(answers)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def reply(prompt: str, _: Sampling) -> str:
-        return "Hm." if "?" in prompt else "Unsolved" if "sorry" in prompt else "Solved"
-
-    labels = read_labels(path)
-    verdicts = asyncio.run(judge_labels(role_model(Judge(reply)), labels, 3, at_once=2))
-    assert verdicts == ["Solved", "Unsolved", "Solved", "Unsolved", None]
-    found = agreement([one.label for one in labels], verdicts)
-    assert (found["n"], found["judge_errors"], found["accuracy"]) == (4, 1, 0.5)
+    text, _, converted = (json.loads(one.answer_json) for one in found)
+    assert final_text(text["final_answer"]) == "Sunny."
+    assert unanswered(text, text["final_answer"]) is None
+    assert converted["final_answer"] == raw("Rain.")
 
 
 GOOD = {"query_id": 1, "query": "q", "answer": "a", "label": "Solved"}

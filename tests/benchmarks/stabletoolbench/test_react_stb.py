@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
-from ace_ray.benchmarks.stabletoolbench.agent.react import read
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
+from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.records import ToolCall
 from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, Table
 
@@ -40,7 +39,7 @@ END = (
 def test_fixed_reads_the_first_round(
     text: str, thought: str | None, calls: list[tuple[str, str]]
 ) -> None:
-    found, made = read(text, "fixed")
+    found, made = read_react(text, "fixed")
     assert made == [ToolCall(*call) for call in calls]
     if thought is not None:
         assert found == thought
@@ -57,7 +56,7 @@ def test_official_cuts_as_upstream_does() -> None:
     texts = [ROUND, END, "", "words"]
     texts += ["".join(draw.choices(pieces, k=draw.randrange(9))) for _ in range(500)]
     for text in texts:
-        thought, (call,) = read(text, "official")
+        thought, (call,) = read_react(text, "official")
         assert thought == text
         assert (call.name, call.arguments) == _upstream(text)
 

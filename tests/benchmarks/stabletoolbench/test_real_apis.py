@@ -12,8 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig, read_key
-from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, RealConfig, accepts, read_key
 from ace_ray.errors import UserError
 from ace_ray.models.addresses import (
     AllowList,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.stabletoolbench.results.answers import converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.stb_rows import QUERY, SCRIPTS, TOOLS, run
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.seed import (
-    Answered,
+from ace_ray.benchmarks.stabletoolbench.results.result_json import (
     Metadata,
+    ResultRow,
+    result_json,
     result_of,
-    seed_json,
 )
 from tests.benchmarks.stabletoolbench.stb_rows import (
     BREADS,
@@ -36,18 +36,18 @@ METADATA = Metadata(
     timestamp="2024-01-15 10:30:45",
 )
 ROWS = [
-    Answered(entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3), 1.5),
-    Answered(
+    ResultRow(entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3), 1.5),
+    ResultRow(
         entry("608", [["Bakery Finder", "Breads"], ["Bakery Finder", "Cakes"]]),
         state(SCRIPTS["hopeless"], ["Unsolved"] * 3),
         0.5,
     ),
-    Answered(entry("1073"), None),
+    ResultRow(entry("1073"), None),
 ]
 
 
-def written(rows: list[Answered]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(b"".join(seed_json(METADATA, lambda: rows)))
+def written(rows: list[ResultRow]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(b"".join(result_json(METADATA, lambda: rows)))
     return found
 
 
@@ -122,7 +122,7 @@ def test_two_samples_of_a_query_are_two_evaluations() -> None:
 def test_nothing_and_nothing_judged() -> None:
     assert written([])["results"] == []
     assert written([])["summary"]["average_sopr_score"] is None
-    row = Answered(entry("1"), state(SCRIPTS["answered"], None))
+    row = ResultRow(entry("1"), state(SCRIPTS["answered"], None))
     found = written([row])
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
     assert found["summary"]["average_sopr_score"] is None
@@ -134,12 +134,12 @@ def test_nothing_and_nothing_judged() -> None:
 def test_rows_are_gone_through_one_by_one() -> None:
     alive: list[int] = []
 
-    def rows() -> Iterator[Answered]:
+    def rows() -> Iterator[ResultRow]:
         for number in range(5):
             alive.append(number)
             yield ROWS[0]
 
-    pieces = seed_json(METADATA, rows)
+    pieces = result_json(METADATA, rows)
     next(pieces)
     assert alive == [0, 1, 2, 3, 4]
     next(pieces), next(pieces)
@@ -148,7 +148,7 @@ def test_rows_are_gone_through_one_by_one() -> None:
 
 def test_text_that_no_utf8_can_hold() -> None:
     odd = state([(None, [("Finish", {"return_type": "give_answer", "final_answer": "a\ud800b"})])])
-    found = written([Answered(entry("1"), odd)])
+    found = written([ResultRow(entry("1"), odd)])
     assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
 
 
@@ -159,7 +159,7 @@ def test_arguments_that_json_cannot_hold_leave_the_file_json() -> None:
     for arguments in ['{"x": NaN}', *("[" * n + "]" * n for n in range(900, 1000, 3))]:
         made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
         given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
-        found = b"".join(seed_json(METADATA, lambda given=given: [Answered(ENTRY, given)]))
+        found = b"".join(result_json(METADATA, lambda given=given: [ResultRow(ENTRY, given)]))
         nodes = json.loads(found)["results"][0]["system_answer"]["answer_details"]
         said = []
         while nodes:

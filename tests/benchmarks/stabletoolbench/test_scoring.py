@@ -8,11 +8,10 @@ import pytest
 
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.check import ERROR_TYPES, api_recall, metrics, verdicts
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.scoring.calls import api_recall, metrics
-from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
-from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import ERROR_TYPES, verdicts
+from ace_ray.benchmarks.stabletoolbench.score.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.score.tables import further_tables, notes, table
 from ace_ray.records import RULE_SETS
 from ace_ray.stats import wilson
 from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state

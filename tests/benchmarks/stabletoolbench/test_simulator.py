@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.apis.prompts import (
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
+    ATTEMPTS,
+    FAILED,
+    MAX_CHARS,
     OWN_SYSTEM,
     Form,
+    Simulator,
     SystemText,
     form_of,
     messages,
+    read_answer,
     system_text,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.reading import MAX_CHARS, read_answer
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import ATTEMPTS, FAILED, Simulator
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.records import Sampling
 from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api

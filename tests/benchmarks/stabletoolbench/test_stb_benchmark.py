@@ -21,8 +21,8 @@ from ace_ray.benchmarks.stabletoolbench.data.loader import MINI
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
-from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.scoring.table import notes
+from ace_ray.benchmarks.stabletoolbench.score.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.score.tables import notes
 from ace_ray.errors import UserError
 from ace_ray.models.roles import parse_role
 from ace_ray.records import (

@@ -11,11 +11,16 @@ import pytest
 
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.names import HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    MAX_STORED_NODES,
+    called,
+    linked,
+    node,
+)
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.details import called, linked, node
-from ace_ray.benchmarks.stabletoolbench.score import MAX_NODES, read_outputs
-from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
+from ace_ray.benchmarks.stabletoolbench.score.outputs import read_outputs
 from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, canonical_json
@@ -178,7 +183,7 @@ def test_a_long_chain_is_kept_from_both_its_ends(tmp_path: Path) -> None:
     given = answer_of(*[dict(one) for one in nodes], final=raw)
     (output,) = outputs(folder(tmp_path, {ENTRY.id: given}, {ENTRY.id: solved("Solved")}))
     assert output.episode.state["answer"]["answer"]["total_steps"] == 204
-    assert len(output.episode.messages) > MAX_NODES
+    assert len(output.episode.messages) > MAX_STORED_NODES
     assert verdicts(ENTRY, output.episode.state)["official"].valid
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.agent.opening import opening
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
-from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
 from ace_ray.benchmarks.stabletoolbench.data.loader import load
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
+from ace_ray.benchmarks.stabletoolbench.options import Settings
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of, parameter
@@ -179,7 +178,7 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     assert texts.last_observation == "again, your former look: {observation}\n"
     entry = entry_of(doc("Bakery", "Find"))
     settings = Settings(form="react", texts=texts)
-    system, user = opening("Q?", apis_of(entry, "official", texts), settings)
+    system, user = initial_messages("Q?", apis_of(entry, "official", texts), settings)
     assert user["content"] == "\n>Q?<\n"
     assert "Do it with calls. So:\nThought:\nAction:\nHere: Use" in system["content"]
     assert "\nThe functions: [{'name': 'find_for_bakery'" in system["content"]

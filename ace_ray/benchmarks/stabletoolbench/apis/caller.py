@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered, ApiLike
+from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
 from ace_ray.benchmarks.stabletoolbench.apis.stub import stub_answer
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of, canonical_key
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import UserError
 
 BACKENDS = ("cache", "real", "simulator", "stub")
@@ -19,7 +20,7 @@ NO_ANSWER = "The API server has no answer to this request."
 
 
 class Real(Protocol):
-    async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered: ...
+    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered: ...
 
 
 def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ class ApiCaller:
         self._flying: dict[tuple[str, str, str, str], _Flight] = {}
         self.counts: Counter[str] = Counter()
 
-    async def call(self, api: ApiLike, arguments: Mapping[str, Any] | str) -> Answered:
+    async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
         """The answer to one call; ``arguments`` is an object or its JSON text.
 
         Every outcome is an `Answered`, except that a simulator's own failure (`RowError`,
@@ -91,7 +92,7 @@ class ApiCaller:
             if flight.over and self._flying.get(key) is flight:
                 del self._flying[key]
 
-    async def _ask(self, api: ApiLike, arguments: dict[str, Any]) -> Answered:
+    async def _ask(self, api: Api, arguments: dict[str, Any]) -> Answered:
         cache = self._cache
         if cache and (found := await cache.get(api, arguments)) is not None:
             return found

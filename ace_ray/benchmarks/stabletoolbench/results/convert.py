@@ -16,10 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.benchmarks.stabletoolbench.results.details import Node, called, linked, node
+from ace_ray.benchmarks.stabletoolbench.results.answers import Node, both_ends, called, linked, node
 
-MAX_STEPS = 300
-"""Nodes that are kept of a chain, from both its ends: JSON nests each in the one before."""
 _ELO = 1000.0
 """Upstream's nodes carry the rating of a search that is not used."""
 _GIVEN = 3
@@ -44,7 +42,7 @@ def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any
             "method": run["method"],
             "total_steps": len(nodes) + 2,
             "final_answer": _final(run),
-            "answer_details": linked(_ends(nodes)),
+            "answer_details": linked(both_ends(nodes)),
         },
     }
 
@@ -117,11 +115,6 @@ def is_tree(run: Mapping[str, Any]) -> bool:
 
 def _final(run: Mapping[str, Any]) -> str:
     return str(run["final"]["raw"]) if run["valid"] else ""
-
-
-def _ends(nodes: list[Node]) -> list[Node]:
-    half = MAX_STEPS // 2
-    return nodes if len(nodes) <= MAX_STEPS else [*nodes[:half], *nodes[-half:]]
 
 
 def _from_messages(messages: Sequence[Mapping[str, Any]]) -> list[Node]:

@@ -10,17 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.apis.values import MAX_ARGUMENTS, Unusable, load
-from ace_ray.benchmarks.stabletoolbench.judge.sopr import majority, mean_points
-from ace_ray.benchmarks.stabletoolbench.results.details import Node, chain, final_text, has_finish
-from ace_ray.benchmarks.stabletoolbench.results.files import text_of
-from ace_ray.benchmarks.stabletoolbench.scoring.calls import api_recall
+from ace_ray.benchmarks.stabletoolbench.check import api_recall
+from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    Node,
+    chain,
+    final_text,
+    has_finish,
+    text_of,
+)
 from ace_ray.records import Entry
 
 SCORED = "scored"
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ResultRow:
     """One row: its entry, the episode's state, and the seconds that its judgement took.
 
     ``state`` is None of a row that was not scored: it is counted, and has no result.
@@ -45,7 +50,7 @@ class Metadata:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def seed_json(metadata: Metadata, rows: Callable[[], Iterable[Answered]]) -> Iterator[bytes]:
+def result_json(metadata: Metadata, rows: Callable[[], Iterable[ResultRow]]) -> Iterator[bytes]:
     """The file in pieces, UTF-8. ``rows`` is called twice and must yield the same both times."""
     counted = Summary()
     for row in rows():
@@ -72,7 +77,7 @@ def seed_json(metadata: Metadata, rows: Callable[[], Iterable[Answered]]) -> Ite
     yield b"\n]}\n"
 
 
-def result_of(row: Answered, evaluation_method: str) -> dict[str, Any]:
+def result_of(row: ResultRow, evaluation_method: str) -> dict[str, Any]:
     """One element of ``results``; the row is a scored one."""
     entry, state = row.entry, row.state
     if state is None:
@@ -116,7 +121,7 @@ class Summary:
     seconds: float = 0.0
     not_scored: int = 0
 
-    def add(self, row: Answered) -> None:
+    def add(self, row: ResultRow) -> None:
         self.queries.add(f"{row.entry.category}/{row.entry.id}")
         if row.state is None:
             self.not_scored += 1

@@ -29,26 +29,25 @@ from ace_ray.benchmarks.outputs import (
     value_of,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, status_code
+from ace_ray.benchmarks.stabletoolbench.check import HALLUCINATED as UNKNOWN
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.judge.sopr import POINTS
+from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
-from ace_ray.benchmarks.stabletoolbench.results.details import (
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    REFERENCE_LIMIT_BYTES,
     Node,
+    both_ends,
     called,
     chain,
     final_text,
+    is_answer,
     linked,
     node,
 )
-from ace_ray.benchmarks.stabletoolbench.results.files import REFERENCE_LIMIT_BYTES, is_answer
-from ace_ray.benchmarks.stabletoolbench.scoring.calls import HALLUCINATED as UNKNOWN
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode, canonical_json
 
-MAX_NODES = 80
-"""Nodes of a chain that are kept, from both its ends: JSON nests each in the one before, and stored
-rows are read to a depth of 200. Calls are read of all."""
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
@@ -159,9 +158,6 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
             fix="give the data that these answers were made with",
         )
     nodes = _nodes(answer)
-    kept = nodes
-    if len(nodes) > MAX_NODES:
-        kept = [*nodes[: MAX_NODES // 2], *nodes[-MAX_NODES // 2 :]]
     final = answer["final_answer"]
     judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
     return Episode(
@@ -175,7 +171,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
                     "method": str(answer.get("method", ""))[:100],
                     "total_steps": len(nodes) + 2,
                     "final_answer": final,
-                    "answer_details": linked(kept),
+                    "answer_details": linked(both_ends(nodes)),
                 },
             },
             "calls": _calls(nodes, apis_of(entry, "official"), _offered(given)),

@@ -1,14 +1,17 @@
-"""The ReAct form: functions are listed in the prompt, and calls are lines of text."""
+"""Reading a candidate's reply: the ReAct form, in which calls are lines of text, and Finish."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.agent.texts import Texts
-from ace_ray.benchmarks.stabletoolbench.tools import Rules
+from ace_ray.benchmarks.stabletoolbench.apis.values import nesting
+from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP
+from ace_ray.benchmarks.stabletoolbench.prompts import Texts
+from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Rules
 from ace_ray.records import ToolCall
 
 MAX_TEXT = 200_000
@@ -32,7 +35,7 @@ def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts, r
     return system + texts.react_tools + shown
 
 
-def read(text: str, rules: Rules) -> tuple[str, list[ToolCall]]:
+def read_react(text: str, rules: Rules) -> tuple[str, list[ToolCall]]:
     """(thought, calls) of a reply: at most one call.
 
     ``official`` cuts the text as ``react_parser`` does: what stands between the first markers,
@@ -57,7 +60,7 @@ def read(text: str, rules: Rules) -> tuple[str, list[ToolCall]]:
     return thought, [ToolCall(named[1].strip().strip("`\"'"), arguments)]
 
 
-def chat(messages: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
+def react_chat(messages: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
     """The stored messages as the model is shown them: text only, observations said by ``role``."""
     found = []
     for message in messages:
@@ -74,3 +77,52 @@ def _between(text: str, begin: str, end: str | None) -> str:
     """Upstream's slices: a marker that is missing counts as found at -1."""
     start = text.find(begin) + len(begin)
     return text[start:] if end is None else text[start : text.find(end)]
+
+
+BAD_FINISH = 2
+_MAX_DEPTH = 64
+_TYPE, _ANSWER = '"return_type": "', '"final_answer": "'
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a call of Finish came to: upstream's observation and status code."""
+
+    observation: str
+    code: int
+    answer: str = ""
+    """The final answer as a text, of an answer."""
+
+
+def read_finish(arguments: str, texts: Texts) -> Finished:
+    """Reads the call's ``arguments``; text that is no JSON is searched for upstream's two keys,
+    as upstream does. Bounded; never raises."""
+    said = _finish_values(arguments)
+    kind = said.get("return_type")
+    if "return_type" not in said:
+        return Finished(texts.no_return_type, BAD_FINISH)
+    if kind == GIVE_UP:
+        return Finished(texts.gave_up, GAVE_UP)
+    if kind != GIVE_ANSWER:
+        return Finished(texts.bad_return_type, BAD_FINISH)
+    if "final_answer" not in said:
+        return Finished(texts.no_final_answer, BAD_FINISH)
+    answer = said["final_answer"]
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return Finished(texts.answered, ANSWERED, text)
+
+
+def _finish_values(arguments: str) -> dict[str, Any]:
+    if len(arguments) <= MAX_TEXT and nesting(arguments) <= _MAX_DEPTH:
+        try:
+            value = json.loads(arguments, strict=False)
+            return value if isinstance(value, dict) else {}
+        except (ValueError, RecursionError):
+            pass
+    found = {}
+    if _TYPE in arguments:
+        kinds = (GIVE_ANSWER, GIVE_UP)
+        found["return_type"] = next((k for k in kinds if f'{_TYPE}{k}"' in arguments), "")
+    if _ANSWER in arguments:
+        found["final_answer"] = arguments[arguments.find(_ANSWER) + len(_ANSWER) :]
+    return found

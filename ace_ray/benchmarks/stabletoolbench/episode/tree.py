@@ -77,8 +77,8 @@ class Node:
 class Tree:
     """All nodes of one attempt in the order in which they came to be; the root is the first."""
 
-    def __init__(self, opening: list[Message]) -> None:
-        self.root = Node("Action Input", messages=opening)
+    def __init__(self, initial_messages: list[Message]) -> None:
+        self.root = Node("Action Input", messages=initial_messages)
         self.nodes = [self.root]
 
     def add(self, parent: Node, kind: Kind, description: str) -> Node:

@@ -4,8 +4,8 @@ Upstream's layout is ``<category>/<tool>_for_<category>/<api>.json``, one object
 Python's text of the arguments. Our own files lie under ``ace_ray/answers`` in the same folder, one
 per API, ``<category>/<tool>/<api>.jsonl``, names as normalised. The first line is ``{"format": 2,
 "category", "tool", "api"}``; every other one is a key, a tab, and ``{"error", "response", "origin",
-"by"}``. A key is the maker (``by``) and the canonical arguments, so that an answer is kept for each
-simulator; of two with the same key the first counts.
+"by"}``. A key is the simulator's id (``by``, "" for a real API) and the canonical arguments, so
+that an answer is kept for each simulator; of two with the same key the first counts.
 
 Lines are appended. One without its end was cut off while it was written: readers pass over it, and
 the next answer of the API takes its place. All else that is no such line makes the file corrupt.
@@ -44,7 +44,7 @@ Names = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Shelf:
+class CacheFile:
     """The recorded answers of one API: upstream key, or `own_key`, to an answer's JSON text.
 
     ``first`` is the first of our own keys of canonical arguments, whoever made the answer. ``end``
@@ -66,15 +66,17 @@ class Shelf:
         self.own.setdefault(key, answer)
         self.first.setdefault(key[key.index("{") :], key)
 
-    def find(self, key: str, upstream: str, maker: str, any_maker: bool = False) -> str | None:
+    def find(
+        self, key: str, upstream: str, simulator_id: str, any_simulator: bool = False
+    ) -> str | None:
         """Upstream's answer under its exact key, else under one of equal value, else one that
-        ``maker`` or a real API gave, else (``any_maker``) another maker's.
+        ``simulator_id`` or a real API gave, else (``any_simulator``) another simulator's.
 
         Upstream's come first because a run's identity holds them and none of ours: what a run has
         recorded must not change what the next one is answered."""
         found = self._of_upstream(key, upstream)
-        found = found or self.own.get(own_key(maker, key)) or self.own.get(key)
-        if found is None and any_maker and key in self.first:
+        found = found or self.own.get(own_key(simulator_id, key)) or self.own.get(key)
+        if found is None and any_simulator and key in self.first:
             return self.own[self.first[key]]
         return found
 
@@ -95,9 +97,9 @@ class Shelf:
         return None
 
 
-def own_key(maker: str, arguments: str) -> str:
-    """The key of an answer: its maker ("" for a real API), then the canonical arguments."""
-    return maker + arguments
+def own_key(simulator_id: str, arguments: str) -> str:
+    """The key of an answer: its simulator_id ("" for a real API), then the canonical arguments."""
+    return simulator_id + arguments
 
 
 def recorded_sha256(root: Path, names: Iterable[Names]) -> str | None:
@@ -125,28 +127,28 @@ def own_file(names: Names) -> str:
     return f"{ANSWERS}/{category}/{tool}/{api}.jsonl"
 
 
-def read_shelf(recorded: Path, own: Path, names: Names) -> Shelf:
-    """All that is on record for an API. Never raises: what is wrong is the shelf's `problem`."""
-    shelf = Shelf()
+def read_cache_file(recorded: Path, own: Path, names: Names) -> CacheFile:
+    """All that is on record for an API. Never raises: what is wrong is the file's `problem`."""
+    cache_file = CacheFile()
     place = recorded_file(names)
     try:
         if place and (raw := _read(recorded, place)) is not None:
-            shelf.recorded = _recorded(raw, place)
-            shelf.size_bytes += len(raw)
+            cache_file.recorded = _recorded(raw, place)
+            cache_file.size_bytes += len(raw)
         place = own_file(names)
         if (raw := _read(own, place)) is not None:
-            shelf.end = raw.rfind(b"\n") + 1
-            shelf.torn = len(raw) - shelf.end
+            cache_file.end = raw.rfind(b"\n") + 1
+            cache_file.torn = len(raw) - cache_file.end
             for key, answer in _own(raw, place, names).items():
-                shelf.add(key, answer)
-            shelf.size_bytes += len(raw)
+                cache_file.add(key, answer)
+            cache_file.size_bytes += len(raw)
     except (UserError, OSError) as error:
         what = error.what if isinstance(error, UserError) else error.strerror
-        return Shelf(problem=f"{place}: {what}")
-    return shelf
+        return CacheFile(problem=f"{place}: {what}")
+    return cache_file
 
 
-def write_shelf(
+def write_cache_file(
     root: Path, names: Names, answers: Mapping[str, str], end: int = 0, torn: int = 0
 ) -> int:
     """Append answers to our own file of an API, durably, in place of the ``torn`` bytes behind its

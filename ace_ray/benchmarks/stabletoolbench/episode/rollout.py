@@ -1,4 +1,4 @@
-"""One agent episode in progress: asking the candidate, making its calls, counting both."""
+"""One agent episode in progress: what the candidate is sent, its calls, and the count of both."""
 
 from __future__ import annotations
 
@@ -7,22 +7,84 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from ace_ray.benchmarks import context
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, call_id
-from ace_ray.benchmarks.stabletoolbench.agent import react
-from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
-from ace_ray.benchmarks.stabletoolbench.agent.opening import as_sent, offered, opening
-from ace_ray.benchmarks.stabletoolbench.agent.settings import MAX_CALLS, Settings
-from ace_ray.benchmarks.stabletoolbench.agent.texts import GO_ON
-from ace_ray.benchmarks.stabletoolbench.agent.tree import ANSWERED, GAVE_UP, Message, Node, Tree
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Answered,
-    ApiLike,
     observation,
     status_code,
 )
+from ace_ray.benchmarks.stabletoolbench.apis.values import arguments_of
+from ace_ray.benchmarks.stabletoolbench.episode.reading import (
+    react_chat,
+    read_finish,
+    read_react,
+    system_text,
+)
+from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
-from ace_ray.benchmarks.stabletoolbench.tools import Api, find
+from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, Settings
+from ace_ray.benchmarks.stabletoolbench.prompts import GO_ON
+from ace_ray.benchmarks.stabletoolbench.tools import Api, find, schemas, tool_lines
 from ace_ray.records import Completion, Entry, ToolCall
+
+
+def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
+    """The messages that open an attempt: one of the system, one of the user."""
+    texts = settings.texts
+    task = texts.task + tool_lines(apis)
+    system = texts.system.replace("{task_description}", task)
+    if settings.form == "react":
+        tools = schemas(apis, settings.rules, texts)
+        system = system_text(system, tools, texts, settings.rules)
+    user = texts.user.replace("{input_description}", query)
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
+    """A short chat with a message of every kind that a candidate may be shown, as it is sent."""
+    name = apis[0].name if apis else "x"
+    call = {"id": context.call_id(0), "type": "function"}
+    function = {"name": name, "arguments": "{}"}
+    seen = {"role": "tool", "name": name, "content": "{}", "tool_call_id": call["id"]}
+    stored = [
+        *initial_messages("x", apis, settings),
+        {"role": "assistant", "content": "x", "tool_calls": [call | {"function": function}]},
+        seen,
+        {"role": "assistant", "content": "x"},
+    ]
+    if settings.width or settings.rules == "fixed":
+        stored.append({"role": "user", "content": GO_ON})
+    return as_sent(stored, settings)
+
+
+def as_sent(messages: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
+    """The stored messages as the candidate is sent them."""
+    if settings.form == "react":
+        found = react_chat(messages, settings.observation_role)
+    else:
+        found = context.as_sent(messages, arguments_of)
+    return _joined(found) if settings.rules == "fixed" else found
+
+
+def _joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Consecutive messages of the user as one: some templates insist that speakers take turns."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        if found and message["role"] == "user" == found[-1]["role"]:
+            text = f"{found[-1]['content']}\n\n{message['content']}"
+            found[-1] = {"role": "user", "content": text}
+        else:
+            found.append(message)
+    return found
+
+
+def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
+    """The tools that go with the messages; None in the ReAct form, where they are in them."""
+    if settings.form == "react":
+        return None
+    return schemas(apis, settings.rules, settings.texts)
+
 
 UNKNOWN = 1
 """The status code of a function that does not exist."""
@@ -34,7 +96,7 @@ _TRY_SEED, _CHILD_SEED = 7919, 104_729
 class Caller(Protocol):
     """Who answers the agent's calls; ``arguments`` is the model's text, as unchecked as that."""
 
-    async def call(self, api: ApiLike, arguments: Mapping[str, Any] | str) -> Answered: ...
+    async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +130,9 @@ class Rollout:
 
     def open(self) -> Tree:
         """A new attempt at the query."""
-        self.trees.append(Tree(opening(self.entry.data["query"], self.apis, self.settings)))
+        self.trees.append(
+            Tree(initial_messages(self.entry.data["query"], self.apis, self.settings))
+        )
         return self.trees[-1]
 
     @property
@@ -106,7 +170,7 @@ class Rollout:
         if completion.reasoning:
             note["reasoning"] = completion.reasoning
         if self.settings.form == "react":
-            thought, calls = react.read(completion.text, self.settings.rules)
+            thought, calls = read_react(completion.text, self.settings.rules)
             return Reply(completion.text, thought, calls, note)
         if completion.tools is None:
             raise ValueError("an answer to tools has been taken apart")
