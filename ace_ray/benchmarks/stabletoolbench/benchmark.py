@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,24 +22,8 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
 )
 from ace_ray.benchmarks.stabletoolbench import judge
-from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    CacheClient,
-    CacheService,
-    Mode,
-    check_folder,
-)
-from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names, recorded_sha256
-from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
-    MIRROR_TOKENS,
-    SAMPLING,
-    Form,
-    Simulator,
-    SystemText,
-    form_of,
-    system_text,
-)
+from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names
+from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.data.loader import load, locate, present
 from ace_ray.benchmarks.stabletoolbench.data.shapes import ToolFolder
@@ -69,11 +52,9 @@ from ace_ray.benchmarks.stabletoolbench.score.tables import (
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
-from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
-from ace_ray.models.public_http import PublicHttp
-from ace_ray.models.roles import EndpointRole, Role, parse_role
+from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 _WHERE = "benchmarks.stabletoolbench"
@@ -103,19 +84,10 @@ class StableToolBench(Benchmark):
                     where=f"{_WHERE}.{key}",
                     fix="name a folder of this machine",
                 )
-        backends = check_backends(options.apis, f"{_WHERE}.apis")
-        if options.cache == "off":
-            backends = tuple(name for name in backends if name != "cache")
-        if not backends:
-            raise UserError(
-                "nobody is left to answer: the cache is off",
-                where=f"{_WHERE}.apis",
-                fix="name simulator or stub too, or set cache: read",
-            )
-        self._backends = backends
         self._folder = locate(options.data)
         checkout = folder_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
+        self._sources = ApiSources(options, checkout)
         self._settings = Settings(
             method=options.method,
             form=options.mode,
@@ -126,20 +98,9 @@ class StableToolBench(Benchmark):
             texts=read_texts(checkout) if checkout else OWN,
         )
         self._judging = judge.official(checkout) if checkout else judge.own()
-        # Read here and not where they are used: workers have no copy of the checkout.
-        self._systems: dict[Form, SystemText] = {
-            form: system_text(form, str(checkout) if checkout else None)
-            for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
-        }
         self._roles: dict[str, Role] = {}
-        if "simulator" in backends:
-            self._roles["simulator"] = parse_role(options.simulator, f"{_WHERE}.simulator")
-            if checkout is None and form_of(_model_of(self._roles["simulator"])) != "own":
-                raise UserError(
-                    "MirrorAPI knows its own system text only, which ace_ray does not hold",
-                    where=f"{_WHERE}.simulator",
-                    fix=f"name a checkout of StableToolBench in {_WHERE}.upstream",
-                )
+        if self._sources.simulator is not None:
+            self._roles["simulator"] = self._sources.simulator
         if options.judge == "none":
             for key in ("fac", "reference"):
                 if getattr(options, key):
@@ -154,27 +115,13 @@ class StableToolBench(Benchmark):
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
-        if options.real is not None:
-            check_real(options.real, f"{_WHERE}.real")
-        if "real" in backends:
-            self._real()
-        self._cache_folder = str(
-            folder_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
-            if options.cache_folder
-            else cache_root() / "stabletoolbench" / "answers"
-        )
-        self._holder = uuid.uuid4().hex
-        self._checked = False
-        self._digest: str | None = None
         self._warnings: list[str] = []
         self._lacking: list[str] = []
         self._pool: ToolPool | None = None
-        self._callers: dict[str, ApiCaller] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cache was checked where the run began.
         pool = self._pool if self._pool and self._pool.scope.kind != "query" else None
-        return super().__getstate__() | {"_callers": {}, "_checked": True, "_pool": pool}
+        return super().__getstate__() | {"_pool": pool}
 
     def entries(self) -> Sequence[Entry]:
         options = self._options
@@ -212,21 +159,7 @@ class StableToolBench(Benchmark):
             "episodes": {
                 **self._settings.identity(),
                 **self._pool.identity(),
-                "apis": list(self._backends),
-                "cache": options.cache if "cache" in self._backends else None,
-                "stub_seed": options.stub_seed if "stub" in self._backends else None,
-                "cache_any_simulator": options.cache_any_simulator
-                if "cache" in self._backends
-                else None,
-                "recorded_sha256": self._recorded_sha256(),
-                "real": options.real.model_dump(mode="json", exclude={"key_env"})
-                if options.real and "real" in self._backends
-                else None,
-                "simulator_prompts_sha256": {
-                    form: digest(system.text) for form, system in self._systems.items()
-                }
-                if "simulator" in self._backends
-                else None,
+                **self._sources.identity(self._names),
             },
         }
         if "judge" in self._roles:
@@ -275,33 +208,17 @@ class StableToolBench(Benchmark):
     def role_sampling(self, role: str) -> Sampling:
         if role != "simulator":
             return judge.SAMPLING
-        mirrors = form_of(_model_of(self._roles["simulator"])) != "own"
-        return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
+        return simulator_sampling(self._roles["simulator"])
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
         asked = [{"role": "user", "content": "x"}]
         return [{"role": "system", "content": "x"}, *asked] if role == "simulator" else asked
 
     def service(self) -> Service | None:
-        if self._options.real and "real" in self._backends:
-            # Here and not earlier: a run is scored without the keys of its episodes.
-            read_key(self._options.real, f"{_WHERE}.real")
-        if "cache" not in self._backends:
-            return None
-        options = self._options
-        mode: Mode = "readwrite" if options.cache == "readwrite" else "read"
-        recorded = ""
-        if options.recorded:
-            recorded = str(folder_of(options.recorded, f"{_WHERE}.recorded"))
-        if not self._checked:
-            names, where = self._names(), f"{_WHERE}.cache:"
-            check_folder(self._cache_folder, mode, names, recorded=recorded, where=where)
-            self._checked = True
-        return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
+        return self._sources.service(self._names)
 
     def lock_key(self) -> str:
-        writes = "cache" in self._backends and self._options.cache == "readwrite"
-        return f"the cache {self._cache_folder}" if writes else ""
+        return self._sources.lock_key()
 
     def _apis(self, entry: Entry) -> list[Api]:
         if self._pool is not None:
@@ -318,64 +235,9 @@ class StableToolBench(Benchmark):
             )
         )
 
-    def _recorded_sha256(self) -> str | None:
-        if "cache" not in self._backends:
-            return None
-        if self._digest is None:
-            root = folder_of(self._options.recorded or self._cache_folder, f"{_WHERE}.recorded")
-            self._digest = recorded_sha256(root, self._names()) or ""
-        return self._digest or None
-
-    def _real(self) -> RealApis:
-        real = self._options.real
-        if real is None:
-            raise UserError(
-                "real APIs are asked nowhere",
-                where=f"{_WHERE}.apis",
-                fix=f"name hosts in {_WHERE}.real, or leave real out",
-            )
-        if real.service_url is None and self._options.tool_folder is None:
-            raise UserError(
-                "no query says at which URLs its APIs are",
-                where=f"{_WHERE}.real.service_url",
-                fix=f"name a service for all, or a tool directory in {_WHERE}.tool_folder",
-            )
-        return RealApis(real, PublicHttp(), self._settings.rules, where=f"{_WHERE}.real")
-
-    def _caller(self, context: EpisodeContext) -> ApiCaller:
-        """One per process and simulator, so that identical calls are answered once."""
-        simulator = self._simulator(context)
-        simulator_id = simulator.simulator_id if simulator else ""
-        if simulator_id not in self._callers:
-            cache = None
-            if context.service is not None:
-                writes = self._options.cache == "readwrite"
-                shared = self._options.cache_any_simulator
-                cache = CacheClient(
-                    context.service, writes=writes, simulator_id=simulator_id, any_simulator=shared
-                )
-            self._callers[simulator_id] = ApiCaller(
-                cache=cache,
-                real=self._real() if "real" in self._backends else None,
-                simulator=simulator,
-                stub_seed=self._options.stub_seed if "stub" in self._backends else None,
-            )
-        return self._callers[simulator_id]
-
-    def _simulator(self, context: EpisodeContext) -> Simulator | None:
-        model = context.roles.get("simulator")
-        if model is None:
-            return None
-        if self._roles["simulator"] == "same":  # what moves the candidate's answers moves these
-            identity = {**model.identity, **context.candidate.identity}
-            model = replace(model, identity=identity)
-        form = form_of(str(model.identity.get("model", "")))
-        system = self._systems.get(form) or system_text(form, None)
-        return Simulator(model, form, system)
-
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
-        run = await run_agent(entry, context, self._settings, apis, self._caller(context))
+        run = await run_agent(entry, context, self._settings, apis, self._sources.caller(context))
         stored = run.as_json()
         query = entry.data["query"]
         answer = converted(query, (), stored)["answer"]
@@ -388,7 +250,7 @@ class StableToolBench(Benchmark):
             "fac": None,
             "sowr": None,
         }
-        if simulator := self._simulator(context):
+        if simulator := self._sources.simulator_of(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
             began = time.perf_counter()
@@ -466,7 +328,7 @@ class StableToolBench(Benchmark):
             "mode": self._options.mode,
             "prompts": self._settings.texts.source,
             "tool_scope": self._options.tool_scope,
-            "apis": list(self._backends),
+            "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
             "comparable": " ".join(
                 [self._comparable(), *(f"{note}." for note in notes(summary)), *self._warnings]
@@ -516,7 +378,7 @@ class StableToolBench(Benchmark):
             evaluation_method="official" if self._judging.source == "upstream" else "ace_ray",
             overall_time_s=float(timing.get("wall_s") or 0.0),
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
-            config={"method": self._options.method, "apis": list(self._backends)},
+            config={"method": self._options.method, "apis": list(self._sources.backends)},
         )
         yield "results.json", b"".join(result_json(metadata, answered))
         for group in self._options.groups:
@@ -528,14 +390,7 @@ class StableToolBench(Benchmark):
             return "none"
         if role == "same":
             return str(summary["model"]["source"])
-        return _model_of(role)
-
-
-def _model_of(role: Role) -> str:
-    """The name of the model in a role; "" for the candidate's."""
-    if role == "same":
-        return ""
-    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source
+        return model_of(role)
 
 
 def _fac_sampling(role: Role) -> Sampling:
