@@ -515,7 +515,7 @@ def served(
 
 
 def test_a_server_is_asked_under_its_own_name() -> None:
-    seen = {}
+    seen: dict[str, Any] = {}
 
     async def handler(request: Any) -> Any:
         seen.update(request.headers, query=dict(request.query))

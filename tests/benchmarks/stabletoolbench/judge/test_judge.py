@@ -443,7 +443,8 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
 
 
 def test_material_is_bounded() -> None:
-    huge = answered("y" * 1_000_000, *[called("f", "a" * 9_000, "x" * 9_000), "t" * 9_000] * 300)
+    nodes: list[Any] = [called("f", "a" * 9_000, "x" * 9_000), "t" * 9_000] * 300
+    huge = answered("y" * 1_000_000, *nodes)
     for limit in CUTS:
         assert (
             len(own().of_trace("q" * 90_000, huge, huge["final_answer"], limit)) < 2 * limit + 4_000

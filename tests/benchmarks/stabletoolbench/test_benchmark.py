@@ -472,7 +472,11 @@ def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -
     entry = benchmark.entries()[0]
     simulator = Says('{"response": 1}')
     context = staged(benchmark, Agent(), simulator=simulator)
-    candidates = [{"revision": "a"}, {"revision": "b"}, {"engine": {"dtype": "float16"}}]
+    candidates: list[dict[str, Any]] = [
+        {"revision": "a"},
+        {"revision": "b"},
+        {"engine": {"dtype": "float16"}},
+    ]
     for makers, identity in enumerate(candidates, start=1):
         for _ in range(2):
             again = replace(context, candidate=RoleModel(Agent(), Sampling(), identity))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -159,7 +160,8 @@ def test_arguments_that_json_cannot_hold_leave_the_file_json() -> None:
     for arguments in ['{"x": NaN}', *("[" * n + "]" * n for n in range(900, 1000, 3))]:
         made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
         given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
-        found = b"".join(result_json(METADATA, lambda given=given: [ResultRow(ENTRY, given)]))
+        rows = [ResultRow(ENTRY, given)]
+        found = b"".join(result_json(METADATA, partial(list, rows)))
         nodes = json.loads(found)["results"][0]["system_answer"]["answer_details"]
         said = []
         while nodes:

@@ -49,7 +49,7 @@ def cached(folder: CacheFolder) -> CacheClient:
 
 
 def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path) -> None:
-    calls = [{"a": 1}, {"a": "1"}, {"b": [1, {"c": None}], "a": 2}, {}]
+    calls: list[dict[str, Any]] = [{"a": 1}, {"a": "1"}, {"b": [1, {"c": None}], "a": 2}, {}]
 
     async def run(model: Scripted) -> tuple[list[Answered], dict[str, int]]:
         folder = CacheFolder(str(tmp_path), "readwrite")

@@ -88,7 +88,7 @@ def test_a_hostile_template_stays_small() -> None:
 
 
 def test_every_published_template_gives_an_answer() -> None:
-    root = Path(__file__).resolve().parents[4] / "shared"
+    root = Path(__file__).resolve().parents[5] / "shared"
     folder = Path(os.environ.get("ACE_RAY_SHARED") or root) / "data/stabletoolbench"
     files = sorted((folder / "solvable_queries/test_instruction").glob("*.json"))
     if not files:

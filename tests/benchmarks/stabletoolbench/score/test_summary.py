@@ -17,7 +17,7 @@ from ace_ray.stats import wilson
 from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
 
 
-def call(api: str = "Breads", **fields: Any) -> dict[str, Any]:
+def call(api: str | None = "Breads", **fields: Any) -> dict[str, Any]:
     given = {
         "name": f"{api}_for_bakery".lower(),
         "tool": "Bakery Finder",

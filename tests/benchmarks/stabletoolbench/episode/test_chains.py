@@ -344,4 +344,4 @@ def test_a_template_probe_shows_every_kind_of_message(
 
 
 def kind_of(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
-    return tuple((said["role"], *sorted(said)) for said in (one, other))
+    return (one["role"], *sorted(one)), (other["role"], *sorted(other))

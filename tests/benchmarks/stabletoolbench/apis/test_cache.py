@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -411,7 +412,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache_file.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert "No space left" in json.loads(folder.put(*NAMES, '{"a": 2}', ANSWER))["unrecorded"]
     monkeypatch.undo()
     assert (tmp_path / own_file(NAMES)).read_bytes() == before
@@ -543,7 +544,7 @@ class TestLock:
         for _ in range(500):
             if lock.stat().st_mtime > 0:
                 break
-            lock_module.threading.Event().wait(0.01)
+            time.sleep(0.01)
         assert lock.stat().st_mtime > 0
         folder.close()
 
