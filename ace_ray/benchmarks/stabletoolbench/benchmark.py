@@ -349,7 +349,7 @@ class StableToolBench(Benchmark):
         return said
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """The seed document's result JSON of all samples, and upstream's converted answers by
+        """The result JSON of all samples, and upstream's converted answers by
         group; of several samples the first."""
         entries = {entry.key: entry for entry in self.dataset()}
 

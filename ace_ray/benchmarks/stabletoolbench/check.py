@@ -46,7 +46,7 @@ def of_apis(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
-    """The seed document's API call score: the share of the relevant APIs that were called, 0 where
+    """The result JSON's API call score: the share of the relevant APIs that were called, 0 where
     none are published."""
     wanted = {(tool, api) for tool, api in relevant}
     return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
@@ -106,7 +106,6 @@ def _source(call: Mapping[str, Any]) -> str:
     return call["source"] if call["source"] in SOURCES else "none"
 
 
-ERROR_TYPES = ("no_finish", "gave_up", "empty_answer", "unsolved", "unsure", "not_judged")
 VOTE = "vote:"
 """Prefix of the metric that holds what one vote is worth."""
 _WHY = {

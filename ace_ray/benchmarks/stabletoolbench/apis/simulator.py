@@ -204,7 +204,6 @@ class Simulator:
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
         self._model, self._form, self._system = model, form, system
-        self.model_calls = 0
 
     @property
     def takes_examples(self) -> bool:
@@ -212,8 +211,17 @@ class Simulator:
         return self._form == "own"
 
     def identity(self) -> dict[str, Any]:
-        """What can move an answer, for the manifest."""
-        return simulator_identity(self._model, self._form, self._system)
+        """Model, sampling, form and prompt: what can move an answer (JSON values)."""
+        sampling = self._model.sampling
+        return {
+            **self._model.identity,
+            "form": self._form,
+            "system": {"source": self._system.source, "sha256": digest(self._system.text)},
+            "temperature": sampling.temperature,
+            "seed": sampling.seed,
+            "attempts": ATTEMPTS,
+            "retry_temperature": sampling.temperature or RETRY_TEMPERATURE,
+        }
 
     @property
     def simulator_id(self) -> str:
@@ -230,7 +238,6 @@ class Simulator:
         failure = "simulator"
         for attempt in range(ATTEMPTS):
             chat = messages(self._form, self._system, api, arguments, examples)
-            self.model_calls += 1
             try:
                 said = await self._model.ask(chat, self._drawn(attempt))
             except (PromptTooLong, PromptRefused):
@@ -253,17 +260,3 @@ class Simulator:
             return sampling
         temperature = sampling.temperature or RETRY_TEMPERATURE
         return replace(sampling, seed=sampling.seed + attempt, temperature=temperature)
-
-
-def simulator_identity(model: RoleModel, form: Form, system: SystemText) -> dict[str, Any]:
-    """Model, sampling, form and prompt of a simulator, as JSON values."""
-    sampling = model.sampling
-    return {
-        **model.identity,
-        "form": form,
-        "system": {"source": system.source, "sha256": digest(system.text)},
-        "temperature": sampling.temperature,
-        "seed": sampling.seed,
-        "attempts": ATTEMPTS,
-        "retry_temperature": sampling.temperature or RETRY_TEMPERATURE,
-    }

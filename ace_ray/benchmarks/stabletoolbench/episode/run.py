@@ -132,17 +132,6 @@ class Search:
         return [{"role": "user", "content": text}]
 
 
-ENDINGS = (
-    "answered",
-    "gave_up",
-    "max_steps",
-    "max_queries",
-    "exhausted",
-    "context",
-    "deadline",
-)
-
-
 @dataclass(frozen=True)
 class AgentRun:
     """What happened, as JSON values.
@@ -158,7 +147,8 @@ class AgentRun:
     ``messages`` is the chat of the chain that counts, in OpenAI's form, [] where none does;
     ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
     "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
-    does not exist. ``ended`` is one of `ENDINGS`.
+    does not exist. ``ended`` is answered, gave_up, max_steps, max_queries, exhausted, context or
+    deadline.
     """
 
     method: str

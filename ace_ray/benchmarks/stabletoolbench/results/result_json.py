@@ -1,4 +1,4 @@
-"""The result JSON of the seed document: metadata, summary, one result per answer.
+"""The result JSON: metadata, summary, one result per answer.
 
 The summary comes before the results, so rows are gone through twice; only counters are held.
 """
@@ -39,7 +39,7 @@ class ResultRow:
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """``framework`` is the candidate, ``test_set`` a group or "all", ``timestamp`` local time as
-    ``2024-01-15 10:30:45``. ``config`` goes beside the four keys of the seed document."""
+    ``2024-01-15 10:30:45``. ``config`` goes beside the four keys of the format."""
 
     framework: str
     test_set: str
@@ -109,7 +109,7 @@ def result_of(row: ResultRow, evaluation_method: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Summary:
-    """The seed document's statistics, counted while rows pass by."""
+    """The format's statistics, counted while rows pass by."""
 
     queries: set[str] = field(default_factory=set)
     evaluations: int = 0
@@ -137,7 +137,7 @@ class Summary:
             self.solved += points == 1.0
 
     def as_json(self) -> dict[str, Any]:
-        """Averages are over scored answers; ``not_scored`` is no key of the seed document."""
+        """Averages are over scored answers; ``not_scored`` is no key of the format."""
         return {
             "total_queries": len(self.queries),
             "total_evaluations": self.evaluations,
@@ -172,7 +172,7 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _details(answer: Mapping[str, Any]) -> list[Node]:
-    """``answer_details`` with the messages of tools as JSON text, as the seed document has them,
+    """``answer_details`` with the messages of tools as JSON text, as the format has them,
     arguments parsed where they are JSON."""
     top: list[Node] = []
     place = top

@@ -15,10 +15,9 @@ from ace_ray.benchmarks.stabletoolbench.results.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.results.convert import (
     converted,
-    file_name,
-    raw,
 )
 from ace_ray.bounded import json_of_row
+from tests.benchmarks.stabletoolbench.raw_answers import raw
 from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 DFS = "DFS_woFilter_w2"
@@ -159,7 +158,3 @@ def test_the_raw_answer_of_a_tree() -> None:
         return 1 + sum(map(count, node["children"]))
 
     assert count(root) == found["tree"]["size"]
-
-
-def test_file_names() -> None:
-    assert file_name("588", DFS) == "588_DFS_woFilter_w2.json"

@@ -1,4 +1,4 @@
-"""The seed document's result JSON."""
+"""The result JSON."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
-from ace_ray.benchmarks.stabletoolbench.check import ERROR_TYPES, api_recall, metrics, verdicts
+from ace_ray.benchmarks.stabletoolbench.check import api_recall, metrics, verdicts
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.score.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.score.tables import further_tables, notes, table
@@ -159,7 +159,6 @@ def test_why_there_is_no_answer(script: str, kind: str, finish: int, give_up: in
     found = verdicts(ENTRY, state(SCRIPTS[script], ["Unsolved"] * 3))
     for verdict in found.values():
         assert (verdict.valid, verdict.error_type) == (False, kind)
-        assert verdict.error_type in ERROR_TYPES
         assert verdict.metrics["finish"] == finish
         assert verdict.metrics["give_up"] == give_up
         assert verdict.metrics["sopr"] == 0
