@@ -21,8 +21,6 @@ from ace_ray.benchmarks.stabletoolbench.results.answers import (
 )
 from ace_ray.records import Entry
 
-SCORED = "scored"
-
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
