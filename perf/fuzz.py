@@ -123,12 +123,11 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     from ace_ray.benchmarks.bfcl.forms import Form
     from ace_ray.benchmarks.bfcl.goldcheck import _episodes
     from ace_ray.benchmarks.registry import make_benchmark
-    from ace_ray.benchmarks.stabletoolbench.agent import react
-    from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
-    from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
-    from ace_ray.benchmarks.stabletoolbench.apis import reading as api_reading
+    from ace_ray.benchmarks.stabletoolbench.apis import simulator as api_reading
     from ace_ray.benchmarks.stabletoolbench.apis import values
+    from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
     from ace_ray.benchmarks.stabletoolbench.judge import reading
+    from ace_ray.benchmarks.stabletoolbench.prompts import OWN
     from ace_ray.calls.plain import plain_calls
     from ace_ray.models.reasoning import split_think
     from ace_ray.records import Episode, ToolCall
@@ -191,7 +190,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
 
     def chains(text: str, number: int) -> None:
         for rules in ("official", "fixed"):
-            for call in react.read(text, rules)[1]:
+            for call in read_react(text, rules)[1]:
                 read_finish(call.arguments, OWN)
         read_finish(text, OWN)
 

@@ -23,9 +23,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, CacheFolder
-from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, local
-from ace_ray.benchmarks.stabletoolbench.apis.shelves import recorded_file, write_shelf
+from ace_ray.benchmarks.stabletoolbench.apis.cache import (
+    CacheClient,
+    CacheFolder,
+    CacheService,
+    local,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.cache_file import recorded_file, write_cache_file
 from ace_ray.benchmarks.stabletoolbench.apis.values import canonical_key
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 
@@ -78,7 +82,7 @@ def fill(folder: Path, apis: int, answers: int) -> tuple[list[Asked], dict[tuple
         place = folder / (recorded_file(names) or "")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(theirs))
-        write_shelf(folder, names, ours)
+        write_cache_file(folder, names, ours)
     draw.shuffle(asked)
     return asked, plain
 

@@ -24,12 +24,11 @@ from ace_ray.benchmarks.bfcl.decode import executable, read_any, source_trees
 from ace_ray.benchmarks.bfcl.decode.source_trees import source_tree
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
-from ace_ray.benchmarks.stabletoolbench.agent import react
-from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
-from ace_ray.benchmarks.stabletoolbench.apis.reading import read_answer
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import read_answer
+from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
 from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
-from ace_ray.benchmarks.stabletoolbench.judge.material import broken_up, one_line
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.calls import NotCalls, parse_calls
 from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
@@ -129,7 +128,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "BFCL, Java's values": lambda text: [java_value(text, kind) for kind in JAVA],
     "BFCL, JavaScript's values": lambda text: [javascript_value(text, k) for k in JAVASCRIPT],
     "BFCL, a tool's call": lambda text: evaluate(f"f({text})", {}, lambda value: value),
-    "StableToolBench, ReAct": lambda text: react.read(text, "fixed"),
+    "StableToolBench, ReAct": lambda text: read_react(text, "fixed"),
     "StableToolBench, Finish": lambda text: read_finish(text, OWN),
     "StableToolBench, a simulator's": lambda text: read_answer(text, loose=True),
     "StableToolBench, a judge's": lambda text: (

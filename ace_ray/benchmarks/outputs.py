@@ -113,13 +113,6 @@ class Entries:
         return self.find(text_of(row, "id", where), where, **keys)
 
 
-def read_lines(path: Path, entries: Iterable[Entry]) -> Iterator[Output]:
-    """The outputs of a JSON-lines file in the format that every benchmark reads.
-
-    Raises `UserError` as `read_json_lines` and `each_once` do."""
-    return each_once(read_json_lines(path, Entries.among(entries)), path)
-
-
 def read_json_lines(
     path: Path, entries: Entries, episode: ToEpisode | None = None
 ) -> Iterator[Placed]:

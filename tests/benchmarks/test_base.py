@@ -143,7 +143,7 @@ def test_options_are_a_part_of_the_identity() -> None:
         def texts(self) -> dict[str, str]:
             return {"system": "Be quick."}
 
-    Optional.Options = Options  # type: ignore[misc]
+    Optional.Options = Options
     easy, hard = (Optional.from_options({"hard": hard}) for hard in (False, True))
     assert easy.resolved() == {"data": "here", "hard": False}
     assert easy.identity() != hard.identity()

@@ -21,10 +21,10 @@ from variations import variations
 from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_status
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.benchmarks.stabletoolbench.results.details import called, linked
-from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
+from ace_ray.benchmarks.stabletoolbench.results.answers import called, linked
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Verdict, canonical_json
 
@@ -89,7 +89,7 @@ def votes(count: int, seed: int) -> Counter[tuple[str, ...]]:
     entry = Entry("stabletoolbench", "G1_instruction", "en", "1", {"query": "?"}, {"relevant": []})
     raw = canonical_json({"return_type": "give_answer", "final_answer": "It is 5."})
     answer = {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
-    state = {"answer": {"answer": answer}, "calls": [], "fac": None, "sowr": None}
+    state: dict[str, Any] = {"answer": {"answer": answer}, "calls": [], "fac": None, "sowr": None}
     found: Counter[tuple[str, ...]] = Counter()
     while found.total() < count:
         said = [_vote(rng) for _ in range(rng.choice([1, 2, 3, 3, 3, 5]))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import uuid
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,38 +21,40 @@ from ace_ray.benchmarks.results import (
     ReportedRun,
     ScoredRow,
 )
-from ace_ray.benchmarks.stabletoolbench import judge, reporting
-from ace_ray.benchmarks.stabletoolbench.agent.opening import offered, opening, template_probe
-from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN
-from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import read_texts
-from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient, Mode
-from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
-from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, form_of, system_text
-from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
-from ace_ray.benchmarks.stabletoolbench.apis.service import CacheService, check_folder
-from ace_ray.benchmarks.stabletoolbench.apis.shelves import Names, recorded_sha256
-from ace_ray.benchmarks.stabletoolbench.apis.simulator import MIRROR_TOKENS, SAMPLING, Simulator
+from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names
+from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.data.loader import load, locate, present
-from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
+from ace_ray.benchmarks.stabletoolbench.data.shapes import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
+    initial_messages,
+    offered,
+    template_probe,
+)
+from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
+from ace_ray.benchmarks.stabletoolbench.results.answers import converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.files import converted_json, read_reference
-from ace_ray.benchmarks.stabletoolbench.results.seed import Answered, Metadata, seed_json
+from ace_ray.benchmarks.stabletoolbench.results.result_json import Metadata, ResultRow, result_json
 from ace_ray.benchmarks.stabletoolbench.retrieval import ToolPool, parse_scope
-from ace_ray.benchmarks.stabletoolbench.score import read_outputs
-from ace_ray.benchmarks.stabletoolbench.scoring.figures import RATES
-from ace_ray.benchmarks.stabletoolbench.scoring.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.scoring.table import further_tables, notes, table
-from ace_ray.benchmarks.stabletoolbench.scoring.verdicts import verdicts
+from ace_ray.benchmarks.stabletoolbench.score.outputs import read_outputs
+from ace_ray.benchmarks.stabletoolbench.score.summary import RATES, summarize
+from ace_ray.benchmarks.stabletoolbench.score.tables import (
+    LEVELS,
+    categories,
+    further_tables,
+    headline,
+    notes,
+    paper,
+    table,
+)
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
-from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
-from ace_ray.models.http import PublicHttp
-from ace_ray.models.roles import EndpointRole, Role, parse_role
+from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 _WHERE = "benchmarks.stabletoolbench"
@@ -69,7 +70,7 @@ class StableToolBench(Benchmark):
     name = "stabletoolbench"
     rule_sets = RULE_SETS
     Options = StableToolBenchOptions
-    groups = reporting.LEVELS
+    groups = LEVELS
     judge_benchmark = "stabletoolbench_judge"
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 
@@ -83,19 +84,10 @@ class StableToolBench(Benchmark):
                     where=f"{_WHERE}.{key}",
                     fix="name a folder of this machine",
                 )
-        backends = check_backends(options.apis, f"{_WHERE}.apis")
-        if options.cache == "off":
-            backends = tuple(name for name in backends if name != "cache")
-        if not backends:
-            raise UserError(
-                "nobody is left to answer: the cache is off",
-                where=f"{_WHERE}.apis",
-                fix="name simulator or stub too, or set cache: read",
-            )
-        self._backends = backends
         self._folder = locate(options.data)
         checkout = folder_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
+        self._sources = ApiSources(options, checkout)
         self._settings = Settings(
             method=options.method,
             form=options.mode,
@@ -106,20 +98,9 @@ class StableToolBench(Benchmark):
             texts=read_texts(checkout) if checkout else OWN,
         )
         self._judging = judge.official(checkout) if checkout else judge.own()
-        # Read here and not where they are used: workers have no copy of the checkout.
-        self._systems: dict[Form, SystemText] = {
-            form: system_text(form, str(checkout) if checkout else None)
-            for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
-        }
         self._roles: dict[str, Role] = {}
-        if "simulator" in backends:
-            self._roles["simulator"] = parse_role(options.simulator, f"{_WHERE}.simulator")
-            if checkout is None and form_of(_model_of(self._roles["simulator"])) != "own":
-                raise UserError(
-                    "MirrorAPI knows its own system text only, which ace_ray does not hold",
-                    where=f"{_WHERE}.simulator",
-                    fix=f"name a checkout of StableToolBench in {_WHERE}.upstream",
-                )
+        if self._sources.simulator is not None:
+            self._roles["simulator"] = self._sources.simulator
         if options.judge == "none":
             for key in ("fac", "reference"):
                 if getattr(options, key):
@@ -134,27 +115,13 @@ class StableToolBench(Benchmark):
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
-        if options.real is not None:
-            check_real(options.real, f"{_WHERE}.real")
-        if "real" in backends:
-            self._real()
-        self._cache_folder = str(
-            folder_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
-            if options.cache_folder
-            else cache_root() / "stabletoolbench" / "answers"
-        )
-        self._holder = uuid.uuid4().hex
-        self._checked = False
-        self._digest: str | None = None
         self._warnings: list[str] = []
         self._lacking: list[str] = []
         self._pool: ToolPool | None = None
-        self._callers: dict[str, ApiCaller] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cache was checked where the run began.
         pool = self._pool if self._pool and self._pool.scope.kind != "query" else None
-        return super().__getstate__() | {"_callers": {}, "_checked": True, "_pool": pool}
+        return super().__getstate__() | {"_pool": pool}
 
     def entries(self) -> Sequence[Entry]:
         options = self._options
@@ -192,21 +159,7 @@ class StableToolBench(Benchmark):
             "episodes": {
                 **self._settings.identity(),
                 **self._pool.identity(),
-                "apis": list(self._backends),
-                "cache": options.cache if "cache" in self._backends else None,
-                "stub_seed": options.stub_seed if "stub" in self._backends else None,
-                "cache_any_simulator": options.cache_any_simulator
-                if "cache" in self._backends
-                else None,
-                "recorded_sha256": self._recorded_sha256(),
-                "real": options.real.model_dump(mode="json", exclude={"key_env"})
-                if options.real and "real" in self._backends
-                else None,
-                "simulator_prompts_sha256": {
-                    form: digest(system.text) for form, system in self._systems.items()
-                }
-                if "simulator" in self._backends
-                else None,
+                **self._sources.identity(self._names),
             },
         }
         if "judge" in self._roles:
@@ -238,7 +191,7 @@ class StableToolBench(Benchmark):
         }
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        return opening(entry.data["query"], self._apis(entry), self._settings)
+        return initial_messages(entry.data["query"], self._apis(entry), self._settings)
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return offered(self._apis(entry), self._settings)
@@ -255,33 +208,17 @@ class StableToolBench(Benchmark):
     def role_sampling(self, role: str) -> Sampling:
         if role != "simulator":
             return judge.SAMPLING
-        mirrors = form_of(_model_of(self._roles["simulator"])) != "own"
-        return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
+        return simulator_sampling(self._roles["simulator"])
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
         asked = [{"role": "user", "content": "x"}]
         return [{"role": "system", "content": "x"}, *asked] if role == "simulator" else asked
 
     def service(self) -> Service | None:
-        if self._options.real and "real" in self._backends:
-            # Here and not earlier: a run is scored without the keys of its episodes.
-            read_key(self._options.real, f"{_WHERE}.real")
-        if "cache" not in self._backends:
-            return None
-        options = self._options
-        mode: Mode = "readwrite" if options.cache == "readwrite" else "read"
-        recorded = ""
-        if options.recorded:
-            recorded = str(folder_of(options.recorded, f"{_WHERE}.recorded"))
-        if not self._checked:
-            names, where = self._names(), f"{_WHERE}.cache:"
-            check_folder(self._cache_folder, mode, names, recorded=recorded, where=where)
-            self._checked = True
-        return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
+        return self._sources.service(self._names)
 
     def lock_key(self) -> str:
-        writes = "cache" in self._backends and self._options.cache == "readwrite"
-        return f"the cache {self._cache_folder}" if writes else ""
+        return self._sources.lock_key()
 
     def _apis(self, entry: Entry) -> list[Api]:
         if self._pool is not None:
@@ -298,62 +235,9 @@ class StableToolBench(Benchmark):
             )
         )
 
-    def _recorded_sha256(self) -> str | None:
-        if "cache" not in self._backends:
-            return None
-        if self._digest is None:
-            root = folder_of(self._options.recorded or self._cache_folder, f"{_WHERE}.recorded")
-            self._digest = recorded_sha256(root, self._names()) or ""
-        return self._digest or None
-
-    def _real(self) -> RealApis:
-        real = self._options.real
-        if real is None:
-            raise UserError(
-                "real APIs are asked nowhere",
-                where=f"{_WHERE}.apis",
-                fix=f"name hosts in {_WHERE}.real, or leave real out",
-            )
-        if real.service_url is None and self._options.tool_folder is None:
-            raise UserError(
-                "no query says at which URLs its APIs are",
-                where=f"{_WHERE}.real.service_url",
-                fix=f"name a service for all, or a tool directory in {_WHERE}.tool_folder",
-            )
-        return RealApis(real, PublicHttp(), self._settings.rules, where=f"{_WHERE}.real")
-
-    def _caller(self, context: EpisodeContext) -> ApiCaller:
-        """One per process and simulator, so that identical calls are answered once."""
-        simulator = self._simulator(context)
-        maker = simulator.maker if simulator else ""
-        if maker not in self._callers:
-            cache = None
-            if context.service is not None:
-                writes = self._options.cache == "readwrite"
-                shared = self._options.cache_any_simulator
-                cache = CacheClient(context.service, writes=writes, maker=maker, any_maker=shared)
-            self._callers[maker] = ApiCaller(
-                cache=cache,
-                real=self._real() if "real" in self._backends else None,
-                simulator=simulator,
-                stub_seed=self._options.stub_seed if "stub" in self._backends else None,
-            )
-        return self._callers[maker]
-
-    def _simulator(self, context: EpisodeContext) -> Simulator | None:
-        model = context.roles.get("simulator")
-        if model is None:
-            return None
-        if self._roles["simulator"] == "same":  # what moves the candidate's answers moves these
-            identity = {**model.identity, **context.candidate.identity}
-            model = replace(model, identity=identity)
-        form = form_of(str(model.identity.get("model", "")))
-        system = self._systems.get(form) or system_text(form, None)
-        return Simulator(model, form, system)
-
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
-        run = await run_agent(entry, context, self._settings, apis, self._caller(context))
+        run = await run_agent(entry, context, self._settings, apis, self._sources.caller(context))
         stored = run.as_json()
         query = entry.data["query"]
         answer = converted(query, (), stored)["answer"]
@@ -366,7 +250,7 @@ class StableToolBench(Benchmark):
             "fac": None,
             "sowr": None,
         }
-        if simulator := self._simulator(context):
+        if simulator := self._sources.simulator_of(context):
             state["simulator"] = simulator.identity()
         if "judge" in self._roles:
             began = time.perf_counter()
@@ -383,31 +267,22 @@ class StableToolBench(Benchmark):
     async def _judged(
         self, entry: Entry, context: EpisodeContext, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
-        query, options = entry.data["query"], self._options
+        options, alone = self._options, None
         model = judge.retried(context.roles["judge"], context.attempt)
-        final, prompts = answer["final_answer"], self._judging
-        votes = await judge.judge_sopr(model, query, answer, final, options.votes, prompts)
-        found: dict[str, Any] = {"votes": votes}
         if options.fac:
-            drawn, alone = model.sampling, _fac_sampling(self._roles["judge"])
-            most = min(alone.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
-            alone = replace(alone, seed=drawn.seed, max_tokens=most)
-            found["fac"] = await judge.judge_fac(
-                replace(model, sampling=alone), query, answer, final, prompts
-            )
-        if self._reference:
-            text = self._reference.get(entry.category, {}).get(entry.id)
-            if text is None:  # nobody worked on it there: no comparison, and no win
-                return found | {"sowr_missing": True}
-            theirs = json.loads(text)
-            said = await judge.judge_sopr(
-                model, query, theirs, theirs["final_answer"], options.votes, prompts
-            )
-            statuses = judge.majority(votes), judge.majority(said)
-            found["sowr"] = await judge.judge_sowr(
-                model, query, answer, theirs, statuses, options.votes, prompts
-            )
-        return found
+            drawn, own = model.sampling, _fac_sampling(self._roles["judge"])
+            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
+            alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
+        return await judge.judge_answer(
+            model,
+            entry.data["query"],
+            answer,
+            options.votes,
+            self._judging,
+            fac=alone,
+            references=self._reference.get(entry.category, {}) if self._reference else None,
+            query_id=entry.id,
+        )
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
@@ -422,15 +297,15 @@ class StableToolBench(Benchmark):
 
     @classmethod
     def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return reporting.headline(run, rules)
+        return headline(run, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return reporting.categories(run)
+        return categories(run)
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return reporting.paper(runs, rules)
+        return paper(runs, rules)
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
@@ -453,7 +328,7 @@ class StableToolBench(Benchmark):
             "mode": self._options.mode,
             "prompts": self._settings.texts.source,
             "tool_scope": self._options.tool_scope,
-            "apis": list(self._backends),
+            "apis": list(self._sources.backends),
             "warnings": [*self._warnings, *self._lacking],
             "comparable": " ".join(
                 [self._comparable(), *(f"{note}." for note in notes(summary)), *self._warnings]
@@ -474,7 +349,7 @@ class StableToolBench(Benchmark):
         return said
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """The seed document's result JSON of all samples, and upstream's converted answers by
+        """The result JSON of all samples, and upstream's converted answers by
         group; of several samples the first."""
         entries = {entry.key: entry for entry in self.dataset()}
 
@@ -485,9 +360,9 @@ class StableToolBench(Benchmark):
                     key = (row["language"], row["category"], row["id"])
                     yield entries[key], json.loads(row["state"]) if scored else {}
 
-        def answered() -> Iterator[Answered]:
+        def answered() -> Iterator[ResultRow]:
             for entry, state in read():
-                yield Answered(entry, state or None, float(state.get("judged_s", 0.0)))
+                yield ResultRow(entry, state or None, float(state.get("judged_s", 0.0)))
 
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):
@@ -503,9 +378,9 @@ class StableToolBench(Benchmark):
             evaluation_method="official" if self._judging.source == "upstream" else "ace_ray",
             overall_time_s=float(timing.get("wall_s") or 0.0),
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
-            config={"method": self._options.method, "apis": list(self._backends)},
+            config={"method": self._options.method, "apis": list(self._sources.backends)},
         )
-        yield "results.json", b"".join(seed_json(metadata, answered))
+        yield "results.json", b"".join(result_json(metadata, answered))
         for group in self._options.groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 
@@ -515,14 +390,7 @@ class StableToolBench(Benchmark):
             return "none"
         if role == "same":
             return str(summary["model"]["source"])
-        return _model_of(role)
-
-
-def _model_of(role: Role) -> str:
-    """The name of the model in a role; "" for the candidate's."""
-    if role == "same":
-        return ""
-    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source
+        return model_of(role)
 
 
 def _fac_sampling(role: Role) -> Sampling:

@@ -17,13 +17,3 @@ GROUPS = (
     "G3_instruction",
 )
 """In the order in which upstream's tables list the levels."""
-
-OFFICIAL_COUNTS = {
-    "G1_instruction": 163,
-    "G1_category": 153,
-    "G1_tool": 158,
-    "G2_instruction": 106,
-    "G2_category": 124,
-    "G3_instruction": 61,
-}
-"""Solvable queries at the commit that the importer knows."""

@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from math import sqrt
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.benchmarks.dataset import json_lines, read_bounded
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    answer_json,
+    called,
+    is_answer,
+    linked,
+)
 from ace_ray.benchmarks.tally import Tally, accuracies, counts
 from ace_ray.config import Section
+from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
+from ace_ray.stats import Z95, wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
 _SAID = "said:"
@@ -48,7 +60,7 @@ class JudgeCheck(Benchmark):
     def __init__(self, options: JudgeOptions) -> None:
         super().__init__(options)
         self._options = options
-        self._labels = judge.read_labels(folder_of(options.labels, f"{_WHERE}.labels"))
+        self._labels = read_labels(folder_of(options.labels, f"{_WHERE}.labels"))
         upstream = options.upstream
         self._prompts = (
             judge.official(folder_of(upstream, f"{_WHERE}.upstream")) if upstream else judge.own()
@@ -133,7 +145,7 @@ class JudgeCheck(Benchmark):
             metrics = row.verdicts["strict"].metrics if row.verdicts else {}
             found = [name.removeprefix(_SAID) for name in metrics if name.startswith(_SAID)]
             said.append(found[0] if found else None)
-        measured = judge.agreement(labels, said)
+        measured = agreement(labels, said)
         lines = [
             [label, *(str(measured["confusion"][label][status]) for status in STATUSES)]
             for label in STATUSES
@@ -163,3 +175,115 @@ def _sentence(measured: Mapping[str, Any]) -> str:
         f"[{100 * low:.1f}, {100 * high:.1f}] of {measured['n']} answers; {kappa}; "
         f"{measured['judge_errors']} without a judgement"
     )
+
+
+MAX_LABELS = 100_000
+_FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on each line'
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One answer and what people say of it; ``answer_json`` is the JSON text of
+    the ``answer`` of a converted answer."""
+
+    query_id: str
+    query: str
+    answer_json: str
+    label: str
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a JSON-lines file, ``{"query_id", "query", "answer", "label"}`` each.
+
+    ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer;
+    ``label`` one of Solved, Unsure, Unsolved. Of a text the execution is unknown: the judge's
+    second question then has nothing to go by. Several answers may share a query.
+
+    Raises:
+        UserError: naming file and line: what is missing or malformed.
+    """
+    found = [_label(row, where) for where, row in json_lines(read_bounded(path), path)]
+    if len(found) > MAX_LABELS:
+        raise UserError(f"has {len(found):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
+    return found
+
+
+def _label(row: Mapping[str, Any], where: str) -> Label:
+    for key in ("query_id", "query", "answer", "label"):
+        if key not in row:
+            raise UserError(f"has no {key}", where=where, fix=_FIX)
+    name, query, label = row["query_id"], row["query"], row["label"]
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a text")
+    if not isinstance(query, str) or not query.strip():
+        raise UserError(f"query is {query!r:.60}", where=where, fix="write what the user asked")
+    status = next(
+        (s for s in STATUSES if isinstance(label, str) and s.lower() == label.lower()), None
+    )
+    if status is None:
+        raise UserError(f"label is {label!r:.60}", where=where, fix=f"write {', '.join(STATUSES)}")
+    answer = answer_json(_labelled_answer(row["answer"], where), where)
+    return Label(str(name), query, answer, status)
+
+
+def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
+    if isinstance(answer, str):
+        raw = canonical_json({"return_type": "give_answer", "final_answer": answer})
+        return {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
+    if isinstance(answer, Mapping):
+        answer = answer.get("answer", answer)
+    if not is_answer(answer):
+        raise UserError(
+            "answer is neither a text nor a converted answer",
+            where=where,
+            fix='write a text, or {"final_answer": text, "answer_details": [...]}',
+        )
+    found: Mapping[str, Any] = answer
+    return found
+
+
+def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:
+    """Pairwise agreement of two lists over `STATUSES`; None is an answer that the judge failed on.
+
+    Returns:
+        ``n`` compared pairs and ``judge_errors``; ``accuracy`` with ``accuracy_interval`` (Wilson);
+        ``kappa`` with ``kappa_interval`` (large-sample standard error of Fleiss, Cohen and Everitt
+        1969), None where chance alone would agree always; ``confusion``, ``{label: {verdict: n}}``.
+        All None for no pairs.
+    """
+    pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
+    n = len(pairs)
+    confusion = {a: {b: pairs.count((a, b)) for b in STATUSES} for a in STATUSES}
+    right = sum(confusion[s][s] for s in STATUSES)
+    kappa, interval = _kappa([[confusion[a][b] for b in STATUSES] for a in STATUSES], n)
+    share = wilson(right, n)
+    return {
+        "n": n,
+        "judge_errors": len(verdicts) - n,
+        "accuracy": right / n if n else None,
+        "accuracy_interval": None if share is None else list(share),
+        "kappa": kappa,
+        "kappa_interval": interval,
+        "confusion": confusion,
+    }
+
+
+def _kappa(counts: Sequence[Sequence[int]], n: int) -> tuple[float | None, list[float] | None]:
+    if not n:
+        return None, None
+    size = range(len(counts))
+    p = [[count / n for count in row] for row in counts]
+    rows = [sum(p[i]) for i in size]
+    columns = [sum(p[i][j] for i in size) for j in size]
+    observed = sum(p[i][i] for i in size)
+    chance = sum(rows[i] * columns[i] for i in size)
+    if chance >= 1 - 1e-12:
+        return None, None
+    kappa = (observed - chance) / (1 - chance)
+    agreed = sum(p[i][i] * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2 for i in size)
+    apart = (1 - kappa) ** 2 * sum(
+        p[i][j] * (columns[i] + rows[j]) ** 2 for i in size for j in size if i != j
+    )
+    variance = agreed + apart - (kappa - chance * (1 - kappa)) ** 2
+    half = Z95 * sqrt(max(0.0, variance) / n) / (1 - chance)
+    return kappa, [max(-1.0, kappa - half), min(1.0, kappa + half)]

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.data.shapes import Doc
 from ace_ray.benchmarks.stabletoolbench.names import function_name
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.tools import Rules, apis_of, schemas
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest

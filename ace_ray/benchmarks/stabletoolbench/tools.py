@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ace_ray.benchmarks.stabletoolbench.agent.texts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.data.shapes import Doc
 from ace_ray.benchmarks.stabletoolbench.names import (
     FINISH,
@@ -24,6 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.names import (
     standardize,
     standardize_category,
 )
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.records import Entry
 
 Rules = Literal["official", "fixed"]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.stabletoolbench.agent.run import AgentRun, run_agent
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun, run_agent
+from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of
 from ace_ray.records import Entry, Sampling
 from tests.benchmarks.stabletoolbench.scripted_agent import BREAD, Table

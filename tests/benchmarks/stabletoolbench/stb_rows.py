@@ -9,29 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.benchmarks.stabletoolbench.agent.run import run_agent
-from ace_ray.benchmarks.stabletoolbench.agent.settings import Settings
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
-from ace_ray.records import Completion, Entry, Sampling, ToolAnswer, ToolCall, Verdict
+from ace_ray.records import Entry, Sampling, Verdict
+from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, doc, say
 
 QUERY = "Which bread, and where?"
 
 
 def _doc(api: str) -> dict[str, Any]:
-    return {
-        "category": "Food",
-        "tool": "Bakery Finder",
-        "api": api,
-        "description": f"Lists {api}",
-        "tool_description": "All about bread",
-        "method": "GET",
-        "url": "",
-        "required": [{"name": "q", "type": "STRING", "description": "", "default": ""}],
-        "optional": [],
-        "template": None,
-    }
+    return doc("Bakery Finder", api, tool_description="All about bread")
 
 
 def entry(row_id: str = "7", relevant: Sequence[Sequence[str]] | None = None) -> Entry:
@@ -56,25 +46,6 @@ def finish(text: str) -> Call:
 GIVE_UP: Call = ("Finish", {"return_type": "give_up_and_restart"})
 
 
-class _Agent:
-    def __init__(self, script: Sequence[Said]) -> None:
-        self._script = list(script)
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
-        said, calls = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-        made = tuple(
-            ToolCall(name, given if isinstance(given, str) else json.dumps(given))
-            for name, given in calls
-        )
-        text = said or ""
-        return Completion(text=text, completion_tokens=1, tools=ToolAnswer(text, made))
-
-
 class _Caller:
     async def call(self, api: Any, arguments: Any) -> Answered:
         return Answered("", {"api": api.api, "given": str(arguments)}, "cache")
@@ -82,7 +53,9 @@ class _Caller:
 
 def run(script: Sequence[Said], method: str = "CoT@1", **settings: Any) -> dict[str, Any]:
     """The run, as JSON, of an agent that says this; the last reply again and again."""
-    context = EpisodeContext(RoleModel(_Agent(script), Sampling()))
+    context = EpisodeContext(
+        RoleModel(Scripted(*[say(text or "", *calls) for text, calls in script]), Sampling())
+    )
     given = Settings(method=method, **{"max_steps": 12, "max_queries": 20, **settings})
     made = asyncio.run(run_agent(ENTRY, context, given, APIS, _Caller()))
     found: dict[str, Any] = json.loads(json.dumps(made.as_json()))

@@ -56,7 +56,7 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     for entry in benchmark.entries():
         context = EpisodeContext(RoleModel(Judge(), Sampling()))
         episode = asyncio.run(benchmark.run(entry, context))
-        rows.append(Row(entry.category, entry.id, dict(benchmark.check(entry, episode))))
+        rows.append(Row(entry.category, entry.id, benchmark.verdicts(entry, episode)))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
     summary = benchmark.summarize([*rows, Row("Solved", "9", {}, "infra_error")], 0.0)
     assert summary["agreement"]["accuracy"] == pytest.approx(2 / 3)
@@ -76,7 +76,7 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
     for given, wanted in (({}, judge.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
         benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels), **given})
         context = EpisodeContext(RoleModel(Noting(), Sampling()))
-        asyncio.run(benchmark.run(benchmark.entries()[0], context))
+        asyncio.run(benchmark.run(benchmark.dataset()[0], context))
         assert {sampling.temperature for sampling in asked} == {wanted}
         assert benchmark.identity()["protocol"]["temperature"] == wanted
         asked.clear()
@@ -116,7 +116,7 @@ def questions(labels: Path, given: Sampling, attempt: int = 1) -> list[Sampling]
 
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
     context = EpisodeContext(RoleModel(Noting(), given), attempt=attempt)
-    asyncio.run(benchmark.run(benchmark.entries()[0], context))
+    asyncio.run(benchmark.run(benchmark.dataset()[0], context))
     return asked
 
 
@@ -132,7 +132,7 @@ def chained(path: Path, nodes: int) -> Path:
 def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
     path = chained(tmp_path / "labels.jsonl", 400)
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(path)})
-    entry = pickle.loads(pickle.dumps(benchmark.entries()[1]))
+    entry = pickle.loads(pickle.dumps(benchmark.dataset()[1]))
     benchmark = pickle.loads(pickle.dumps(benchmark))
     assert benchmark.identity()
     assert benchmark.prompt(entry)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+from ace_ray.benchmarks.stabletoolbench.tools import Rules
 
 Source = Literal["cache", "simulator", "real", "stub", "none"]
-Rules = Literal["official", "fixed"]
 
 BAD_ARGUMENTS = "Tool input parse error..."
 TIMEOUT = "Timeout error..."
@@ -24,42 +24,6 @@ _CODES = {
 }
 _INVALID = "request invalid, data error"
 _INVALID_CODE, _MESSAGE_CODE = 12, 11
-
-
-class ApiLike(Protocol):
-    """What the backends need of an API: names as published and normalised, and its documentation.
-
-    A parameter is a mapping with ``name``, ``type``, ``description`` and ``default``; ``template``
-    is the published ``template_response``, None where there is none; ``url`` comes from a tool
-    directory, "" without one.
-    """
-
-    @property
-    def category(self) -> str: ...
-    @property
-    def tool(self) -> str: ...
-    @property
-    def api(self) -> str: ...
-    @property
-    def std_category(self) -> str: ...
-    @property
-    def std_tool(self) -> str: ...
-    @property
-    def std_api(self) -> str: ...
-    @property
-    def api_description(self) -> str: ...
-    @property
-    def tool_description(self) -> str: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def url(self) -> str: ...
-    @property
-    def required(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def optional(self) -> Sequence[Mapping[str, Any]]: ...
-    @property
-    def template(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,28 +16,30 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
-from ace_ray.benchmarks.stabletoolbench.apis.lock import FolderLock
-from ace_ray.benchmarks.stabletoolbench.apis.shelves import (
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.cache_file import (
     ANSWER_KEYS,
     MAX_ANSWER_CHARS,
     OWN,
+    CacheFile,
     Names,
-    Shelf,
     own_key,
-    read_shelf,
-    write_shelf,
+    read_cache_file,
+    write_cache_file,
 )
+from ace_ray.benchmarks.stabletoolbench.apis.lock import FolderLock
 from ace_ray.benchmarks.stabletoolbench.apis.values import (
     Unusable,
     canonical_key,
     load,
     upstream_key,
 )
-from ace_ray.errors import UserError
+from ace_ray.benchmarks.stabletoolbench.tools import Api
+from ace_ray.errors import RowError, UserError
 
 Mode = Literal["read", "readwrite"]
 Service = Callable[..., Awaitable[Any]]
@@ -73,7 +75,7 @@ class CacheFolder:
         self._root, self._memory_bytes = Path(folder), memory_bytes
         self._recorded = Path(recorded or folder)
         self._lock: FolderLock | None = None
-        self._shelves: OrderedDict[Names, Shelf] = OrderedDict()
+        self._files: OrderedDict[Names, CacheFile] = OrderedDict()
         self._held_bytes = 0
         self._counts: Counter[str] = Counter()
         self._problems: dict[str, None] = {}
@@ -91,37 +93,37 @@ class CacheFolder:
         tool: str,
         api: str,
         arguments: str,
-        maker: str = "",
-        any_maker: bool = False,
+        simulator_id: str = "",
+        any_simulator: bool = False,
     ) -> str | None:
         """The answer on record, as JSON text: ``{"error", "response", "origin", "by"}``, or with
         ``corrupt``, why it cannot be read. None: there is none.
 
         ``arguments`` is the JSON text of an object, in the order in which they were given. Of
-        simulated answers ``maker``'s count, and others' only with ``any_maker``.
+        simulated answers ``simulator_id``'s count, and others' only with ``any_simulator``.
         """
-        shelf = self._shelf((category, tool, api))
-        if shelf.problem:
+        file = self._file((category, tool, api))
+        if file.problem:
             self._counts["corrupt"] += 1
-            return json.dumps({"corrupt": shelf.problem})
+            return json.dumps({"corrupt": file.problem})
         given = json.loads(arguments)
-        found = shelf.find(canonical_key(given), upstream_key(given), maker, any_maker)
+        found = file.find(canonical_key(given), upstream_key(given), simulator_id, any_simulator)
         self._counts["misses" if found is None else "hits"] += 1
         return found
 
     def put(self, category: str, tool: str, api: str, arguments: str, answer: str) -> str:
         """Record an answer, JSON text as `get` gives it; it is on disk when this returns. Of two
-        for the same call and by the same maker the first stays: its text is returned.
+        for the same call and by the same simulator_id the first stays: its text is returned.
 
         Of one that cannot be recorded (a corrupt file, a full disk, a lock that was lost) it
         returns why: ``{"unrecorded"}``.
         """
         names = (category, tool, api)
-        shelf = self._shelf(names)
+        file = self._file(names)
         given = json.loads(arguments)
         key = canonical_key(given)
-        if shelf.problem:
-            return self._unrecorded(shelf.problem)
+        if file.problem:
+            return self._unrecorded(file.problem)
         if self._lock is None:
             return self._unrecorded("the cache is only read")
         try:
@@ -130,19 +132,19 @@ class CacheFolder:
             return self._unrecorded(f"it is {error}")
         if set(tree) != ANSWER_KEYS or "\n" in answer:
             raise ValueError("an answer of another shape would make the file unreadable")
-        if (found := shelf.find(key, upstream_key(given), tree["by"])) is not None:
+        if (found := file.find(key, upstream_key(given), tree["by"])) is not None:
             return found
         key = own_key(tree["by"], key)
         try:
             if not self._lock.held():
                 raise UserError("another run has taken the cache over", where=str(self._root))
-            shelf.end = write_shelf(self._root, names, {key: answer}, shelf.end, shelf.torn)
-            shelf.torn = 0
+            file.end = write_cache_file(self._root, names, {key: answer}, file.end, file.torn)
+            file.torn = 0
         except (OSError, UserError) as error:
             self._problems.setdefault(str(error)[:300])
             return self._unrecorded(str(error))
-        shelf.add(key, answer)
-        shelf.size_bytes += len(key) + len(answer)
+        file.add(key, answer)
+        file.size_bytes += len(key) + len(answer)
         self._make_room(len(key) + len(answer))
         self._counts["recorded"] += 1
         return answer
@@ -153,15 +155,15 @@ class CacheFolder:
 
         Never our own: which of those are there depends on the order in which episodes ran.
         """
-        found = list(self._shelf((category, tool, api)).recorded.items())[:EXAMPLES]
+        found = list(self._file((category, tool, api)).recorded.items())[:EXAMPLES]
         while len(found) > 1 and sum(len(key) + len(text) for key, text in found) > EXAMPLE_CHARS:
             found.pop()
         return [[key, text] for key, text in found if '"corrupt":' not in text[:12]]
 
     def check(self, names: Sequence[Sequence[str]]) -> list[str]:
         """What is wrong with the files of these APIs ([category, tool, api] each), a line each."""
-        shelves = (self._shelf((category, tool, api)) for category, tool, api in names)
-        return [shelf.problem for shelf in shelves if shelf.problem]
+        files = (self._file((category, tool, api)) for category, tool, api in names)
+        return [file.problem for file in files if file.problem]
 
     def stats(self) -> dict[str, Any]:
         """``hits``, ``misses``, ``corrupt``, ``recorded``, ``not_recorded``, ``files_read`` since
@@ -192,24 +194,24 @@ class CacheFolder:
         self._counts["not_recorded"] += 1
         return json.dumps({"unrecorded": why[:300]})
 
-    def _shelf(self, names: Names) -> Shelf:
-        shelf = self._shelves.get(names)
-        if shelf is not None:
-            self._shelves.move_to_end(names)
-            return shelf
-        shelf = read_shelf(self._recorded, self._root, names)
+    def _file(self, names: Names) -> CacheFile:
+        file = self._files.get(names)
+        if file is not None:
+            self._files.move_to_end(names)
+            return file
+        file = read_cache_file(self._recorded, self._root, names)
         self._counts["files_read"] += 1
-        if shelf.problem:
-            self._problems.setdefault(shelf.problem)
-        self._shelves[names] = shelf
-        self._make_room(shelf.size_bytes)
-        return shelf
+        if file.problem:
+            self._problems.setdefault(file.problem)
+        self._files[names] = file
+        self._make_room(file.size_bytes)
+        return file
 
     def _make_room(self, more_bytes: int) -> None:
-        """Account for what the shelf used last has grown by; it stays, the oldest go."""
+        """Account for what the file used last has grown by; it stays, the oldest go."""
         self._held_bytes += more_bytes
-        while self._held_bytes > self._memory_bytes and len(self._shelves) > 1:
-            _, oldest = self._shelves.popitem(last=False)
+        while self._held_bytes > self._memory_bytes and len(self._files) > 1:
+            _, oldest = self._files.popitem(last=False)
             self._held_bytes -= oldest.size_bytes
 
 
@@ -219,35 +221,37 @@ class CacheClient:
     Args:
         service: `local`, or an actor's door.
         writes: whether new answers are recorded.
-        maker: the simulator that this run has (`Simulator.maker`).
-        any_maker: whether an answer that another one made is used as well; its origin is then
+        simulator_id: the simulator that this run has (`Simulator.simulator_id`).
+        any_simulator: whether an answer that another one made is used as well; its origin is then
             ``other simulator``, so that a run's counts show it.
     """
 
     def __init__(
-        self, service: Service, *, writes: bool, maker: str = "", any_maker: bool = False
+        self, service: Service, *, writes: bool, simulator_id: str = "", any_simulator: bool = False
     ) -> None:
         self._service, self._writes = service, writes
-        self._maker, self._any_maker = maker, any_maker
+        self._simulator_id, self._any_simulator = simulator_id, any_simulator
 
-    async def get(self, api: ApiLike, arguments: dict[str, Any]) -> Answered | None:
+    async def get(self, api: Api, arguments: dict[str, Any]) -> Answered | None:
         """The answer on record, None without one."""
         text = json.dumps(arguments)
-        found = await self._service("get", *_names(api), text, self._maker, self._any_maker)
+        found = await self._service(
+            "get", *_names(api), text, self._simulator_id, self._any_simulator
+        )
         return None if found is None else self._answered(found)
 
-    async def put(self, api: ApiLike, arguments: dict[str, Any], answered: Answered) -> Answered:
+    async def put(self, api: Api, arguments: dict[str, Any], answered: Answered) -> Answered:
         """Record an answer, or that the simulator has none: replayed, it is a failure again, and
         to another simulator nothing. Returns what is on record: another's, if that was first."""
         if not self._writes:
             return answered
-        if answered.failure and not self._maker:
+        if answered.failure and not self._simulator_id:
             return answered
         tree = {
             "error": answered.error,
             "response": answered.response,
             "origin": FAILED if answered.failure else answered.source,
-            "by": self._maker if answered.source == "simulator" else "",
+            "by": self._simulator_id if answered.source == "simulator" else "",
         }
         mine = json.dumps(tree, separators=(",", ":"))
         kept = await self._service("put", *_names(api), json.dumps(arguments), mine)
@@ -257,7 +261,7 @@ class CacheClient:
             return replace(answered, unrecorded=str(why))
         return self._answered(kept) or answered
 
-    async def examples(self, api: ApiLike) -> list[tuple[str, str]]:
+    async def examples(self, api: Api) -> list[tuple[str, str]]:
         """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""
         found = await self._service("examples", *_names(api))
         return [(key, text) for key, text in found]
@@ -268,14 +272,94 @@ class CacheClient:
             return Answered(UNREADABLE, "", "none", failure="cache")
         origin = str(tree["origin"])
         if origin == FAILED:
-            if tree["by"] != self._maker:
+            if tree["by"] != self._simulator_id:
                 return None
             error, response = tree["error"], tree["response"]
             return Answered(error, response, "cache", origin="simulator", failure="simulator")
-        if origin == "simulator" and tree["by"] != self._maker:
+        if origin == "simulator" and tree["by"] != self._simulator_id:
             origin = f"other {origin}"
         return Answered(tree["error"], tree["response"], "cache", origin=origin)
 
 
-def _names(api: ApiLike) -> tuple[str, str, str]:
+def _names(api: Api) -> tuple[str, str, str]:
     return api.std_category, api.std_tool, api.std_api
+
+
+class CacheService:
+    """A benchmark's `Service`. Cheap to make: `open` opens and locks the folder, or the first call
+    to a restarted owner.
+
+    Arguments as of `CacheFolder`.
+    """
+
+    def __init__(self, folder: str, mode: Mode, *, recorded: str = "", holder: str = "") -> None:
+        self._make = partial(CacheFolder, folder, mode, recorded=recorded, holder=holder)
+        self._folder: CacheFolder | None = None
+
+    def open(self) -> None:
+        """Open the folder, if it is not. Raises `UserError`."""
+        if self._folder is None:
+            self._folder = self._make()
+
+    def call(self, method: str, *values: Any) -> Any:
+        """A method of the folder: get, put, examples, check or stats.
+
+        Raises `RowError` when the folder cannot be opened: `check_folder` said nothing of it when
+        the run began, so rows wait for it to be there again.
+        """
+        try:
+            self.open()
+        except UserError as error:
+            raise RowError(str(error)) from error
+        assert self._folder is not None  # it is open
+        return _methods(self._folder)[method](*values)
+
+    def close(self) -> None:
+        """Give the folder's lock back."""
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+
+def local(folder: CacheFolder) -> Service:
+    """A `Service` for `CacheClient` whose owner lives in this process."""
+    methods = _methods(folder)
+
+    async def call(method: str, *values: Any) -> Any:
+        return methods[method](*values)
+
+    return call
+
+
+def check_folder(
+    folder: str, mode: Mode, names: Sequence[Sequence[str]], *, recorded: str = "", where: str
+) -> None:
+    """What can be known of a cache before a run; ``names`` are its APIs, [category, tool, api]
+    each as normalised. Leaves an empty folder of our own behind in ``readwrite``.
+
+    Raises:
+        UserError: the folder is missing, cannot be written, has another writer, or holds a file of
+            these APIs that cannot be read.
+    """
+    opened = CacheFolder(folder, mode, recorded=recorded)
+    try:
+        problems = opened.check(names)
+    finally:
+        opened.close()
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise UserError(
+            f"{problems[0]}{more}",
+            where=f"{where} {recorded or folder}",
+            fix="restore the file, or move it away: its answers are then made again",
+        )
+
+
+def _methods(folder: CacheFolder) -> dict[str, Callable[..., Any]]:
+    return {
+        "get": folder.get,
+        "put": folder.put,
+        "examples": folder.examples,
+        "check": folder.check,
+        "stats": folder.stats,
+    }

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered, ApiLike
+from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.cache import CacheClient
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator
 from ace_ray.benchmarks.stabletoolbench.apis.stub import stub_answer
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of, canonical_key
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import UserError
 
 BACKENDS = ("cache", "real", "simulator", "stub")
@@ -19,7 +19,7 @@ NO_ANSWER = "The API server has no answer to this request."
 
 
 class Real(Protocol):
-    async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered: ...
+    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered: ...
 
 
 def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
@@ -52,9 +52,7 @@ class ApiCaller:
         cache, real, simulator: whom to ask, in this order; None for those that are not.
         stub_seed: the stub's seed; None: no stub.
 
-    Two identical calls at the same time are answered once. ``counts`` holds the number of calls
-    per source, those answered out of the cache also as ``cache:<origin>``, and failures as
-    ``failure:<kind>``.
+    Two identical calls at the same time are answered once.
     """
 
     def __init__(
@@ -68,9 +66,8 @@ class ApiCaller:
         self._cache, self._real, self._simulator = cache, real, simulator
         self._stub_seed = stub_seed
         self._flying: dict[tuple[str, str, str, str], _Flight] = {}
-        self.counts: Counter[str] = Counter()
 
-    async def call(self, api: ApiLike, arguments: Mapping[str, Any] | str) -> Answered:
+    async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
         """The answer to one call; ``arguments`` is an object or its JSON text.
 
         Every outcome is an `Answered`, except that a simulator's own failure (`RowError`,
@@ -79,19 +76,19 @@ class ApiCaller:
         try:
             given = arguments_of(arguments)
         except Unusable:
-            return self._counted(Answered(BAD_ARGUMENTS, "", "none", failure="arguments"))
+            return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
         key = (api.std_category, api.std_tool, api.std_api, canonical_key(given))
         flight = self._flying.get(key)
         if flight is None:
             flight = self._flying[key] = _Flight(asyncio.ensure_future(self._ask(api, given)))
         try:
-            return self._counted(await flight.join())
+            return await flight.join()
         finally:
             # Before a cancelled flight has ended: who comes now must not join it.
             if flight.over and self._flying.get(key) is flight:
                 del self._flying[key]
 
-    async def _ask(self, api: ApiLike, arguments: dict[str, Any]) -> Answered:
+    async def _ask(self, api: Api, arguments: dict[str, Any]) -> Answered:
         cache = self._cache
         if cache and (found := await cache.get(api, arguments)) is not None:
             return found
@@ -105,14 +102,6 @@ class ApiCaller:
             return stub_answer(api, arguments, self._stub_seed)
         if cache and answered.failure in ("", "simulator"):
             return await cache.put(api, arguments, answered)
-        return answered
-
-    def _counted(self, answered: Answered) -> Answered:
-        self.counts[answered.source] += 1
-        if answered.source == "cache":
-            self.counts[f"cache:{answered.origin}"] += 1
-        if answered.failure:
-            self.counts[f"failure:{answered.failure}"] += 1
         return answered
 
 

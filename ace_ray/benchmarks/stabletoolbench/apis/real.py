@@ -20,10 +20,10 @@ from urllib.parse import quote, quote_plus, urlencode, urljoin, urlsplit
 
 from pydantic import Field
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, ApiLike, Rules
-from ace_ray.benchmarks.stabletoolbench.apis.rules import accepts, error_of_status
+from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.names import api_name
+from ace_ray.benchmarks.stabletoolbench.tools import Api, Rules
 from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport, TransportFailed
@@ -80,7 +80,7 @@ class RealApis:
     def _key(self) -> str:
         return read_key(self._config, self._where)
 
-    async def answer(self, api: ApiLike, arguments: Mapping[str, Any]) -> Answered:
+    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered:
         """The API's answer; ``failure`` is ``real`` where it was refused, failed, or gave none that
         the rules accept. Never raises for anything that a server does."""
         try:
@@ -94,7 +94,7 @@ class RealApis:
         failure = "" if accepts(reply.status, error_text, response, self._rules) else "real"
         return Answered(error_text, response, "real", origin="real", failure=failure)
 
-    def _request(self, api: ApiLike, arguments: Mapping[str, Any]) -> HttpRequest:
+    def _request(self, api: Api, arguments: Mapping[str, Any]) -> HttpRequest:
         """Raises `Refused` when this call cannot be put as a request to an allowed host."""
         config = self._config
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -129,7 +129,7 @@ class RealApis:
         url = str(self._allowed.check(url))
         return HttpRequest(method, url, headers, body, config.timeout_s, config.max_bytes)
 
-    def _placed(self, api: ApiLike, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    def _placed(self, api: Api, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The URL with its fields filled in, and the other arguments under published names."""
         published = {
             api_name(str(p["name"])): str(p["name"]) for p in (*api.required, *api.optional)
@@ -246,3 +246,67 @@ def _text(value: Any) -> str:
 
 def _failed(error: str) -> Answered:
     return Answered(error, "", "real", origin="real", failure="real")
+
+
+_ACCEPTED = "got an unexpected keyword argument"
+_REFUSED = (
+    "rate limit",
+    "time out",
+    "timed out",
+    "does not exist",
+    "404",
+    "504",
+    "500",
+    "internal error",
+    "authoriz",
+    "authenticat",
+    "unsubscribe",
+    "blocked",
+    "401",
+    "403",
+    "credential",
+    "disabled for your subscription",
+    "invalid consumer key",
+    "parameter",
+    "parse",
+    "is not defined",
+)
+"""In any case. "API doesn't exists" is looked for by upstream too, in text made lower-case, where
+only its last comparison (below) can find it."""
+_REFUSED_AS_IS = ("Service Not Found", "ACCESS_DENIED", "status_code=50", "status_code=429")
+_NO_API = "{'message': \"API doesn't exists\"}"
+_ABOUT_ARGUMENTS = (400, 422)
+_BY_STATUS = {
+    401: "Unauthorized error...",
+    402: "Unsubscribed error...",
+    403: "Unauthorized error...",
+    404: "API not working error...",
+    408: TIMEOUT,
+    429: "Too many requests error...",
+    504: TIMEOUT,
+}
+
+
+def accepts(status: int, error: str, response: Any, rules: Rules) -> bool:
+    """Whether an answer is used; otherwise the next backend is asked.
+
+    ``fixed`` takes success, and what an API says of the arguments (400, 422).
+    """
+    if rules == "fixed":
+        return status in _ABOUT_ARGUMENTS or not error
+    if error:
+        return False
+    text = str(response)
+    lower = text.lower()
+    if _ACCEPTED in lower:
+        return True
+    if any(part in lower for part in _REFUSED) or any(part in text for part in _REFUSED_AS_IS):
+        return False
+    return bool(text) and text != _NO_API
+
+
+def error_of_status(status: int) -> str:
+    """The error text, in upstream's words, for an HTTP status; "" for success."""
+    if 200 <= status < 300:
+        return ""
+    return _BY_STATUS.get(status, "Message error...")

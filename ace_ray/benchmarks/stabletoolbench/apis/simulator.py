@@ -1,18 +1,189 @@
-"""An API played by a model."""
+"""An API played by a model: what it is sent, and how its answer is read.
+
+Models of the MirrorAPI family were trained on one form (upstream's ``server/main_mirrorapi.py`` and
+``server/main_mirrorapi_cache.py``), which is kept to the letter; its system text is upstream's and
+read from the user's checkout. Any other model gets our own wording.
+
+The model is not trusted: its text is bounded before it is looked at, and nothing in it is executed.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
-from ace_ray.benchmarks.stabletoolbench.apis.prompts import Form, SystemText, messages
-from ace_ray.benchmarks.stabletoolbench.apis.reading import read_answer
-from ace_ray.errors import PromptRefused, PromptTooLong
+from ace_ray.benchmarks.dataset import assigned_text, python_source
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.values import (
+    MAX_DEPTH,
+    Unusable,
+    first_object,
+    load,
+    nesting,
+)
+from ace_ray.benchmarks.stabletoolbench.tools import Api
+from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.records import Sampling, digest
+
+Form = Literal["mirror", "mirror_cache", "own"]
+PROMPTS_FILE = "server/system_prompts.py"
+_VARIABLE = "SFT_SYSTEM"
+_MAX_TEXT, _MAX_PARAMETERS = 1000, 40
+
+OWN_SYSTEM = """\
+You play the server of a web API. You are given the API's documentation and one request, and you \
+reply with what the API would return.
+
+Reply with exactly one JSON object and nothing else:
+{"error": "", "response": <the API's payload>}
+
+- "error" is an empty text when the request can be served. When it cannot (an argument that is \
+required is missing, or one has an impossible value), it says why in one sentence, and "response" \
+is an empty text.
+- "response" is what the API would return: realistic, in keeping with the documentation and the \
+arguments, and short (at most about 150 words).
+- Where earlier replies of this API are shown, keep to their form. Do not copy their content when \
+the request differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemText:
+    """A simulator's system message and whose wording it is."""
+
+    text: str
+    source: Literal["own", "upstream"]
+
+
+def form_of(model: str) -> Form:
+    """The form for a model of that name; a path counts by its last part."""
+    name = model.rstrip("/").rpartition("/")[2].lower().replace("-", "").replace("_", "")
+    if "mirrorapi" not in name:
+        return "own"
+    return "mirror_cache" if "mirrorapicache" in name else "mirror"
+
+
+def system_text(form: Form, upstream: str | None) -> SystemText:
+    """The system message of a form; upstream's own for MirrorAPI where its checkout is given.
+
+    Raises `UserError`: the checkout does not hold that text.
+    """
+    if form == "own" or upstream is None:
+        return SystemText(OWN_SYSTEM, "own")
+    root = Path(upstream)
+    text = assigned_text(python_source(root, PROMPTS_FILE), _VARIABLE)
+    if text is None:
+        raise UserError(
+            f"assigns no text to {_VARIABLE}",
+            where=str(root / PROMPTS_FILE),
+            fix="give a checkout of THUNLP-MT/StableToolBench that has the MirrorAPI servers",
+        )
+    return SystemText(text, "upstream")
+
+
+def messages(
+    form: Form,
+    system: SystemText,
+    api: Api,
+    arguments: Mapping[str, Any],
+    examples: Sequence[tuple[str, str]] = (),
+) -> list[dict[str, Any]]:
+    """The chat that asks for one answer. ``examples`` are for our own form only."""
+    if form == "own":
+        user = _own_request(api, arguments, examples)
+    else:
+        user = _mirror_request(api, arguments, api.std_api if form == "mirror_cache" else api.api)
+    return [{"role": "system", "content": system.text}, {"role": "user", "content": user}]
+
+
+def _mirror_request(api: Api, arguments: Mapping[str, Any], api_name: str) -> str:
+    document = {
+        "api_name": api_name,
+        "api_description": api.api_description,
+        "required_parameters": [dict(parameter) for parameter in api.required],
+        "optional_parameters": [dict(parameter) for parameter in api.optional],
+        "tool_description": api.tool_description,
+        "tool_name": api.std_tool.split("_for_")[0],
+        "tool_category": api.std_category,
+    }
+    request = {name: value for name, value in arguments.items() if name != "toolbench_key"}
+    return f"API doc:\n{document}\n\nRequest:\n{request}"
+
+
+def _own_request(
+    api: Api, arguments: Mapping[str, Any], examples: Sequence[tuple[str, str]]
+) -> str:
+    document = {
+        "tool": api.tool[:_MAX_TEXT],
+        "tool_description": (api.tool_description or "")[:_MAX_TEXT],
+        "api": api.api[:_MAX_TEXT],
+        "description": (api.api_description or "")[:_MAX_TEXT],
+        "required_parameters": _parameters(api.required),
+        "optional_parameters": _parameters(api.optional),
+    }
+    if api.template:
+        template = api.template if isinstance(api.template, str) else json.dumps(api.template)
+        document["shape_of_the_payload"] = template[:_MAX_TEXT]
+    parts = [f"Documentation:\n{json.dumps(document, ensure_ascii=False)}"]
+    if examples:
+        shown = "\n".join(f"{said}\n-> {answer}"[: 2 * _MAX_TEXT] for said, answer in examples)
+        parts.append(f"Earlier replies:\n{shown}")
+    parts.append(f"Request:\n{json.dumps(arguments, ensure_ascii=False)}")
+    return "\n\n".join(parts)
+
+
+def _parameters(parameters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    fields = ("name", "type", "description", "default")
+    return [
+        {name: str(parameter.get(name, ""))[:_MAX_TEXT] for name in fields}
+        for parameter in parameters[:_MAX_PARAMETERS]
+    ]
+
+
+MAX_CHARS = 65_536
+_FENCED = re.compile(r"```(?:json|JSON)?+(.*?)```", re.DOTALL)
+_ERROR = re.compile(r'"error"\s*+:\s*+"([^"]*+)"\s*+,\s*+"response"\s*+:\s*+"')
+
+
+def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
+    """(error, response) of a simulator's answer, None where it has none.
+
+    Taken are the whole text, the first fenced block, or the first object in it. The object needs
+    an error or a response that is not empty. ``loose``: as upstream's MirrorAPI servers do, a text
+    that is no JSON still counts where it begins an error and a response in quotes; the response is
+    then the rest of the text.
+    """
+    if len(text) > MAX_CHARS or nesting(text) > MAX_DEPTH:
+        return None
+    text = text.strip()
+    fenced = _FENCED.search(text)
+    for candidate in (text, fenced[1].strip() if fenced else ""):
+        try:
+            return _error_and_response(load(candidate, MAX_CHARS))
+        except Unusable:
+            continue
+    found = first_object(text)
+    if found is not None and ("error" in found or "response" in found):
+        return _error_and_response(found)
+    match = _ERROR.search(text) if loose else None
+    return (
+        _error_and_response({"error": match[1], "response": text[match.end() :]}) if match else None
+    )
+
+
+def _error_and_response(value: Any) -> tuple[str, Any] | None:
+    if not isinstance(value, dict):
+        return None
+    error, response = value.get("error"), value.get("response")
+    error = "" if error is None else error if isinstance(error, str) else json.dumps(error)
+    if not error.strip() and response in (None, ""):
+        return None
+    return error, "" if response is None else response
+
 
 ATTEMPTS = 3
 RETRY_TEMPERATURE = 0.5
@@ -33,7 +204,6 @@ class Simulator:
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
         self._model, self._form, self._system = model, form, system
-        self.model_calls = 0
 
     @property
     def takes_examples(self) -> bool:
@@ -41,17 +211,26 @@ class Simulator:
         return self._form == "own"
 
     def identity(self) -> dict[str, Any]:
-        """What can move an answer, for the manifest."""
-        return simulator_identity(self._model, self._form, self._system)
+        """Model, sampling, form and prompt: what can move an answer (JSON values)."""
+        sampling = self._model.sampling
+        return {
+            **self._model.identity,
+            "form": self._form,
+            "system": {"source": self._system.source, "sha256": digest(self._system.text)},
+            "temperature": sampling.temperature,
+            "seed": sampling.seed,
+            "attempts": ATTEMPTS,
+            "retry_temperature": sampling.temperature or RETRY_TEMPERATURE,
+        }
 
     @property
-    def maker(self) -> str:
+    def simulator_id(self) -> str:
         """Names this simulator on the answers that it made."""
         return digest(self.identity())[:16]
 
     async def answer(
         self,
-        api: ApiLike,
+        api: Api,
         arguments: Mapping[str, Any],
         examples: Sequence[tuple[str, str]] = (),
     ) -> Answered:
@@ -59,7 +238,6 @@ class Simulator:
         failure = "simulator"
         for attempt in range(ATTEMPTS):
             chat = messages(self._form, self._system, api, arguments, examples)
-            self.model_calls += 1
             try:
                 said = await self._model.ask(chat, self._drawn(attempt))
             except (PromptTooLong, PromptRefused):
@@ -82,17 +260,3 @@ class Simulator:
             return sampling
         temperature = sampling.temperature or RETRY_TEMPERATURE
         return replace(sampling, seed=sampling.seed + attempt, temperature=temperature)
-
-
-def simulator_identity(model: RoleModel, form: Form, system: SystemText) -> dict[str, Any]:
-    """Model, sampling, form and prompt of a simulator, as JSON values."""
-    sampling = model.sampling
-    return {
-        **model.identity,
-        "form": form,
-        "system": {"source": system.source, "sha256": digest(system.text)},
-        "temperature": sampling.temperature,
-        "seed": sampling.seed,
-        "attempts": ATTEMPTS,
-        "retry_temperature": sampling.temperature or RETRY_TEMPERATURE,
-    }

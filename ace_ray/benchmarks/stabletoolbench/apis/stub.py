@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, ApiLike
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, canonical_key, load
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.records import digest
 
 MAX_LEAVES, MAX_ITEMS, MAX_LEVELS = 500, 3, 24
@@ -22,7 +23,7 @@ _LIST_OF = re.compile(r"list of (\w+) with length ([0-9]{1,9})")
 _LENGTH = "_list_length"
 
 
-def stub_answer(api: ApiLike, arguments: Mapping[str, Any], seed: int) -> Answered:
+def stub_answer(api: Api, arguments: Mapping[str, Any], seed: int) -> Answered:
     """A deterministic answer in the shape of the API's template; a neutral one without."""
     template = api.template
     if isinstance(template, str):

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ace_ray.benchmarks.dataset import files_hash, keep, read_inside
-from ace_ray.benchmarks.stabletoolbench.agent.upstream_texts import SOURCES, read_texts
 from ace_ray.benchmarks.stabletoolbench.data.loader import (
     QUERIES,
     files_of,
@@ -21,6 +20,7 @@ from ace_ray.benchmarks.stabletoolbench.data.loader import (
     queries_folder,
 )
 from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
+from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
 from ace_ray.local_files import folder_of
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"

@@ -16,12 +16,12 @@ from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.benchmarks.stabletoolbench.data.shapes import (
     Doc,
+    ToolFolder,
     docs_of,
     query_id,
     relevant_of,
     text_of,
 )
-from ace_ray.benchmarks.stabletoolbench.data.tool_folder import ToolFolder
 from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
 from ace_ray.errors import UserError
 from ace_ray.records import Entry

@@ -3,7 +3,6 @@ people."""
 
 from __future__ import annotations
 
-from ace_ray.benchmarks.stabletoolbench.judge.agreement import agreement
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
     FAC_SAMPLING,
@@ -12,29 +11,30 @@ from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     protocol,
     retried,
 )
-from ace_ray.benchmarks.stabletoolbench.judge.fac import judge_fac
-from ace_ray.benchmarks.stabletoolbench.judge.labels import Label, judge_labels, read_labels
+from ace_ray.benchmarks.stabletoolbench.judge.measures import (
+    judge_answer,
+    judge_fac,
+    judge_sopr,
+    judge_sowr,
+    majority,
+    unanswered,
+)
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, official, own
-from ace_ray.benchmarks.stabletoolbench.judge.sopr import judge_sopr, majority, unanswered
-from ace_ray.benchmarks.stabletoolbench.judge.sowr import judge_sowr
 
 __all__ = [
     "CUTS",
     "FAC_SAMPLING",
     "SAMPLING",
     "JudgeError",
-    "Label",
     "Prompts",
-    "agreement",
+    "judge_answer",
     "judge_fac",
-    "judge_labels",
     "judge_sopr",
     "judge_sowr",
     "majority",
     "official",
     "own",
     "protocol",
-    "read_labels",
     "retried",
     "unanswered",
 ]

@@ -1,1 +1,1 @@
-"""Files for others: upstream's raw and converted answers, and the seed document's result JSON."""
+"""Files for others: upstream's converted answers, and the result JSON."""

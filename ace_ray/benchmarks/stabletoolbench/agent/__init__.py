@@ -1,1 +1,0 @@
-"""The agent: single chains and tree search over virtual APIs, native calls or ReAct text."""

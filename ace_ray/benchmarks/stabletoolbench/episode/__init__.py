@@ -1,0 +1,1 @@
+"""Episodes: single chains and tree search over virtual APIs, native calls or ReAct text."""

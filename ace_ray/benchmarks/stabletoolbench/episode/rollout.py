@@ -1,0 +1,275 @@
+"""One agent episode in progress: what the candidate is sent, its calls, and the count of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from ace_ray.benchmarks import context
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, call_id
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    Answered,
+    observation,
+    status_code,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.values import arguments_of
+from ace_ray.benchmarks.stabletoolbench.episode.reading import (
+    react_chat,
+    read_finish,
+    read_react,
+    system_text,
+)
+from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
+from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, Settings
+from ace_ray.benchmarks.stabletoolbench.prompts import GO_ON
+from ace_ray.benchmarks.stabletoolbench.tools import Api, find, schemas, tool_lines
+from ace_ray.records import Completion, Entry, ToolCall
+
+
+def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
+    """The messages that open an attempt: one of the system, one of the user."""
+    texts = settings.texts
+    task = texts.task + tool_lines(apis)
+    system = texts.system.replace("{task_description}", task)
+    if settings.form == "react":
+        tools = schemas(apis, settings.rules, texts)
+        system = system_text(system, tools, texts, settings.rules)
+    user = texts.user.replace("{input_description}", query)
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
+    """A short chat with a message of every kind that a candidate may be shown, as it is sent."""
+    name = apis[0].name if apis else "x"
+    call = {"id": context.call_id(0), "type": "function"}
+    function = {"name": name, "arguments": "{}"}
+    seen = {"role": "tool", "name": name, "content": "{}", "tool_call_id": call["id"]}
+    stored = [
+        *initial_messages("x", apis, settings),
+        {"role": "assistant", "content": "x", "tool_calls": [call | {"function": function}]},
+        seen,
+        {"role": "assistant", "content": "x"},
+    ]
+    if settings.width or settings.rules == "fixed":
+        stored.append({"role": "user", "content": GO_ON})
+    return as_sent(stored, settings)
+
+
+def as_sent(messages: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
+    """The stored messages as the candidate is sent them."""
+    if settings.form == "react":
+        found = react_chat(messages, settings.observation_role)
+    else:
+        found = context.as_sent(messages, arguments_of)
+    return _joined(found) if settings.rules == "fixed" else found
+
+
+def _joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Consecutive messages of the user as one: some templates insist that speakers take turns."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        if found and message["role"] == "user" == found[-1]["role"]:
+            text = f"{found[-1]['content']}\n\n{message['content']}"
+            found[-1] = {"role": "user", "content": text}
+        else:
+            found.append(message)
+    return found
+
+
+def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
+    """The tools that go with the messages; None in the ReAct form, where they are in them."""
+    if settings.form == "react":
+        return None
+    return schemas(apis, settings.rules, settings.texts)
+
+
+UNKNOWN = 1
+"""The status code of a function that does not exist."""
+FINISHED_ROUNDS = 2
+"""Rounds that a tree search marks as finished above an answer."""
+_TRY_SEED, _CHILD_SEED = 7919, 104_729
+
+
+class Caller(Protocol):
+    """Who answers the agent's calls; ``arguments`` is the model's text, as unchecked as that."""
+
+    async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The candidate's reply, taken apart."""
+
+    content: str
+    """What is stored as the message."""
+    thought: str
+    calls: Sequence[ToolCall]
+    note: dict[str, Any]
+
+
+@dataclass
+class Rollout:
+    """What an episode works with, and what it has used up."""
+
+    entry: Entry
+    context: EpisodeContext
+    settings: Settings
+    apis: Sequence[Api]
+    caller: Caller
+    trees: list[Tree] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """API calls in the order made, Finish not among them."""
+    last: Completion | None = None
+    dropped_calls: int = 0
+
+    def __post_init__(self) -> None:
+        self._tools = offered(self.apis, self.settings)
+
+    def open(self) -> Tree:
+        """A new attempt at the query."""
+        self.trees.append(
+            Tree(initial_messages(self.entry.data["query"], self.apis, self.settings))
+        )
+        return self.trees[-1]
+
+    @property
+    def fixed(self) -> bool:
+        return self.settings.rules == "fixed"
+
+    @property
+    def spent(self) -> bool:
+        """Whether the model calls are used up."""
+        return self.context.episode.model_calls >= self.settings.max_queries
+
+    async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
+        """The candidate's reply to ``messages``; ``child`` counts replies to the same node.
+
+        None where this chain has outgrown the model's context; others may go on. Raises `Truncated`
+        at the deadline, and `RowError` where the episode says nothing about the candidate.
+        """
+        drawn = self.context.candidate.sampling
+        offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
+        completion = await self.context.ask(
+            as_sent(messages, self.settings),
+            tools=self._tools,
+            sampling=replace(drawn, seed=drawn.seed + offset),
+            record=False,
+        )
+        if isinstance(completion, Truncated):
+            if completion.reason == "context":
+                return None
+            raise completion
+        self.last = completion
+        note: dict[str, Any] = {
+            "finish_reason": completion.finish_reason,
+            "tokens": completion.prompt_tokens + completion.completion_tokens,
+        }
+        if completion.reasoning:
+            note["reasoning"] = completion.reasoning
+        if self.settings.form == "react":
+            thought, calls = read_react(completion.text, self.settings.rules)
+            return Reply(completion.text, thought, calls, note)
+        if completion.tools is None:
+            raise ValueError("an answer to tools has been taken apart")
+        found = completion.tools
+        if found.error:
+            note["tool_parser_error"] = found.error
+        self.dropped_calls += max(0, len(found.calls) - MAX_CALLS)
+        return Reply(found.content, found.content, found.calls[:MAX_CALLS], note)
+
+    async def grow(self, tree: Tree, node: Node, reply: Reply) -> Node:
+        """Add the reply's nodes below ``node``, make its calls, and return the last node.
+
+        Upstream goes on with the calls that follow a Finish in one reply; ``fixed`` does not.
+        """
+        message: Message = {"role": "assistant", "content": reply.content}
+        first = len(tree.nodes)
+        # A reply without anything is a thought too: without a node the chain would never end.
+        if reply.thought or not reply.calls:
+            node = tree.add(node, "Thought", reply.thought)
+        if not reply.calls:
+            node.messages.append(message)
+            if self.fixed:
+                node.messages.append({"role": "user", "content": GO_ON})
+        else:
+            before = sum(len(said.get("tool_calls", ())) for said in node.messages)
+            message["tool_calls"] = [
+                {
+                    "id": call_id(before + number),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for number, call in enumerate(reply.calls)
+            ]
+        for number, call in enumerate(reply.calls):
+            node = await self._act(tree, node, call)
+            made = message["tool_calls"][number]
+            if node.code == UNKNOWN:
+                made["function"]["name"] = HALLUCINATED
+            if number == 0:
+                node.messages.append(message)
+            node.messages.append(
+                {
+                    "role": "tool",
+                    "name": made["function"]["name"],
+                    "content": node.observation,
+                    "tool_call_id": made["id"],
+                }
+            )
+            if self.fixed and node.code in (ANSWERED, GAVE_UP):
+                break
+        tree.nodes[first].note |= reply.note
+        return node
+
+    async def _act(self, tree: Tree, node: Node, call: ToolCall) -> Node:
+        node = tree.add(node, "Action", call.name)
+        node = tree.add(node, "Action Input", call.arguments)
+        if call.name == FINISH:
+            end = read_finish(call.arguments, self.settings.texts)
+            seen, node.code = end.observation, end.code
+            if end.code == ANSWERED:
+                node.terminal = True
+                node.note["answer"] = end.answer
+                if self.settings.width:
+                    node.finish(FINISHED_ROUNDS)
+        else:
+            seen, node.code = await self._call(tree, node, call)
+        node.pruned = node.code == GAVE_UP
+        limit = self.settings.max_observation
+        node.observation = seen if len(seen) <= limit else seen[:limit] + "..."
+        return node
+
+    async def _call(self, tree: Tree, node: Node, call: ToolCall) -> tuple[str, int]:
+        api = find(self.apis, call.name, self.settings.rules)
+        made: dict[str, Any] = {
+            "name": call.name,
+            "tool": api.tool if api else None,
+            "api": api.api if api else None,
+            "arguments": call.arguments,
+        }
+        if api is None:
+            name = json_inside(call.name)
+            found = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
+            made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
+        else:
+            answered = await self.context.wait_for(
+                "an API", lambda: self.caller.call(api, call.arguments)
+            )
+            if isinstance(answered, Truncated):
+                raise answered
+            found = observation(answered), status_code(answered, self.settings.rules)
+            made |= {"code": found[1], "source": answered.source, "error": answered.error}
+            made |= {"origin": answered.origin, "failure": answered.failure}
+            if answered.unrecorded:
+                made["unrecorded"] = answered.unrecorded
+            node.note["source"] = answered.source
+        self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
+        return found
+
+
+def json_inside(text: str) -> str:
+    """``text`` as it stands between the quotes of a JSON string."""
+    return json.dumps(text)[1:-1]

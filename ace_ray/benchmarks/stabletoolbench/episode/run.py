@@ -1,0 +1,255 @@
+"""An agent's episode from its query to what is stored of it: single chains or a tree search."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ace_ray.benchmarks.context import EpisodeContext, Truncated
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Rollout
+from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
+from ace_ray.benchmarks.stabletoolbench.options import Settings
+from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
+from ace_ray.records import Entry
+
+
+async def chains(rollout: Rollout) -> str:
+    """Up to n chains; how the last one ended: "answered", "gave_up", "max_steps", "max_queries" or
+    "context". Raises `Truncated` and `RowError`."""
+    ended = ""
+    for _ in range(rollout.settings.tries):
+        ended = await _chain(rollout)
+        # An answer that a give-up follows in the same reply ends it all too, and is none.
+        if ended in ("answered", "max_queries") or rollout.trees[-1].nodes[-1].terminal:
+            break
+    return ended
+
+
+async def _chain(rollout: Rollout) -> str:
+    tree = rollout.open()
+    node: Node = tree.root
+    while True:
+        if rollout.fixed and rollout.spent:
+            node.pruned = True
+            return "max_queries"
+        reply = await rollout.ask(node.messages)
+        if reply is None:
+            node.pruned = True
+            return "context"
+        node = await rollout.grow(tree, node, reply)
+        if node.depth >= rollout.settings.max_steps and not node.terminal and not node.pruned:
+            node.pruned = True
+            return "max_steps"
+        if node.pruned:
+            return "gave_up" if node.code == GAVE_UP else "max_steps"
+        if node.terminal:
+            return "answered"
+
+
+_BACK = 2
+"""Nodes to go back after a give-up."""
+_STOP = 10_000
+
+
+class Search:
+    """The search through one tree; ``gave_up`` are the nodes at which the candidate did."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        self._rollout = rollout
+        self._expanded = 0
+        self._ended = "exhausted"
+        self.gave_up: list[Node] = []
+
+    async def run(self) -> str:
+        """Returns how it ended: "answered", "max_queries", "exhausted". Raises `Truncated` and
+        `RowError`."""
+        self._tree = self._rollout.open()
+        await self._visit(self._tree.root)
+        return self._ended
+
+    async def _visit(self, node: Node) -> int:
+        """Explores below ``node``; how many nodes to go back from it."""
+        rollout = self._rollout
+        node.expanded = self._expanded
+        self._expanded += 1
+        if node.terminal:
+            self._ended = "answered"
+            return _STOP
+        if node.pruned or node.depth >= rollout.settings.max_steps:
+            node.pruned = True
+            if node.code == GAVE_UP:
+                self.gave_up.append(node)
+                return _BACK
+            return 1
+        for child in range(rollout.settings.width):
+            if rollout.fixed and rollout.spent:
+                return self._out_of_queries()
+            other = self._other_action(node)
+            reply = await rollout.ask([*node.messages, *other], child)
+            if reply is None:
+                # As ToolLLaMA's wrapper has it: a give-up, one round below this node.
+                node.note["context_full"] = True
+                node.pruned = True
+                return _BACK - 1
+            if rollout.spent and not rollout.fixed:  # upstream does not look at this reply any more
+                return self._out_of_queries()
+            last = await rollout.grow(self._tree, node, reply)
+            back = await self._visit(last)
+            if back > 1:
+                return back if back >= _STOP else back - 1
+        return 1
+
+    def _out_of_queries(self) -> int:
+        self._ended = "max_queries"
+        return _STOP
+
+    def _other_action(self, node: Node) -> list[Message]:
+        """The message that asks for an action unlike those below ``node``; none at first."""
+        texts = self._rollout.settings.texts
+        done = []
+        for child in node.children:
+            leaf = child
+            while not leaf.terminal and leaf.kind != "Action Input" and leaf.children:
+                leaf = leaf.children[0]
+            if leaf.kind == "Action Input" and leaf.parent is not None:
+                one: dict[str, object] = {
+                    "name": leaf.parent.description,
+                    "arguments": leaf.description,
+                    "function_output": leaf.observation,
+                }
+                if texts.source == "upstream":
+                    one["mento-carlo-action-value"] = 0.0
+                done.append(one)
+        if not done:
+            return []
+        previous = json.dumps(done, indent=2) + "\n"
+        if node.observation:
+            previous += texts.last_observation.replace("{observation}", node.observation)
+        text = texts.diversity.replace("{previous_candidate}", previous)
+        return [{"role": "user", "content": text}]
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """What happened, as JSON values.
+
+    ``tries`` holds ``{"win", "nodes"}`` per attempt (a tree search has one): all nodes in order,
+    each ``{type, parent, depth, description, pruned, terminal, finished, expanded}`` with
+    ``observation``, ``code``, ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer``
+    where they have them; ``parent`` is an index, the root (index 0) has none.
+    ``final`` is ``{"return_type", "answer", "raw"}``: ``raw`` is the text of Finish's arguments,
+    which upstream's judges are shown; None when the agent did not finish. A tree search without an
+    answer ends in one of its give-ups, if there is one; a chain's give-up is no answer to upstream
+    and ``final`` only says so (``valid`` is false).
+    ``messages`` is the chat of the chain that counts, in OpenAI's form, [] where none does;
+    ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
+    "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
+    does not exist. ``ended`` is answered, gave_up, max_steps, max_queries, exhausted, context or
+    deadline.
+    """
+
+    method: str
+    form: str
+    rules: str
+    win: bool
+    valid: bool
+    finish_type: str
+    final: dict[str, str] | None
+    ended: str
+    query_count: int
+    total_tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+    generation_s: float
+    dropped_calls: int
+    tries: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+    messages: list[Message]
+    output: str
+    """The last reply as the model wrote it."""
+    finish_reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+async def run_agent(
+    entry: Entry,
+    context: EpisodeContext,
+    settings: Settings,
+    apis: Sequence[Api],
+    caller: Caller,
+) -> AgentRun:
+    """Let the candidate work on ``entry`` with ``apis``, whose calls ``caller`` answers.
+
+    An episode that is truncated by its deadline or the context keeps what it has reached. Raises
+    `RowError` when it could not be had: the engine or who answers for the APIs is gone.
+    """
+    rollout = Rollout(entry, context, settings, apis, caller)
+    search = Search(rollout) if settings.width else None
+    try:
+        ended = await (search.run() if search else chains(rollout))
+    except Truncated as truncated:
+        ended = truncated.reason
+    return _result(rollout, ended, search.gave_up if search else [])
+
+
+def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
+    chosen = _answered(rollout)
+    answered = chosen is not None
+    finish_type = "give_answer" if answered else ""
+    if chosen is None and gave_up:
+        # Upstream draws one too; ours is the same whenever the entry is evaluated.
+        chosen = random.Random(rollout.entry.content_hash()).choice(gave_up)
+        finish_type = "give_up"
+    settings, last, used = rollout.settings, rollout.last, rollout.context.episode
+    return AgentRun(
+        method=settings.method,
+        form=settings.form,
+        rules=settings.rules,
+        win=any(_wins(tree) for tree in rollout.trees),
+        valid=chosen is not None,
+        finish_type=finish_type,
+        final=_final(chosen, answered, ended),
+        ended=ended,
+        query_count=used.model_calls,
+        total_tokens=used.prompt_tokens + used.completion_tokens,
+        prompt_tokens=used.prompt_tokens,
+        completion_tokens=used.completion_tokens,
+        generation_s=round(used.generation_s, 4),
+        dropped_calls=rollout.dropped_calls,
+        tries=[{"win": _wins(tree), "nodes": tree.as_json()} for tree in rollout.trees],
+        calls=rollout.calls,
+        messages=chosen.messages if chosen is not None else [],
+        output=last.text if last else "",
+        finish_reason=last.finish_reason if last else "",
+    )
+
+
+def _wins(tree: Tree) -> bool:
+    """Upstream's word for a chain that ends after an answer, even if a give-up followed."""
+    return any(node.terminal and not node.children for node in tree.nodes)
+
+
+def _answered(rollout: Rollout) -> Node | None:
+    """The node at which the chain ends that gave the answer."""
+    leaves = (node for tree in rollout.trees for node in tree.nodes if not node.children)
+    return next((node for node in leaves if node.terminal and not node.pruned), None)
+
+
+def _final(chosen: Node | None, answered: bool, ended: str) -> dict[str, str] | None:
+    if chosen is None:
+        return {"return_type": GIVE_UP, "answer": "", "raw": ""} if ended == "gave_up" else None
+    if not answered:
+        return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
+    finish = next(node for node in chosen.path() if node.code == ANSWERED)
+    # Under ``official`` calls that follow Finish in its reply run on, and the last one's arguments
+    # stand where the answer's should.
+    return {
+        "return_type": GIVE_ANSWER,
+        "answer": finish.note["answer"],
+        "raw": chosen.description,
+    }

@@ -1,0 +1,268 @@
+"""SoPR, FAC and SoWR: what a judge says of one answer, and of two.
+
+SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
+``registered_cls/rtl.py::check_is_solved``), in votes: is the final answer, seen alone, Solved,
+Unsolved or Unsure? If Unsure, the same of the answer with its execution. What cannot be solved is
+Unsolved without a question (`unanswered`).
+
+FAC, final answer completeness (``fac_eval.py``): one question on the final answer alone.
+
+SoWR, which of two runs answers a query better, in rounds: the rules of
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``, without the faults that keep them
+from taking effect there: statuses are those of the SoPR votes, and the order in which the two
+answers are shown changes from round to round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.context import RoleModel
+from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, seed_of, together
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
+from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+    read_complete,
+    read_fac,
+    read_index,
+    read_status,
+)
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    final_text,
+    gave_up,
+    has_finish,
+    tool_messages,
+)
+
+POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
+"""What a vote is worth."""
+UNANSWERED = {
+    "no_finish": "the run did not end in a call of Finish",
+    "gave_up": "the agent gave up",
+    "empty_answer": "the final answer is empty",
+}
+
+
+def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
+    """Why a converted answer is Unsolved without a question: a key of `UNANSWERED`, or None.
+
+    Upstream asks about an answer that is empty inside of Finish's arguments; here it counts as
+    empty. ``final_answer_raw`` is Finish's arguments as the model wrote them.
+    """
+    if gave_up(final_answer_raw):
+        return "gave_up"
+    if not has_finish(answer_tree):
+        return "no_finish"
+    # A single chain that gave up has no final answer, only a try that ends so.
+    if not final_answer_raw and gave_up(tool_messages(answer_tree)[-1].get("arguments")):
+        return "gave_up"
+    return None if final_text(final_answer_raw).strip() else "empty_answer"
+
+
+async def judge_sopr(
+    model: RoleModel,
+    query: str,
+    answer_tree: Mapping[str, Any],
+    final_answer_raw: str,
+    votes: int = 3,
+    prompts: Prompts | None = None,
+) -> list[dict[str, Any]]:
+    """One judgement per vote: ``{"status", "reason", "steps"}``.
+
+    Args:
+        model: the judge, with `asking.SAMPLING` unless the config says otherwise.
+        query: what the user asked.
+        answer_tree: the ``answer`` of a converted answer.
+        final_answer_raw: its ``final_answer``: Finish's arguments as the model wrote them.
+        votes: independent judgements; each has seeds of its own.
+        prompts: `own` by default.
+
+    Returns:
+        ``steps`` are the questions asked, none where the answer is `unanswered`: ``{"question":
+        "answer" | "execution", "status", "reason", "attempts", "prompt_tokens",
+        "completion_tokens"}``.
+
+    Raises:
+        JudgeError: a vote could not be had. The others are dropped.
+    """
+    if why := unanswered(answer_tree, final_answer_raw):
+        return [
+            {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
+        ]
+    asked = prompts or own()
+    return await together(
+        [_vote(model, query, answer_tree, final_answer_raw, vote, asked) for vote in range(votes)]
+    )
+
+
+async def _vote(
+    model: RoleModel,
+    query: str,
+    answer: Mapping[str, Any],
+    final: str,
+    vote: int,
+    prompts: Prompts,
+) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    for question in ("answer", "execution"):
+
+        def prompt(limit: int, question: str = question) -> str:
+            if question == "answer":
+                return prompts.of_answer(query, final, limit)
+            return prompts.of_trace(query, answer, final, limit)
+
+        status, reply = await ask(model, prompt, read_status, "sopr", vote, question)
+        steps.append({"question": question, "status": status, **reply.as_json()})
+        if status != "Unsure":
+            break
+    return {"status": status, "reason": reply.reason, "steps": steps}
+
+
+def majority(votes: Sequence[Mapping[str, Any]]) -> str:
+    """The status that most votes have; Unsure where two have as many, and for no votes."""
+    counted = Counter(vote["status"] for vote in votes).most_common(2)
+    if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
+        return "Unsure"
+    return str(counted[0][0])
+
+
+def mean_points(votes: Sequence[Mapping[str, Any]]) -> float:
+    """The answer's SoPR: the mean of its votes' `POINTS`."""
+    return sum(POINTS[vote["status"]] for vote in votes) / len(votes)
+
+
+async def judge_answer(
+    model: RoleModel,
+    query: str,
+    answer: Mapping[str, Any],
+    votes: int,
+    prompts: Prompts,
+    *,
+    fac: RoleModel | None,
+    references: Mapping[str, str] | None,
+    query_id: str,
+) -> dict[str, Any]:
+    """What a row's state keeps of all that a judge is asked about an answer: ``votes``, ``fac`` if
+    there is a model for it, and ``sowr`` or ``sowr_missing`` if there are ``references``, the JSON
+    texts of another run's answers by query id. Raises `JudgeError`."""
+    final = answer["final_answer"]
+    judged: dict[str, Any] = {
+        "votes": await judge_sopr(model, query, answer, final, votes, prompts)
+    }
+    if fac is not None:
+        judged["fac"] = await judge_fac(fac, query, answer, final, prompts)
+    if references is None:
+        return judged
+    if query_id not in references:  # nobody worked on it there: no comparison, and no win
+        return judged | {"sowr_missing": True}
+    theirs = json.loads(references[query_id])
+    other = await judge_sopr(model, query, theirs, theirs["final_answer"], votes, prompts)
+    statuses = majority(judged["votes"]), majority(other)
+    judged["sowr"] = await judge_sowr(model, query, answer, theirs, statuses, votes, prompts)
+    return judged
+
+
+async def judge_fac(
+    model: RoleModel,
+    query: str,
+    answer_tree: Mapping[str, Any],
+    final_answer_raw: str,
+    prompts: Prompts | None = None,
+) -> dict[str, Any]:
+    """``{"status": "Solved" | "Unsolved", "reason", "attempts", "prompt_tokens",
+    "completion_tokens"}``.
+
+    An answer that is `unanswered` is Unsolved without a question; upstream asks no question only
+    where there is no final answer. Arguments as of `judge_sopr`; ``model`` draws with
+    `asking.FAC_SAMPLING`, as upstream's, unless the config says otherwise.
+
+    Raises:
+        JudgeError: no reply has a verdict. Replies to upstream's question are read by its rule;
+            one with neither word upstream would score as Unsolved.
+    """
+    if why := unanswered(answer_tree, final_answer_raw):
+        return {
+            "status": "Unsolved",
+            "reason": UNANSWERED[why],
+            "attempts": 0,
+            "prompt_tokens": 0,
+            "completion_tokens": 0,
+        }
+    asked = prompts or own()
+    read = read_fac if asked.source == "upstream" else read_complete
+    status, reply = await ask(
+        model, lambda limit: asked.of_fac(query, final_answer_raw, limit), read, "fac"
+    )
+    return {"status": status, **reply.as_json()}
+
+
+CANDIDATE, REFERENCE = "candidate", "reference"
+
+
+async def judge_sowr(
+    model: RoleModel,
+    query: str,
+    candidate: Mapping[str, Any] | None,
+    reference: Mapping[str, Any] | None,
+    statuses: tuple[str, str],
+    rounds: int = 3,
+    prompts: Prompts | None = None,
+) -> dict[str, Any]:
+    """``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
+
+    The better status wins all rounds (Solved, then Unsure, then Unsolved); with equal ones the
+    judge chooses, round for round; of equal answers a coin does, as upstream's. A side without an
+    answer loses; if both have none, it is a tie.
+
+    Args:
+        model: the judge.
+        query: what the user asked.
+        candidate, reference: the ``answer`` of a converted answer; None for none.
+        statuses: what most SoPR votes say of the candidate and of the reference (`majority`).
+        rounds: the side with more of them wins the query.
+        prompts: `own` by default.
+
+    Returns:
+        ``by`` is ``missing``, ``status``, ``coin`` or ``judge``; of each round ``{"winner",
+        "first", "reason", "attempts", "prompt_tokens", "completion_tokens"}``, all but the winner
+        only of the judge's.
+
+    Raises:
+        JudgeError: a round could not be had.
+    """
+    if candidate is None or reference is None:
+        if candidate is reference:
+            return {"outcome": "tie", "by": "missing", "rounds": []}
+        return _settled(CANDIDATE if reference is None else REFERENCE, "missing", rounds)
+    ours, theirs = (POINTS[status] for status in statuses)
+    if ours != theirs:
+        return _settled(CANDIDATE if ours > theirs else REFERENCE, "status", rounds)
+    keys = ("final_answer", "answer_details")
+    coin = seed_of("sowr", model.sampling.seed, query)
+    if all(candidate.get(key) == reference.get(key) for key in keys):
+        sides = [(CANDIDATE, REFERENCE)[(coin >> turn % 31) & 1] for turn in range(rounds)]
+        return _counted([{"winner": side} for side in sides], "coin")
+    asked = prompts or own()
+    both = {CANDIDATE: candidate, REFERENCE: reference}
+
+    async def compare(turn: int) -> dict[str, Any]:
+        order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
+        shown = [both[side] for side in order]
+        better, reply = await ask(
+            model, lambda limit: asked.of_two(query, shown, limit), read_index, "sowr", turn
+        )
+        return {"winner": order[better], "first": order[0], **reply.as_json()}
+
+    return _counted(await together([compare(turn) for turn in range(rounds)]), "judge")
+
+
+def _settled(winner: str, by: str, rounds: int) -> dict[str, Any]:
+    return _counted([{"winner": winner}] * rounds, by)
+
+
+def _counted(rounds: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:
+    lead = sum(1 if turn["winner"] == CANDIDATE else -1 for turn in rounds)
+    outcome = "tie" if lead == 0 else "win" if lead > 0 else "lose"
+    return {"outcome": outcome, "by": by, "rounds": [dict(turn) for turn in rounds]}

@@ -1,0 +1,201 @@
+"""Converted answers: the tree of ``answer_details``, and many of them as one file.
+
+Shape (upstream ``tooleval/convert_to_answer_format.py``): one root ``{"role": "system", "message":
+"", "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
+"arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Text and trees may be a
+model's or a stranger's: nothing here trusts a type or recurses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.dataset import json_value, read_bounded
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
+from ace_ray.bounded import MOST_ROW_DEPTH
+from ace_ray.errors import UserError
+
+GIVE_UP = "give_up_and_restart"
+MAX_NODES = 5_000
+MAX_STORED_NODES = (MOST_ROW_DEPTH - 20) // 2
+"""Nodes of a chain that a row keeps: JSON nests each two levels below the one before."""
+_ANSWER_MARK = '"final_answer": "'
+
+
+Node = dict[str, Any]
+
+
+def node(role: str, message: Any) -> Node:
+    return {"role": role, "message": message, "next": []}
+
+
+def called(name: str, arguments: str, response: str = "") -> Node:
+    """A tool node; the response to Finish is empty."""
+    return node("tool", {"name": name, "arguments": arguments, "response": response})
+
+
+def both_ends(nodes: list[Node]) -> list[Node]:
+    """`MAX_STORED_NODES` of the nodes at most, from the chain's beginning and its end."""
+    half = MAX_STORED_NODES // 2
+    return nodes if len(nodes) <= MAX_STORED_NODES else [*nodes[:half], *nodes[-half:]]
+
+
+def linked(nodes: Sequence[Node]) -> list[Node]:
+    """``answer_details`` of these nodes, one after the other below system and user."""
+    whole = [node("system", ""), node("user", ""), *nodes]
+    for one, following in pairwise(whole):
+        one["next"] = [following]
+    return whole[:1]
+
+
+def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The nodes of a converted answer from the root on, first children only, as upstream walks it
+    (``tooleval/utils.py::get_steps``). Ends at what is no node, and at `MAX_NODES`."""
+    nodes = answer.get("answer_details")
+    for _ in range(MAX_NODES):
+        if not isinstance(nodes, list) or not nodes or not isinstance(nodes[0], Mapping):
+            return
+        yield nodes[0]
+        nodes = nodes[0].get("next")
+
+
+def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The messages of the tool nodes on the `chain`; one that is JSON text is read as that."""
+    found = []
+    for node in chain(answer):
+        message = node.get("message")
+        if node.get("role") != "tool" or not message:
+            continue
+        if isinstance(message, str):
+            message = _object(message)
+        if isinstance(message, Mapping):
+            found.append(message)
+    return found
+
+
+def has_finish(answer: Mapping[str, Any]) -> bool:
+    """Whether the last tool that was called is Finish (upstream ``eval_pass_rate.py``, which looks
+    for it in the text of the last tool node)."""
+    messages = tool_messages(answer)
+    return bool(messages) and messages[-1].get("name") == FINISH
+
+
+def final_text(raw: Any) -> str:
+    """The answer inside of Finish's arguments as the model wrote them, "" if there is none.
+
+    Text that is no JSON is searched for the answer as upstream's Finish does; text that looks like
+    no arguments at all is the answer itself.
+    """
+    if not isinstance(raw, str):
+        return ""
+    found = _object(raw)
+    if found is not None:
+        answer = found.get("final_answer")
+        if answer is None or isinstance(answer, str):
+            return answer or ""
+        try:
+            return json.dumps(answer, ensure_ascii=False)
+        except RecursionError:
+            return ""
+    if _ANSWER_MARK in raw:
+        return raw.split(_ANSWER_MARK, 1)[1]
+    return "" if raw.lstrip().startswith("{") else raw
+
+
+def gave_up(raw: Any) -> bool:
+    """Upstream's test: the mark of giving up is anywhere in Finish's arguments."""
+    return isinstance(raw, str) and GIVE_UP in raw
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):  # too many digits are a ValueError too
+        return None
+    return value if isinstance(value, Mapping) else None
+
+
+REFERENCE_LIMIT_BYTES = 256 << 20
+MAX_NESTING = 900
+"""Levels of an answer's JSON, two a node: Python reads few more, and fewer deep inside a worker."""
+_FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
+
+Answer = Mapping[str, Any]
+
+
+def text_of(value: Any) -> str:
+    """JSON text; lone surrogates, which no UTF-8 can hold, become U+FFFD, as in stored rows."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[bytes]:
+    """Upstream's ``<model>/<group>.json`` in pieces, from (query id, `convert.converted`) pairs.
+
+    Of a query that comes again (another sample) the first answer stays: the file has one each.
+    """
+    written: set[str] = set()
+    yield b"{"
+    for query_id, answer in answers:
+        if query_id in written:
+            continue
+        before = ",\n" if written else "\n"
+        written.add(query_id)
+        yield f"{before}{text_of(query_id)}: {text_of(answer)}".encode()
+    yield b"\n}\n"
+
+
+def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Another run's answers for SoWR: ``{group: {query id: the "answer" of a converted answer, as
+    JSON text}}``.
+
+    A group without a file has no answers. Raises `UserError` naming file and query.
+    """
+    found = {}
+    for group in groups:
+        path = folder / f"{group}.json"
+        found[group] = _answers(path) if path.exists() else {}
+    if not any(found.values()):
+        raise UserError("holds no answers of these groups", where=str(folder), fix=_FIX)
+    return found
+
+
+def is_answer(answer: Any) -> bool:
+    """Whether it is the ``answer`` of a converted answer, as far as judges look at it."""
+    return (
+        isinstance(answer, Mapping)
+        and isinstance(answer.get("final_answer"), str)
+        and isinstance(answer.get("answer_details"), list)
+    )
+
+
+def answer_json(answer: Mapping[str, Any], where: str) -> str:
+    """The ``answer`` of a converted answer as JSON text: pickle takes no long chain.
+
+    Raises `UserError` naming ``where`` beyond `MAX_NESTING`.
+    """
+    level: list[Any] = [answer]
+    for _ in range(MAX_NESTING):
+        inner = (one.values() if isinstance(one, Mapping) else one for one in level)
+        level = [each for one in inner for each in one if isinstance(each, Mapping | list)]
+        if not level:
+            return json.dumps(answer)
+    raise UserError("the answer is nested too deeply", where=where, fix="leave it out")
+
+
+def _answers(path: Path) -> dict[str, str]:
+    value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, _FIX)
+    if not isinstance(value, dict):
+        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=_FIX)
+    found: dict[str, str] = {}
+    for query_id, one in value.items():
+        answer = one.get("answer") if isinstance(one, dict) else None
+        where = f"{path}, query {query_id:.60}"
+        if answer is None or not is_answer(answer):
+            raise UserError("has no converted answer", where=where, fix=_FIX)
+        found[query_id] = answer_json(answer, where)
+    return found

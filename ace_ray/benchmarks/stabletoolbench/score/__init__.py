@@ -1,0 +1,1 @@
+"""Answers made elsewhere, and from verdicts to summaries, tables and reports."""

@@ -1,0 +1,281 @@
+"""Converted answers made elsewhere, as the episodes that a run would have stored.
+
+Upstream (``tooleval/convert_to_answer_format.py``) writes ``<model>/<group>.json``: ``{query id:
+{"query", "available_tools", "answer": {"method", "total_steps", "final_answer",
+"answer_details"}}}``. Its judge (``eval_pass_rate.py``) writes ``<group>_<model>.json``, with
+``is_solved`` of each query: ``{number of the vote: "AnswerStatus.Solved"}``. Where that file lies
+beside the answers, its votes are the episodes' own; otherwise an episode is one that no judge has
+seen.
+
+The calls are those that ``answer_details`` shows: of a search only those on the way to its answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.dataset import read_bounded, strict_json
+from ace_ray.benchmarks.outputs import (
+    Entries,
+    Output,
+    Placed,
+    Row,
+    each_once,
+    read_json_lines,
+    shown,
+    value_of,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, status_code
+from ace_ray.benchmarks.stabletoolbench.check import HALLUCINATED as UNKNOWN
+from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
+from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.results.answers import (
+    REFERENCE_LIMIT_BYTES,
+    Node,
+    both_ends,
+    called,
+    chain,
+    final_text,
+    is_answer,
+    linked,
+    node,
+)
+from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find
+from ace_ray.errors import UserError
+from ace_ray.records import Entry, Episode, canonical_json
+
+MAX_VOTES = 100
+_STATUS = "AnswerStatus."
+_ERROR = '{"error": '
+_FIX = "give converted answers: {query id: {query, available_tools, answer}}"
+_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or leave it out"
+
+
+def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
+    """The outputs at ``path``: a folder of converted answers, ``<group>.json`` each, one of its
+    files, or JSON lines of ``id`` and ``output`` (the final answer, or a converted one), and
+    perhaps ``sample``.
+
+    Raises `UserError`: for a bad answer with its file and query, for a query that the data has in
+    other words, and for votes that are not of these answers.
+    """
+    return each_once(_outputs(path, entries), path)
+
+
+def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
+    if path.is_file() and path.name not in [f"{group}.json" for group in GROUPS]:
+        yield from read_json_lines(path, entries, _of_line)
+        return
+    if not path.exists():
+        raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
+    files = [path] if path.is_file() else [path / f"{group}.json" for group in GROUPS]
+    files = [file for file in files if file.is_file()]
+    if not files:
+        fix = f"name a folder of converted answers, with {GROUPS[0]}.json or others like it"
+        raise UserError("holds no <group>.json", where=str(path), fix=fix)
+    for file in files:
+        votes = _votes_beside(file)
+        for query_id, given in _object(file, _FIX).items():
+            where = f"{file}, query {query_id:.60}"
+            entry = entries.find(query_id, where, category=file.stem)
+            if votes is not None and query_id not in votes:
+                what = "has no votes, and other queries of its group have"
+                raise UserError(what, where=where, fix="judge it too, or leave the votes out")
+            said = None if votes is None else votes[query_id]
+            episode = _episode(entry, given, said, where)
+            yield where, Output(entry, 0, episode)
+
+
+def _object(path: Path, fix: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises `UserError`, also for a key that comes twice."""
+    try:
+        value = strict_json(read_bounded(path, REFERENCE_LIMIT_BYTES).decode("utf-8"))
+    except ValueError as error:
+        raise UserError(f"is not valid JSON ({error})", where=str(path), fix=fix) from error
+    if not isinstance(value, dict):
+        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=fix)
+    return value
+
+
+def _votes_beside(file: Path) -> dict[str, list[str]] | None:
+    """The votes on the answers of a group by query, None where no file has any."""
+    found = sorted(file.parent.glob(f"{file.stem}_*.json"))
+    if not found:
+        return None
+    if len(found) > 1:
+        what = f"are two files of votes on {file.name}: {found[0].name} and {found[1].name}"
+        raise UserError(what, where=str(file.parent), fix="leave one of them")
+    votes = {}
+    for query_id, row in _object(found[0], _VOTES_FIX).items():
+        where = f"{found[0]}, query {query_id:.60}"
+        said = row.get("is_solved") if isinstance(row, dict) else None
+        if not isinstance(said, dict) or not 0 < len(said) <= MAX_VOTES:
+            raise UserError("has no votes (is_solved)", where=where, fix=_VOTES_FIX)
+        votes[query_id] = [_status(said[key], where) for key in sorted(said, key=_number)]
+    return votes
+
+
+def _number(vote: str) -> tuple[int, str]:
+    return (int(vote) if vote.isdecimal() and len(vote) < 9 else 0), vote
+
+
+def _status(value: Any, where: str) -> str:
+    status = value.removeprefix(_STATUS) if isinstance(value, str) else value
+    if not isinstance(status, str) or status not in POINTS:
+        raise UserError(f"a vote is {shown(value)}", where=where, fix=_VOTES_FIX)
+    return status
+
+
+def _of_line(entry: Entry, row: Row, where: str) -> Episode:
+    output = value_of(row, "output", where)
+    if isinstance(output, Mapping):
+        return _episode(entry, output if "answer" in output else {"answer": output}, None, where)
+    if output is not None and not isinstance(output, str):
+        what = f"the output is {shown(output)}, not a text, a converted answer or null"
+        raise UserError(what, where=where)
+    answer: dict[str, Any] = {"final_answer": "", "answer_details": linked([])}
+    if output is not None:
+        raw = canonical_json({"return_type": GIVE_ANSWER, "final_answer": output})
+        answer = {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
+    return _episode(entry, {"answer": answer}, None, where)
+
+
+def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) -> Episode:
+    """Of a converted answer; ``state`` is what a run stores, without what only it knows."""
+    answer = given.get("answer") if isinstance(given, Mapping) else None
+    if answer is None or not is_answer(answer):
+        raise UserError("has no converted answer", where=where, fix=_FIX)
+    query = entry.data["query"]
+    said = given.get("query", query)
+    if not isinstance(said, str) or said.split() != query.split():
+        raise UserError(
+            f"asks {shown(said)}, which is not the data's query {shown(query)}",
+            where=where,
+            fix="give the data that these answers were made with",
+        )
+    nodes = _nodes(answer)
+    final = answer["final_answer"]
+    judged = None if votes is None else [{"status": v, "reason": "", "steps": []} for v in votes]
+    return Episode(
+        messages=_messages(query, nodes),
+        output=final_text(final),
+        state={
+            "run": None,
+            "answer": {
+                "query": query,
+                "answer": {
+                    "method": str(answer.get("method", ""))[:100],
+                    "total_steps": len(nodes) + 2,
+                    "final_answer": final,
+                    "answer_details": linked(both_ends(nodes)),
+                },
+            },
+            "calls": _calls(nodes, apis_of(entry, "official"), _offered(given)),
+            "votes": judged,
+            "fac": None,
+            "sowr": None,
+        },
+    )
+
+
+def _nodes(answer: Mapping[str, Any]) -> list[Node]:
+    """The thoughts and calls on the chain, with texts where a stranger's may have anything."""
+    found = []
+    for one in chain(answer):
+        message = one.get("message")
+        if one.get("role") == "assistant":
+            found.append(node("assistant", _text(message)))
+        elif one.get("role") == "tool":
+            if isinstance(message, str):
+                message = _parsed(message)
+            if isinstance(message, Mapping):
+                texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
+                found.append(called(*texts))
+    return found
+
+
+def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": query}]
+    for one in nodes:
+        said = one["message"]
+        if one["role"] == "assistant":
+            messages.append({"role": "assistant", "content": said})
+            continue
+        function = {"name": said["name"], "arguments": said["arguments"]}
+        calls = [{"type": "function", "function": function}]
+        messages.append({"role": "assistant", "content": "", "tool_calls": calls})
+        if said["name"] != FINISH:
+            messages.append({"role": "tool", "name": said["name"], "content": said["response"]})
+    return messages
+
+
+def _calls(
+    nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
+) -> list[dict[str, Any]]:
+    """The calls as a run keeps them. Who answered is not known. A function that was offered and is
+    no API of the query is one that upstream retrieved for it."""
+    found = []
+    for one in nodes:
+        if one["role"] != "tool" or one["message"]["name"] == FINISH:
+            continue
+        name = one["message"]["name"]
+        api = None if name == HALLUCINATED else find(apis, name, "official")
+        error = _error(one["message"]["response"])
+        code = status_code(Answered(error, None, "none"), "official")
+        if api is None and name not in offered:
+            error, code = "unknown function", UNKNOWN
+        found.append(
+            {
+                "name": name,
+                "tool": api.tool if api else None,
+                "api": api.api if api else None,
+                "arguments": one["message"]["arguments"],
+                "code": code,
+                "source": "none",
+                "error": error,
+            }
+        )
+    return found
+
+
+def _offered(given: Mapping[str, Any]) -> frozenset[str]:
+    """The names in ``available_tools``, whose form has changed with upstream's versions."""
+    tools = given.get("available_tools")
+    names = set()
+    for tool in tools if isinstance(tools, list) else ():
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if isinstance(name, str):
+            names.add(name)
+    return frozenset(names)
+
+
+def _error(response: str) -> str:
+    """The error in an observation, which may have been cut."""
+    if not response.startswith(_ERROR):
+        return ""
+    try:
+        error, _ = json.JSONDecoder().raw_decode(response, len(_ERROR))
+    except (ValueError, RecursionError):
+        return ""
+    return error if isinstance(error, str) else ""
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return "" if value is None else json.dumps(value)
+    except RecursionError:
+        return ""

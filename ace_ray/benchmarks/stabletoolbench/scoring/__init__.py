@@ -1,1 +1,0 @@
-"""From judgements and calls to verdicts, from verdicts to the summary."""

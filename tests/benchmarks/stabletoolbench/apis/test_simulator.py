@@ -1,0 +1,245 @@
+"""An API played by a model: what it is asked, and what its answers are taken for."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
+    ATTEMPTS,
+    FAILED,
+    MAX_CHARS,
+    OWN_SYSTEM,
+    Form,
+    Simulator,
+    SystemText,
+    form_of,
+    messages,
+    read_answer,
+    system_text,
+)
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
+from ace_ray.records import Sampling
+from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
+
+GOOD = '{"error": "", "response": {"name": "Messi"}}'
+SYSTEM = SystemText("you are a server", "own")
+
+
+def simulated(model: Scripted, form: Form = "own", sampling: Sampling | None = None) -> Simulator:
+    return Simulator(model.role_model(sampling), form, SYSTEM)
+
+
+def ask(simulator: Simulator, *examples: tuple[str, str]) -> Any:
+    return asyncio.run(simulator.answer(API, {"player_id": "10"}, examples))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GOOD, ("", {"name": "Messi"})),
+        (f"```json\n{GOOD}\n```", ("", {"name": "Messi"})),
+        (f"Sure!\n```\n{GOOD}```\nAnything else?", ("", {"name": "Messi"})),
+        (f"Here it is: {GOOD} I hope it helps", ("", {"name": "Messi"})),
+        (f"{{no json}} but {GOOD}", ("", {"name": "Messi"})),
+        ('{"error": "bad id", "response": ""}', ("bad id", "")),
+        ('{"error": null, "response": []}', ("", [])),
+        ('{"response": 0}', ("", 0)),
+        ('{"error": {"code": 4}}', ('{"code": 4}', "")),
+        ('{"error": "", "response": NaN}', ("", "NaN")),
+        ('{"error": "", "response": 1e999}', ("", "1e999")),
+        ('{"error": "a", "error": "b", "response": ""}', ("b", "")),
+        ('{"error": "", "response": "x", "mechanism_of_the_api": "y"}', ("", "x")),
+    ],
+)
+def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
+    assert read_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "I cannot do that",
+        "[]",
+        "null",
+        '"text"',
+        "{}",
+        '{"error": "", "response": ""}',
+        '{"error": "", "response": null}',
+        '{"name": "Messi"}',
+        'The answer {"name": "Messi"}',
+        "{" * 60,
+        "{" * 60_000,
+        '{"response": ' * 4000,
+        '{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}",
+        '{"error": "", "response": ' + "9" * 5000 + "}",
+        '{"error": "", "response": "' + "x" * MAX_CHARS + '"}',
+        '"error": ' * 7000,
+        "```json" * 9000,
+        '{"error": "", "response": "cut',
+    ],
+)
+@pytest.mark.parametrize("loose", [False, True])
+def test_what_is_no_answer_is_none(text: str, loose: bool) -> None:
+    found = read_answer(text, loose=loose)
+    assert found == (("", "cut") if loose and text.endswith('"cut') else None)
+
+
+def test_a_long_answer_is_read_in_full() -> None:
+    text = json.dumps({"error": "", "response": ["x" * 1000] * 60})
+    assert read_answer(text) == ("", ["x" * 1000] * 60)
+
+
+@pytest.mark.parametrize(
+    ("model", "form"),
+    [
+        ("stabletoolbench/MirrorAPI", "mirror"),
+        ("stabletoolbench/MirrorAPI-Cache", "mirror_cache"),
+        ("/models/mirrorapi_cache/", "mirror_cache"),
+        ("Qwen/Qwen2.5-7B-Instruct", "own"),
+        ("mirrorapi/some-other-model", "own"),
+        ("", "own"),
+    ],
+)
+def test_the_form_follows_the_models_name(model: str, form: str) -> None:
+    assert form_of(model) == form
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [("mirror", "Player Details"), ("mirror_cache", "player_details")]
+)
+def test_mirrorapi_gets_the_form_it_was_trained_on(form: Form, name: str) -> None:
+    chat = messages(form, SYSTEM, API, {"is_from": "it's", "n": None, "toolbench_key": "k"})
+    assert [message["role"] for message in chat] == ["system", "user"]
+    label, document, blank, request, arguments = chat[1]["content"].split("\n")
+    assert (label, blank, request) == ("API doc:", "", "Request:")
+    assert arguments == """{'is_from': "it's", 'n': None}"""
+    assert list(ast.literal_eval(document).items()) == [
+        ("api_name", name),
+        ("api_description", "Details of a player."),
+        ("required_parameters", API.required),
+        ("optional_parameters", API.optional),
+        ("tool_description", "All about sports."),
+        ("tool_name", "clique"),
+        ("tool_category", "News_Media"),
+    ]
+
+
+def test_the_own_form_is_bounded_and_shows_examples() -> None:
+    parameter = {"name": "p" * 9000, "type": "STRING", "description": "d" * 9000, "default": "x"}
+    wordy = an_api(
+        api_description="d" * 50_000,
+        tool_description="t" * 50_000,
+        optional=[parameter] * 500,
+        template="s" * 50_000,
+    )
+    chat = messages("own", SYSTEM, wordy, {"a": 1}, [("{'a': 2}", "e" * 9000)])
+    assert len(chat[1]["content"]) < 100_000
+    assert "{'a': 2}" in chat[1]["content"]
+    assert "Earlier" not in messages("own", SYSTEM, API, {})[1]["content"]
+
+
+class TestSystemText:
+    """Whose words the simulator is told."""
+
+    def checkout(self, root: Path, source: str) -> str:
+        (root / "server").mkdir()
+        (root / "server" / "system_prompts.py").write_text(source)
+        return str(root)
+
+    def test_a_checkouts_text_is_read_and_not_run(self, tmp_path: Path) -> None:
+        ran = tmp_path / "ran"
+        source = f'import pathlib\npathlib.Path({str(ran)!r}).touch()\nCOT = "x"\nSFT_SYSTEM = "t"'
+        found = system_text("mirror", self.checkout(tmp_path, source))
+        assert found == SystemText("t", "upstream")
+        assert not ran.exists()
+
+    def test_own_words_otherwise(self, tmp_path: Path) -> None:
+        assert system_text("mirror", None) == SystemText(OWN_SYSTEM, "own")
+        assert system_text("own", str(tmp_path)) == SystemText(OWN_SYSTEM, "own")
+
+    @pytest.mark.parametrize("source", ["SFT_SYSTEM = f'{1}'", "x = 1", "def (", "(" * 5000])
+    def test_a_checkout_without_it_is_named(self, tmp_path: Path, source: str) -> None:
+        with pytest.raises(UserError, match="system_prompts"):
+            system_text("mirror_cache", self.checkout(tmp_path, source))
+
+    def test_a_folder_that_is_none(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="system_prompts"):
+            system_text("mirror", str(tmp_path))
+
+
+def test_a_good_answer_takes_one_call() -> None:
+    model = Scripted(GOOD)
+    answered = ask(simulated(model))
+    assert (answered.error, answered.response) == ("", {"name": "Messi"})
+    assert (answered.source, answered.origin, answered.failure) == ("simulator", "simulator", "")
+    assert [sampling.seed for _, sampling in model.asked] == [42]
+
+
+def test_retries_draw_with_other_seeds() -> None:
+    model = Scripted("no", "{", GOOD)
+    assert ask(simulated(model)).response == {"name": "Messi"}
+    assert [(s.seed, s.temperature) for _, s in model.asked] == [(42, 0.1), (43, 0.1), (44, 0.1)]
+
+
+def test_a_greedy_retry_is_drawn_warmer() -> None:
+    model = Scripted("no")
+    simulator = simulated(model, sampling=Sampling())
+    ask(simulator)
+    assert [(s.seed, s.temperature) for _, s in model.asked] == [(0, 0.0), (1, 0.5), (2, 0.5)]
+    assert simulator.identity()["retry_temperature"] == 0.5
+
+
+def test_no_answer_in_all_attempts_is_a_declared_failure() -> None:
+    model = Scripted("I am a language model")
+    answered = ask(simulated(model))
+    assert (answered.error, answered.source, answered.failure) == (FAILED, "simulator", "simulator")
+    assert len(model.asked) == ATTEMPTS == simulated(model).identity()["attempts"]
+
+
+def test_a_prompt_too_long_is_tried_without_examples() -> None:
+    model = Scripted(PromptTooLong("x"), GOOD)
+    assert ask(simulated(model), ("{'a': 1}", "b")).failure == ""
+    assert ["Earlier" in chat[1]["content"] for chat, _ in model.asked] == [True, False]
+    alone = Scripted(PromptTooLong("x"))
+    assert ask(simulated(alone)).failure == "prompt"
+    assert len(alone.asked) == 1
+
+
+@pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
+def test_a_prompt_that_is_not_taken_is_no_failure_to_answer(error: Exception) -> None:
+    example = ("{'a': 1}", "b")
+    for replies, failure in [
+        ((error,), "prompt"),
+        (("no", "no", error), "prompt"),
+        ((error, "no"), "simulator"),
+    ]:
+        assert ask(simulated(Scripted(*replies)), example).failure == failure
+
+
+@pytest.mark.parametrize("error", [RequestFailed("x"), EngineDead("x")])
+def test_a_model_that_fails_is_not_the_agents_fault(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        ask(simulated(Scripted(error)))
+
+
+def test_what_is_answered_is_what_would_be_stored() -> None:
+    answered = ask(simulated(Scripted('{"error": "", "response": {"a": -0.0, "b": "\\ud800"}}')))
+    assert json.loads(json.dumps(answered.response)) == answered.response
+
+
+def test_the_identity_names_what_moves_an_answer() -> None:
+    model = Scripted(GOOD)
+    bound = model.role_model(Sampling(temperature=0.3, seed=7), model="m", revision="r")
+    found = Simulator(bound, "own", SYSTEM).identity()
+    assert (found["model"], found["revision"], found["form"]) == ("m", "r", "own")
+    assert (found["temperature"], found["seed"]) == (0.3, 7)
+    other = Simulator(bound, "own", SystemText("other", "own")).identity()
+    assert found["system"] != other["system"]
+    json.dumps(found)

@@ -1,0 +1,194 @@
+"""DFSDT: where the search goes on after a give-up, at a limit, and with what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
+from ace_ray.errors import PromptTooLong
+from ace_ray.records import ToolAnswer
+from tests.benchmarks.stabletoolbench.scripted_agent import (
+    BREAD,
+    GIVE_UP,
+    Scripted,
+    Table,
+    answer,
+    say,
+)
+
+Played = Callable[..., AgentRun]
+FIND, SHOPS = "find_bread_for_bakery", "list_shops_for_bakery"
+DFS = "DFS_woFilter_w2"
+
+
+def call(number: int) -> ToolAnswer:
+    return say("", (FIND, {"q": number}))
+
+
+def tree(run: AgentRun) -> list[tuple[int | None, str]]:
+    """(parent, description) of each action input."""
+    (attempt,) = run.tries
+    nodes = attempt["nodes"]
+    return [
+        (nodes[node["parent"]]["parent"], node["description"])
+        for node in nodes[1:]
+        if node["type"] == "Action Input"
+    ]
+
+
+def test_an_answer_ends_the_search(play: Played) -> None:
+    run = play(Scripted(call(1), say("", answer("x")), call(9)), method=DFS)
+    assert (run.ended, run.win, run.finish_type, run.query_count) == (
+        *("answered", True, "give_answer", 2),
+    )
+    assert run.final
+    assert run.final["answer"] == "x"
+    assert [node["expanded"] for node in run.tries[0]["nodes"]] == [0, 0, 1, 0, 2]
+
+
+def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
+    model = Scripted(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
+    run = play(model, method=DFS)
+    # 1 -> 2 -> give up; back over 2, on at 1
+    assert tree(run) == [
+        (0, '{"q": 1}'),
+        (2, '{"q": 2}'),
+        (4, json.dumps(GIVE_UP[1])),
+        (2, json.dumps(answer("x")[1])),
+    ]
+    assert run.query_count == 4
+    assert [message["role"] for message in run.messages] == [
+        *("system", "user", "assistant", "tool", "assistant", "tool")
+    ], "the abandoned branch and the diversity message are no part of it"
+
+
+def test_the_candidate_is_shown_what_it_did_here(play: Played) -> None:
+    model = Scripted(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
+    play(model, method=DFS)
+    assert [message["role"] for message in model.chats[3]] == [
+        *("system", "user", "assistant", "tool", "user")
+    ]
+    said = model.chats[3][-1]["content"]
+    assert '"arguments": "{\\"q\\": 2}"' in said
+    assert f'"name": "{FIND}"' in said
+    assert '"function_output": ' in said
+    assert "The observation that had led you here: " in said
+    assert '{\\"q\\": 1}' in said, "that of the first call"
+    assert "mento-carlo" not in said
+
+
+def test_the_root_has_no_observation_to_show(play: Played) -> None:
+    model = Scripted(say("", GIVE_UP), say("", answer("x")))
+    run = play(model, method=DFS)
+    assert run.ended == "exhausted", "two rounds back from the first is out of the tree"
+    assert run.query_count == 1
+    wide = Scripted(call(1), call(2), say("", answer("x")))
+    assert play(wide, method=DFS, max_steps=2).query_count == 2
+    assert "led you here" not in wide.chats[1][-1]["content"]
+
+
+def test_the_depth_goes_one_round_back(play: Played) -> None:
+    model = Scripted(*[call(number) for number in range(20)])
+    run = play(model, method=DFS, max_steps=4)
+    assert run.ended == "exhausted"
+    assert tree(run) == [
+        (0, '{"q": 0}'),
+        (2, '{"q": 1}'),
+        (2, '{"q": 2}'),
+        (0, '{"q": 3}'),
+        (8, '{"q": 4}'),
+        (8, '{"q": 5}'),
+    ]
+    assert (run.valid, run.final) == (False, None)
+    assert len(set(model.seeds)) == 2, "a second child draws other tokens"
+
+
+def test_three_children_a_node(play: Played) -> None:
+    model = Scripted(*[call(number) for number in range(20)])
+    run = play(model, method="DFS_woFilter_w3", max_steps=2)
+    assert [parent for parent, _ in tree(run)] == [0, 0, 0]
+    assert model.chats[2][-1]["content"].count('"arguments"') == 2
+
+
+@pytest.mark.parametrize(("rules", "kept"), [("official", 2), ("fixed", 3)])
+def test_queries_are_limited(play: Played, rules: str, kept: int) -> None:
+    table = Table()
+    run = play(Scripted(call(1)), method=DFS, max_queries=3, caller=table, rules=rules)
+    assert (run.ended, run.query_count) == ("max_queries", 3)
+    assert len(table.calls) == kept, "upstream throws the last reply away"
+
+
+def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played) -> None:
+    script = [call(1), call(2), say("", GIVE_UP), call(3), say("no", GIVE_UP)]
+
+    def once() -> AgentRun:
+        return play(Scripted(*script, say("", GIVE_UP)), method="DFS_woFilter_w2")
+
+    run = once()
+    assert (run.win, run.valid, run.finish_type, run.ended) == (False, True, "give_up", "exhausted")
+    assert run.final == {
+        "return_type": "give_up_and_restart",
+        "answer": "",
+        "raw": json.dumps(GIVE_UP[1]),
+    }
+    assert run.messages[-1]["name"] == "Finish"
+    assert once() == run
+
+
+def test_thoughts_count_as_depth_and_are_searched_too(play: Played) -> None:
+    run = play(Scripted(say("hm"), say("ha"), say("", answer("x"))), method=DFS, max_steps=2)
+    assert [node["type"] for node in run.tries[0]["nodes"][1:4]] == ["Thought", "Thought", "Action"]
+    assert run.ended == "answered"
+
+
+def test_a_full_context_is_given_up_and_others_go_on(play: Played) -> None:
+    full = PromptTooLong("too long")
+    model = Scripted(call(1), call(2), call(3), full, call(4), say("", answer("x")))
+    run = play(model, method=DFS)
+    assert run.ended == "answered"
+    full_at = [n for n in run.tries[0]["nodes"] if n.get("context_full")]
+    assert [node["description"] for node in full_at] == ['{"q": 3}']
+    # back over 3 and on at 2's other child
+    assert tree(run)[3] == (4, '{"q": 4}')
+
+
+def test_users_never_speak_twice_in_a_row_under_fixed(play: Played) -> None:
+    def turns(chats: Sequence[Sequence[Any]]) -> bool:
+        return any(
+            one["role"] == other["role"] == "user"
+            for chat in chats
+            for one, other in pairwise(chat)
+        )
+
+    script = (say("hm"), say("ha"), call(1))
+    fixed, official = Scripted(*script), Scripted(*script)
+    play(fixed, method=DFS, max_steps=3, max_queries=9, rules="fixed")
+    play(official, method=DFS, max_steps=3, max_queries=9)
+    assert not turns(fixed.chats)
+    assert turns(official.chats)
+
+
+def test_a_search_that_never_answers_ends(play: Played) -> None:
+    for reply in (say(""), call(1), say("", ("no", {})), say("x", ("Finish", {}))):
+        run = play(Scripted(reply), method=DFS, max_queries=40)
+        assert run.query_count == 40
+        assert run.ended == "max_queries"
+
+
+def test_the_run_is_stored_whole(play: Played) -> None:
+    run = play(Scripted(call(1), call(2), say("", GIVE_UP), say("", answer("x"))), method=DFS)
+    stored = json.loads(json.dumps(run.as_json()))
+    assert len(stored["tries"][0]["nodes"]) == 9
+    assert [one["node"] for one in stored["calls"]] == [2, 4]
+    assert BREAD.data["apis"][0]["api"] == stored["calls"][0]["api"]
+
+
+def test_the_deepest_search_there_is(play: Played) -> None:
+    run = play(Scripted(say("hm")), method=DFS, max_steps=200, max_queries=300)
+    assert run.query_count == 300
+    assert max(node["depth"] for node in run.tries[0]["nodes"]) == 200

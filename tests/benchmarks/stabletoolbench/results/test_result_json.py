@@ -1,0 +1,172 @@
+"""The result JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.stabletoolbench.results.convert import converted
+from ace_ray.benchmarks.stabletoolbench.results.result_json import (
+    Metadata,
+    ResultRow,
+    result_json,
+    result_of,
+)
+from tests.benchmarks.stabletoolbench.stb_rows import (
+    BREADS,
+    ENTRY,
+    QUERY,
+    SCRIPTS,
+    TOOLS,
+    entry,
+    finish,
+    run,
+    state,
+)
+
+METADATA = Metadata(
+    framework="SmolLM2",
+    test_set="G1_tool",
+    evaluator_model="judge",
+    evaluation_method="official",
+    overall_time_s=15.58,
+    timestamp="2024-01-15 10:30:45",
+)
+ROWS = [
+    ResultRow(entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3), 1.5),
+    ResultRow(
+        entry("608", [["Bakery Finder", "Breads"], ["Bakery Finder", "Cakes"]]),
+        state(SCRIPTS["hopeless"], ["Unsolved"] * 3),
+        0.5,
+    ),
+    ResultRow(entry("1073"), None),
+]
+
+
+def written(rows: list[ResultRow]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(b"".join(result_json(METADATA, lambda: rows)))
+    return found
+
+
+def test_the_whole_file() -> None:
+    found = written(ROWS)
+    assert list(found) == ["metadata", "summary", "results"]
+    assert found["metadata"] == {
+        "framework": "SmolLM2",
+        "config": {
+            "test_set": "G1_tool",
+            "num_queries": 3,
+            "evaluator_model": "judge",
+            "evaluation_method": "official",
+        },
+        "overall_time": 15.58,
+        "timestamp": "2024-01-15 10:30:45",
+    }
+    assert found["summary"] == {
+        "total_queries": 3,
+        "total_evaluations": 2,
+        "solved_count": 1,
+        "solved_percentage": 50.0,
+        "finish_count": 1,
+        "average_sopr_score": 0.5,
+        "average_api_call_score": 0.75,
+        "total_evaluation_time": 2.0,
+        "average_evaluation_time": 1.0,
+        "not_scored": 1,
+    }
+    assert [row["query_id"] for row in found["results"]] == ["588", "608"]
+
+
+def test_one_result() -> None:
+    (found, other) = written(ROWS)["results"]
+    assert list(found) == [
+        "query_id",
+        "query_text",
+        "gold_answer",
+        "system_answer",
+        "scores",
+        "evaluation",
+        "timing",
+    ]
+    assert found["query_text"] == QUERY
+    assert found["gold_answer"]["relevant_apis"] == [["Bakery Finder", "Breads"]]
+    (tool,) = found["gold_answer"]["available_tools"]
+    assert (tool["category"], tool["tool_name"]) == ("Food", "Bakery Finder")
+    assert [api["api_name"] for api in tool["apis"]] == ["Breads", "Shops"]
+    assert found["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
+    assert found["evaluation"] == {
+        "answer_status": "Solved",
+        "has_finish": True,
+        "evaluation_method": "official",
+    }
+    assert found["timing"] == {"evaluation_time": 1.5}
+    assert found["system_answer"]["final_answer"] == "Rye, at the “Mill”."
+    (system,) = found["system_answer"]["answer_details"]
+    assert (system["role"], system["message"]) == ("system", "")
+    node = system["next"][0]["next"][0]
+    assert node["role"] == "tool"
+    assert json.loads(node["message"])["name"] == BREADS
+    assert json.loads(node["message"])["arguments"] == {"q": "rye"}
+    assert other["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
+    assert other["evaluation"]["has_finish"] is False
+
+
+def test_two_samples_of_a_query_are_two_evaluations() -> None:
+    summary = written([ROWS[0], ROWS[0]])["summary"]
+    assert (summary["total_queries"], summary["total_evaluations"]) == (1, 2)
+
+
+def test_nothing_and_nothing_judged() -> None:
+    assert written([])["results"] == []
+    assert written([])["summary"]["average_sopr_score"] is None
+    row = ResultRow(entry("1"), state(SCRIPTS["answered"], None))
+    found = written([row])
+    assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
+    assert found["summary"]["average_sopr_score"] is None
+    assert found["summary"]["average_api_call_score"] == 1.0
+    with pytest.raises(ValueError, match="no result"):
+        result_of(ROWS[2], "official")
+
+
+def test_rows_are_gone_through_one_by_one() -> None:
+    alive: list[int] = []
+
+    def rows() -> Iterator[ResultRow]:
+        for number in range(5):
+            alive.append(number)
+            yield ROWS[0]
+
+    pieces = result_json(METADATA, rows)
+    next(pieces)
+    assert alive == [0, 1, 2, 3, 4]
+    next(pieces), next(pieces)
+    assert alive == [0, 1, 2, 3, 4, 0]
+
+
+def test_text_that_no_utf8_can_hold() -> None:
+    odd = state([(None, [("Finish", {"return_type": "give_answer", "final_answer": "a\ud800b"})])])
+    found = written([ResultRow(entry("1"), odd)])
+    assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
+
+
+def test_arguments_that_json_cannot_hold_leave_the_file_json() -> None:
+    def constant(name: str) -> None:
+        raise AssertionError(name)
+
+    for arguments in ['{"x": NaN}', *("[" * n + "]" * n for n in range(900, 1000, 3))]:
+        made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
+        given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
+        rows = [ResultRow(ENTRY, given)]
+        found = b"".join(result_json(METADATA, partial(list, rows)))
+        nodes = json.loads(found)["results"][0]["system_answer"]["answer_details"]
+        said = []
+        while nodes:
+            said += [nodes[0]["message"]] if nodes[0]["role"] == "tool" else []
+            nodes = nodes[0]["next"]
+        assert len(said) == 2
+        for message in said:
+            json.loads(message, parse_constant=constant)

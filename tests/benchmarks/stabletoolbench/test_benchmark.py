@@ -1,0 +1,582 @@
+"""StableToolBench behind the seam: what is asked for and refused, whole episodes without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.stabletoolbench.benchmark import JUDGE_S, StableToolBench
+from ace_ray.benchmarks.stabletoolbench.data.loader import MINI
+from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
+from ace_ray.benchmarks.stabletoolbench.score.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.score.tables import notes
+from ace_ray.errors import UserError
+from ace_ray.models.roles import parse_role
+from ace_ray.records import (
+    RULE_SETS,
+    Completion,
+    Entry,
+    Episode,
+    Sampling,
+    ToolAnswer,
+    ToolCall,
+    digest,
+)
+from tests.benchmarks.stabletoolbench.stb_rows import Row
+
+FINISH = ToolCall("Finish", json.dumps({"return_type": "give_answer", "final_answer": "42."}))
+
+
+class Agent:
+    """Calls its first function once, then finishes."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        self.asked += 1
+        assert tools is not None
+        name = tools[0]["function"]["name"]
+        call = FINISH if messages[-1]["role"] == "tool" else ToolCall(name, "{}")
+        return Completion("", prompt_tokens=9, completion_tokens=3, tools=ToolAnswer("", (call,)))
+
+
+class Says:
+    """A judge or a simulator with one line."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.asked = text, 0
+
+    async def chat(self, *_: Any, **__: Any) -> Completion:
+        self.asked += 1
+        return Completion(self.text, prompt_tokens=5, completion_tokens=1)
+
+
+def made(tmp_path: Path, **options: Any) -> StableToolBench:
+    given = {"apis": ["cache", "stub"], "cache_folder": str(tmp_path / "cache"), **options}
+    return StableToolBench.from_options(given)
+
+
+def staged(benchmark: StableToolBench, agent: Any, **roles: Any) -> EpisodeContext:
+    service = benchmark.service()
+
+    async def call(method: str, *values: Any) -> Any:
+        assert service is not None
+        return service.call(method, *values)
+
+    models = {
+        name: RoleModel(model, benchmark.role_sampling(name), {"model": name})
+        for name, model in roles.items()
+    }
+    return EpisodeContext(RoleModel(agent, Sampling()), models, service=call if service else None)
+
+
+def played(benchmark: StableToolBench, entry: Entry, agent: Any, **roles: Any) -> Episode:
+    return asyncio.run(benchmark.run(entry, staged(benchmark, agent, **roles)))
+
+
+def verdicts(benchmark: StableToolBench, entry: Entry, episode: Episode) -> dict[str, bool]:
+    """As a checker sees it: benchmark and episode have travelled."""
+    travelled: StableToolBench = pickle.loads(pickle.dumps(benchmark))
+    state = json.loads(json.dumps(episode.state))
+    found = travelled.check(entry, replace(episode, state=state))
+    assert set(found) == set(RULE_SETS)
+    return {rules: verdict.valid for rules, verdict in found.items()}
+
+
+def test_all_six_groups(tmp_path: Path) -> None:
+    benchmark = make_benchmark("stabletoolbench", {"apis": ["stub"]})
+    assert {entry.category for entry in benchmark.entries()} == set(GROUPS)
+    assert set(benchmark.roles()) == {"judge"}
+    assert set(made(tmp_path, apis=["simulator"], judge="none").roles()) == {"simulator"}
+
+
+def test_the_published_queries_load(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data.parent / "stabletoolbench"
+    benchmark = made(tmp_path, data=str(folder))
+    assert len(benchmark.entries()) == 765
+    small = made(tmp_path, data=str(folder), groups=["G3_instruction"])
+    assert len(small.entries()) == 61
+    assert small.identity()["data_sha256"] != benchmark.identity()["data_sha256"]
+
+
+def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "some"
+    shutil.copytree(MINI, folder)
+    few = ["G1_instruction", "G3_instruction"]
+    for group in set(GROUPS) - set(few):
+        (folder / "solvable_queries" / "test_instruction" / f"{group}.json").unlink()
+    scope = {"retrieved": 3}
+    for options in ({}, {"tool_scope": scope}):
+        benchmark = made(tmp_path, data=str(folder), groups=few, **options)
+        assert {entry.category for entry in benchmark.entries()} == set(few)
+    with pytest.raises(UserError, match=r"G2_category is missing.*groups"):
+        made(tmp_path, data=str(folder), groups=["G2_category"]).entries()
+    # A pool holds the APIs of groups that are there and not run.
+    one = made(tmp_path, groups=few[:1], tool_scope=scope)
+    one.entries()
+    whole = made(tmp_path, tool_scope=scope)
+    whole.entries()
+    assert one.identity()["episodes"]["pool_sha256"] == whole.identity()["episodes"]["pool_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"groups": ["G4"]}, ("no group 'G4'", "G1_tool")),
+        ({"data": "/nowhere"}, ("/nowhere",)),
+        ({"method": "BFS"}, ("stabletoolbench.method", "unknown method", "CoT@1")),
+        ({"apis": ["cache"], "cache": "off"}, ("stabletoolbench.apis", "cache is off")),
+        ({"judge": "none", "fac": True}, ("stabletoolbench.fac", "judge is none")),
+        ({"judge": "none", "reference": "/x"}, ("stabletoolbench.reference", "judge is none")),
+        ({"tool_scope": {"distractors": 999}}, ("stabletoolbench.tool_scope", "distractors")),
+        ({"max_steps": 999}, ("stabletoolbench.max_steps", "1 to 200")),
+        (
+            {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}},
+            ("stabletoolbench.simulator", "stabletoolbench.upstream"),
+        ),
+        ({"apis": ["stub", "cache"]}, ("not in order",)),
+        ({"apis": ["real"]}, ("real APIs are asked nowhere", "hosts")),
+        ({"apis": ["real"], "real": {"hosts": ["http://x"]}}, ("real.hosts", "no host")),
+        ({"apis": ["real"], "real": {"hosts": ["x.org"]}}, ("real.service_url", "tool_folder")),
+        ({"real": {"hosts": ["localhost:80"]}}, ("real.hosts", "'localhost:80' is no host")),
+        ({"judge": {"url": "x"}}, ("judge", "endpoint")),
+        ({"tool_scope": {"nearest": 3}}, ("tool_scope", "retrieved")),
+        ({"tool_scope": "all", "max_tool_chars": 100}, ("more than the 100 that fit",)),
+        ({"reference": "/nowhere"}, ("/nowhere", "no answers")),
+        ({"upstream": "/nowhere"}, ("/nowhere",)),
+        ({"tool_folder": "/nowhere"}, ("/nowhere", "tool directory")),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    tmp_path: Path, options: dict[str, Any], parts: Sequence[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        made(tmp_path, **options).entries()
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", FOLDERS)
+@pytest.mark.parametrize("address", ["s3://me:hidden@b/c", "file:///c", "s3://"])
+def test_an_address_is_no_folder(tmp_path: Path, key: str, address: str) -> None:
+    with pytest.raises(UserError) as caught:
+        made(tmp_path, **{key: address})
+    where = f"benchmarks.stabletoolbench.{key}: {address.partition('://')[0]}:// is no local folder"
+    assert str(caught.value).startswith(where)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_services_key_is_not_taken_into_the_manifest(tmp_path: Path) -> None:
+    real = {"hosts": ["x.org"], "service_url": "https://x.org/?key=hidden"}
+    for apis in (["stub"], ["real"]):
+        with pytest.raises(UserError, match=r"^benchmarks\.stabletoolbench\.real\.service_url: "):
+            made(tmp_path, apis=apis, real=real)
+
+
+def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
+    one = made(tmp_path, tool_scope={"distractors": 2}, method="DFS_woFilter_w2", votes=2)
+    again = StableToolBench.from_options(json.loads(json.dumps(one.resolved())))
+    assert again.identity() == one.identity()
+    entry = one.entries()[0]
+    assert again.prompt(entry) == one.prompt(entry)
+    assert again.tools(entry) == one.tools(entry)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "CoT@2"},
+        {"tools": "fixed"},
+        {"mode": "react"},
+        {"tool_scope": {"distractors": 1}},
+        {"apis": ["stub"]},
+        {"stub_seed": 1},
+        {"votes": 1},
+        {"fac": True},
+        {"judge": "none"},
+        {"max_steps": 12},
+        {"cache": "read"},
+        {"cache_any_simulator": True},
+    ],
+)
+def test_what_moves_a_score_is_in_the_identity(tmp_path: Path, options: dict[str, Any]) -> None:
+    assert made(tmp_path, **options).identity() != made(tmp_path).identity()
+
+
+def test_recorded_answers_and_real_apis_are_in_the_identity(tmp_path: Path) -> None:
+    found = [made(tmp_path, recorded=str(tmp_path)).identity()]
+    api = made(tmp_path)._names()[0]
+    path = tmp_path / api[0] / f"{api[1]}_for_{api[0]}" / f"{api[2]}.json"
+    path.parent.mkdir(parents=True)
+    for response in (1, 2):
+        path.write_text(json.dumps({"{}": {"error": "", "response": response}}))
+        found.append(made(tmp_path, recorded=str(tmp_path)).identity())
+    assert len({digest(one) for one in found}) == 3
+    (tmp_path / "unrelated.json").write_text("{}")
+    assert made(tmp_path, recorded=str(tmp_path)).identity() == found[-1]
+    asked = {"hosts": ["api.example.org"], "service_url": "https://api.example.org/y"}
+    for more in ({"timeout_s": 3}, {"service_url": "https://api.example.org/x"}):
+        both = [made(tmp_path, apis=["real"], real=real) for real in (asked, asked | more)]
+        assert both[0].identity() != both[1].identity()
+
+
+def test_roles_are_sent_chats_of_their_shape(tmp_path: Path) -> None:
+    endpoint = {"endpoint": {"url": "https://example.org/v1", "model": "x/MirrorAPI-Cache"}}
+    plain, mirror = made(tmp_path, apis=["simulator"]), made(tmp_path, apis=["simulator"])
+    mirror._roles["simulator"] = parse_role(endpoint, "")  # the option needs a checkout
+    assert mirror.role_sampling("simulator").max_tokens == 2048
+    assert plain.role_sampling("simulator").max_tokens == 1024
+    roles = [message["role"] for message in plain.role_chat("simulator")]
+    assert roles == ["system", "user"]
+    assert [message["role"] for message in plain.role_chat("judge")] == ["user"]
+    episode = played(
+        plain,
+        plain.entries()[0],
+        Agent(),
+        simulator=Says('{"response": 1}'),
+        judge=Says("Solved"),
+    )
+    assert episode.state["simulator"]["form"] == "own"
+    assert episode.state["simulator"]["model"] == "simulator"
+
+
+def test_an_answer_that_is_judged(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, fac=True)
+    entry = benchmark.entries()[0]
+    for said, official in (("Solved", True), ("Unsolved", False)):
+        agent, judging = Agent(), Says(json.dumps({"reason": "so", "status": said}))
+        episode = played(benchmark, entry, agent, judge=judging)
+        assert verdicts(benchmark, entry, episode) == dict.fromkeys(RULE_SETS, official)
+        assert judging.asked == 4, "three votes and one on completeness"
+        assert episode.model_calls == agent.asked == 2
+        assert episode.prompt_tokens == 18, "the judge's tokens are not the candidate's"
+        (call,) = episode.state["calls"]
+        assert call["source"] in ("stub", "cache")
+
+
+def test_a_judge_that_names_no_verdict_is_no_verdict(tmp_path: Path) -> None:
+    benchmark = made(tmp_path)
+    with pytest.raises(JudgeError):
+        played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Who knows?"))
+
+
+def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: Path) -> None:
+    class Noting(Says):
+        def __init__(self) -> None:
+            super().__init__("Unsolved")
+            self.seeds: list[int] = []
+
+        async def chat(self, messages: Any, sampling: Sampling, tools: Any = None) -> Completion:
+            self.seeds.append(sampling.seed)
+            return await super().chat()
+
+    benchmark = made(tmp_path, apis=["stub"], fac=True)
+    asked = []
+    for attempt in (1, 1, 2, 3):
+        noting = Noting()
+        context = replace(staged(benchmark, Agent(), judge=noting), attempt=attempt)
+        asyncio.run(benchmark.run(benchmark.entries()[0], context))
+        asked.append(set(noting.seeds))
+    assert asked[0] == asked[1]
+    assert not (asked[1] & asked[2])
+    assert not (asked[2] & asked[3])
+
+
+class Drawn(Says):
+    """Keeps how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("Answer Status: Solved")
+        self.samplings: list[Sampling] = []
+
+    async def chat(self, messages: Any, sampling: Sampling, tools: Any = None) -> Completion:
+        self.samplings.append(sampling)
+        return await super().chat()
+
+
+def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
+    """How the question on completeness is drawn by a judge with this sampling."""
+    judging = Drawn()
+    context = staged(benchmark, Agent())
+    context = replace(context, roles={"judge": RoleModel(judging, given, {})})
+    asyncio.run(benchmark.run(benchmark.entries()[0], context))
+    *_, last = judging.samplings
+    assert len(judging.samplings) == 4
+    return replace(last, seed=given.seed)
+
+
+def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
+    endpoint = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
+    own = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "stop": ["</s>"], "seed": 4}
+    default = judge.SAMPLING
+    said = Sampling(0.6, top_p=0.9, max_tokens=2000, stop=("</s>",), seed=4)
+    for role, given, wanted in (
+        ("same", default, judge.FAC_SAMPLING),
+        ("same", replace(default, max_tokens=64), Sampling(0.0, max_tokens=64)),
+        (endpoint, default, judge.FAC_SAMPLING),
+        (endpoint | {"sampling": own}, said, said),
+    ):
+        benchmark = made(tmp_path, apis=["stub"], fac=True, judge=role)
+        assert fac_drawn(benchmark, given) == wanted
+        identity = benchmark.identity()["episodes"]["judge"]["fac_sampling"]
+        shown = said if wanted is said else judge.FAC_SAMPLING
+        assert identity == json.loads(json.dumps(asdict(shown)))
+    assert "fac_sampling" not in made(tmp_path).identity()["episodes"]["judge"]
+
+
+@pytest.mark.parametrize("nodes", [*range(450, 500, 5), 5_000])
+def test_a_reference_that_is_nested_too_deeply_is_named(tmp_path: Path, nodes: int) -> None:
+    entry = made(tmp_path).entries()[0]
+    folder = Path(a_reference(tmp_path, [entry]))
+    path = folder / f"{entry.category}.json"
+    opened, closed = '[{"role": "assistant", "message": "x", "next": ' * nodes, "}]" * nodes
+    answer = f'{{"final_answer": "x", "answer_details": {opened}[]{closed}}}'
+    path.write_text(f'{{"{entry.id}": {{"answer": {answer}}}}}')
+    with pytest.raises(UserError, match="too deeply") as found:
+        made(tmp_path, apis=["stub"], reference=str(folder))
+    assert str(path) in str(found.value)
+
+
+def test_skipped_queries_count_in_what_was_asked_for(tmp_path: Path) -> None:
+    entries = made(tmp_path).entries()
+    rows = [Row(entry.category, entry.id, status="skipped") for entry in entries]
+    reference = a_reference(tmp_path, entries)
+    every = made(tmp_path, apis=["stub"], fac=True, reference=reference).summarize(rows, 1)
+    assert every["averages"]["fac"]["value"] == 0
+    assert every["averages"]["lose"]["value"] == 1
+    assert every["rules"]["official"]["sopr"]["n"] == len(entries)
+    plain = made(tmp_path).summarize(rows, 1)
+    assert (plain["averages"]["fac"]["value"], plain["averages"]["lose"]["value"]) == (None, None)
+    none = made(tmp_path, judge="none").summarize(rows, 1)
+    assert none["rules"]["official"]["sopr"]["value"] is None
+
+
+def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.benchmark.JUDGE_S", 0.1)
+
+    class Silent:
+        async def chat(self, *_: Any, **__: Any) -> Completion:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    benchmark = made(tmp_path)
+    with pytest.raises(JudgeError, match="deadline"):
+        played(benchmark, benchmark.entries()[0], Agent(), judge=Silent())
+
+
+def test_all_questions_to_a_judge_have_one_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float | None] = []
+    wait_for = asyncio.wait_for
+
+    async def noted(work: Any, timeout: float | None) -> Any:
+        waits.append(timeout)
+        return await wait_for(work, timeout)
+
+    monkeypatch.setattr("asyncio.wait_for", noted)
+    reference = a_reference(tmp_path, made(tmp_path).entries()[:1])
+    benchmark = made(tmp_path, apis=["stub"], fac=True, reference=reference)
+    episode = played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Index: 0\nSolved"))
+    assert episode.state["fac"]
+    assert sum(wait == JUDGE_S for wait in waits) == 1
+    assert JUDGE_S < 300, "the engine worker's DEADLINE_GRACE_S"
+
+
+def a_reference(tmp_path: Path, entries: Sequence[Entry], nodes: int = 1) -> str:
+    """A folder of answers to these entries, with chains of so many nodes."""
+    details: list[Any] = []
+    for _ in range(nodes):
+        details = [{"role": "assistant", "message": "rye", "next": details}]
+    final = json.dumps({"return_type": "give_answer", "final_answer": "rye"})
+    answer = {"method": "CoT@1", "final_answer": final, "answer_details": details}
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    for group in {entry.category for entry in entries}:
+        found = {one.id: {"answer": answer} for one in entries if one.category == group}
+        (folder / f"{group}.json").write_text(json.dumps(found))
+    return str(folder)
+
+
+def test_a_reference_with_a_long_chain_travels(tmp_path: Path) -> None:
+    entries = made(tmp_path).entries()[:1]
+    benchmark = made(tmp_path, apis=["stub"], reference=a_reference(tmp_path, entries, 300))
+    travelled = pickle.loads(pickle.dumps(benchmark))
+    judging = Says("Index: 0\nAnswer Status: Unsolved")
+    episode = played(travelled, entries[0], Agent(), judge=judging)
+    assert episode.state["sowr"]["outcome"] in ("win", "lose", "tie")
+
+
+def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
+    entries = made(tmp_path).entries()
+    reference = a_reference(tmp_path, entries[:1])
+    benchmark = made(tmp_path, apis=["stub"], reference=reference)
+    group = [one for one in entries if one.category == entries[0].category]
+    rows = []
+    for entry in group:
+        episode = played(benchmark, entry, Agent(), judge=Says("Solved"))
+        assert (episode.state["sowr"] is None) == (entry is not group[0])
+        row = Row(entry.category, entry.id, verdicts=benchmark.check(entry, episode))
+        rows.append(row)
+    found = summarize(rows)
+    sowr = found["categories"][entries[0].category]["sowr"]
+    assert (sowr["missing"], sowr["win"]["n"]) == (len(group) - 1, 1)
+    assert any("no SoWR" in note for note in notes(found))
+
+
+def test_without_a_judge_nothing_is_called_unsolved(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, judge="none")
+    entry = benchmark.entries()[0]
+    found = benchmark.check(entry, played(benchmark, entry, Agent()))["official"]
+    assert (found.valid, found.error_type) == (False, "not_judged")
+    assert "sopr" not in found.metrics
+    assert found.metrics["finish"] == 1
+
+
+def test_a_second_run_comes_from_the_cache(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
+    entry = benchmark.entries()[0]
+    simulator = Says(json.dumps({"error": "", "response": {"answer": "rye"}}))
+    first = played(benchmark, entry, Agent(), simulator=simulator)
+    again = made(tmp_path, apis=["cache", "simulator"], judge="none", cache="read")
+    silent = Says("nothing")
+    second = played(again, entry, Agent(), simulator=silent)
+    assert (simulator.asked, silent.asked) == (1, 0)
+    assert [call["source"] for call in first.state["calls"]] == ["simulator"]
+    assert [call["source"] for call in second.state["calls"]] == ["cache"]
+    assert second.messages == first.messages
+    assert second.state["answer"] == first.state["answer"]
+
+
+def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
+    entry = benchmark.entries()[0]
+    simulator = Says('{"response": 1}')
+    context = staged(benchmark, Agent(), simulator=simulator)
+    candidates: list[dict[str, Any]] = [
+        {"revision": "a"},
+        {"revision": "b"},
+        {"engine": {"dtype": "float16"}},
+    ]
+    for makers, identity in enumerate(candidates, start=1):
+        for _ in range(2):
+            again = replace(context, candidate=RoleModel(Agent(), Sampling(), identity))
+            episode = asyncio.run(benchmark.run(entry, again))
+            assert simulator.asked == makers
+            assert identity.items() <= episode.state["simulator"].items()
+
+
+def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) -> None:
+    served = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none", simulator=served)
+    entry, simulator = benchmark.entries()[0], Says('{"response": 1}')
+    context = staged(benchmark, Agent(), simulator=simulator)
+    for dtype in ("float16", "bfloat16"):
+        candidate = RoleModel(Agent(), Sampling(), {"engine": {"dtype": dtype}})
+        episode = asyncio.run(benchmark.run(entry, replace(context, candidate=candidate)))
+        assert "engine" not in episode.state["simulator"]
+    assert simulator.asked == 1
+
+
+def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
+    (tmp_path / "tools" / "Food").mkdir(parents=True)
+    benchmark = made(tmp_path, apis=["stub"], tool_folder=str(tmp_path / "tools"))
+    rows = [Row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
+    found = benchmark.summarize(rows, 1)
+    lacking = [line for line in found["warnings"] if "lacks the tool" in line]
+    assert len(lacking) == 10
+    said = f"the tool directory lacks {len(lacking)} tools or APIs (see warnings)."
+    assert said in found["comparable"]
+    assert len(found["comparable"]) < 1000
+    assert lacking[0] not in found["comparable"]
+
+
+def test_two_writers_of_one_folder(tmp_path: Path) -> None:
+    first, second = made(tmp_path), made(tmp_path)
+    service = first.service()
+    assert service is not None
+    service.call("stats")
+    with pytest.raises(UserError, match="cache"):
+        second.service()
+
+
+def test_the_driver_may_ask_for_the_cache_again(tmp_path: Path) -> None:
+    benchmark = made(tmp_path)
+    first = benchmark.service()
+    assert first is not None
+    first.call("stats")
+    again = benchmark.service()
+    assert again is not None, "its own lock is no other run's"
+    again.call("stats")
+
+
+def test_a_broken_record_is_named_before_anything_starts(tmp_path: Path) -> None:
+    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
+    entry = benchmark.entries()[0]
+    played(benchmark, entry, Agent(), simulator=Says('{"error": "", "response": 1}'))
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    record = next(path for path in files if "response" in path.read_text())
+    record.write_text('{"cut')
+    with pytest.raises(UserError, match=record.stem):
+        made(tmp_path, apis=["cache", "simulator"], cache="read").service()
+
+
+def test_files_for_others(tmp_path: Path) -> None:
+    benchmark = made(tmp_path)
+    rows = []
+    judging = Says('{"status": "Solved"}')
+    for entry in benchmark.entries():
+        episode = played(benchmark, entry, Agent(), judge=judging)
+        row = {"language": "en", "category": entry.category, "id": entry.id, "sample": 0}
+        rows.append({**row, "status": "scored", "state": json.dumps(episode.state)})
+    rows[0] |= {"status": "infra_error", "state": None}
+    rows.append(rows[1] | {"sample": 1})
+    summary = {"timing": {"wall_s": 3}, "model": {"source": "org/tiny"}}
+    files = dict(benchmark.files(lambda: rows, summary))
+    assert set(files) == {"results.json", *(f"converted/{group}.json" for group in GROUPS)}
+    seed = json.loads(files["results.json"])
+    assert seed["summary"]["solved_count"] == len(rows) - 1
+    assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
+    assert seed["summary"]["total_evaluations"] == len(rows) - 1, "all samples"
+    assert set(seed["results"][0]["scores"]) == {"sopr_score", "api_call_score"}
+    converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
+    assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"
+
+    # And back: another run is compared with these.
+    for path, content in files.items():
+        place = tmp_path / "run" / "files" / "stabletoolbench" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    compared = made(tmp_path, apis=["stub"], reference=str(tmp_path / "run"))
+    entry = compared.entries()[1]
+    sowr = played(compared, entry, Agent(), judge=judging).state["sowr"]
+    assert sowr["by"] in ("coin", "judge", "status")
+
+
+def test_every_entry_has_a_prompt_and_a_template_probe(tmp_path: Path) -> None:
+    for mode in ("native", "react"):
+        benchmark = made(tmp_path, mode=mode)
+        for entry in benchmark.entries():
+            assert all(message["content"] for message in benchmark.prompt(entry))
+            assert (benchmark.tools(entry) is None) == (mode == "react")
+            assert benchmark.template_probe(entry)
+        assert len(pickle.dumps(benchmark)) < 200_000
