@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.tools import tool_sources
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.environment import Docs
 from ace_ray.benchmarks.bfcl.tools.limited import end_processes
-from ace_ray.benchmarks.bfcl.tools.opening import Docs
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--ceiling", type=float, default=8.0, help="seconds of CPU for all of them")
     options = parser.parse_args()
     try:
-        copy = Copy.locate(options.data)
+        copy = UpstreamPackage.locate(options.data)
         entries = load(copy, MULTI_TURN)
         docs = function_docs(copy)
     except UserError as error:

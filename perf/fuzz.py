@@ -121,7 +121,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     from ace_ray.benchmarks.bfcl.answers import Answer
     from ace_ray.benchmarks.bfcl.decode import executable, read
     from ace_ray.benchmarks.bfcl.forms import Form
-    from ace_ray.benchmarks.bfcl.goldcheck import _episodes
+    from ace_ray.benchmarks.bfcl.gold import _episodes
     from ace_ray.benchmarks.registry import make_benchmark
     from ace_ray.benchmarks.stabletoolbench.agent import react
     from ace_ray.benchmarks.stabletoolbench.agent.finish import read_finish

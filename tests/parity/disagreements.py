@@ -89,7 +89,7 @@ def votes(count: int, seed: int) -> Counter[tuple[str, ...]]:
     entry = Entry("stabletoolbench", "G1_instruction", "en", "1", {"query": "?"}, {"relevant": []})
     raw = canonical_json({"return_type": "give_answer", "final_answer": "It is 5."})
     answer = {"final_answer": raw, "answer_details": linked([called(FINISH, raw)])}
-    state = {"answer": {"answer": answer}, "calls": [], "fac": None, "sowr": None}
+    state: dict[str, Any] = {"answer": {"answer": answer}, "calls": [], "fac": None, "sowr": None}
     found: Counter[tuple[str, ...]] = Counter()
     while found.total() < count:
         said = [_vote(rng) for _ in range(rng.choice([1, 2, 3, 3, 3, 5]))]

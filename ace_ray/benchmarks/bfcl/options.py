@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.episodes.services import EmbeddingsConfig, WebSearchConfig
+from ace_ray.benchmarks.bfcl.episode.services import EmbeddingsConfig, WebSearchConfig
 from ace_ray.config import Section
 from ace_ray.errors import UserError
 

@@ -16,11 +16,9 @@ import pytest
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamPackage
 from ace_ray.benchmarks.bfcl.gold import gold_text
-from ace_ray.benchmarks.bfcl.goldcheck import check_all
-from ace_ray.benchmarks.bfcl.system_role import without_system
-from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
+from ace_ray.benchmarks.bfcl.prompts import without_system
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import make_benchmark
@@ -35,7 +33,9 @@ class Scripted:
     """Answers in turn, the last for ever; remembers what it was asked."""
 
     def __init__(self, *answers: str | Sequence[ToolCall]) -> None:
-        self.answers, self.asked, self.offered = list(answers), [], []
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+        self.offered: list[Any] = []
 
     async def chat(
         self,
@@ -343,24 +343,24 @@ def test_every_entry_has_a_prompt_and_takes_any_answer(mode: str) -> None:
 
 def test_gold_answers_of_the_mini_set() -> None:
     said: list[str] = []
-    assert check_all("mini", say=said.append), said
+    assert BFCL.check_data("mini", said.append), said
 
 
-def test_the_real_copy_s_prompts_and_gold(bfcl_copy: Copy) -> None:
+def test_the_real_copy_s_prompts_and_gold(bfcl_copy: UpstreamPackage) -> None:
     benchmark = bfcl(data=bfcl_copy.name, categories=["live_parallel", "memory_rec_sum"])
     assert benchmark.identity()["prompts"] == "official"
     assert "compares with its local prompt models" in benchmark.summarize([], 0.0)["comparable"]
     assert len(benchmark.entries()) == 16 + 155
 
 
-def test_an_altered_copy_is_not_called_official(bfcl_copy: Copy, tmp_path: Path) -> None:
+def test_an_altered_copy_is_not_called_official(bfcl_copy: UpstreamPackage, tmp_path: Path) -> None:
     if bfcl_copy.root.is_file():
         pytest.skip("BFCL_DATA names a wheel, which this cannot alter")
     folder = tmp_path / "bfcl_eval"
     shutil.copytree(bfcl_copy.root, folder)
     prompts = folder / "constants" / "default_prompts.py"
     prompts.write_text(prompts.read_text().replace("expert in composing", "expert at composing"))
-    with (folder / FOLDER / "math_api.py").open("a") as file:
+    with (folder / TOOL_FOLDER / "math_api.py").open("a") as file:
         file.write("# altered\n")
     benchmark = bfcl(data=str(folder), categories=["simple_python"])
     said = benchmark.summarize([], 0.0)["comparable"]

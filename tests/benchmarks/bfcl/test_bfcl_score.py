@@ -15,10 +15,10 @@ import pytest
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
-from ace_ray.benchmarks.bfcl.score import entries_of, read_outputs
+from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Output
 from ace_ray.calls import Call
 from ace_ray.errors import UserError
@@ -63,13 +63,13 @@ def write_results(
     return folder
 
 
-def outputs(path: Path, data: str | Copy = "mini") -> list[Output]:
-    copy = Copy.locate(data) if isinstance(data, str) else data
+def outputs(path: Path, data: str | UpstreamPackage = "mini") -> list[Output]:
+    copy = UpstreamPackage.locate(data) if isinstance(data, str) else data
     return list(read_outputs(path, entries_of(copy)))
 
 
-def entries(category: str, data: str | Copy = "mini") -> list[Entry]:
-    return load(Copy.locate(data) if isinstance(data, str) else data, [category])
+def entries(category: str, data: str | UpstreamPackage = "mini") -> list[Entry]:
+    return load(UpstreamPackage.locate(data) if isinstance(data, str) else data, [category])
 
 
 # results of every kind
@@ -105,8 +105,8 @@ def in_words(entry: Entry) -> list[Any]:
     if entry.category in ("simple_java", "simple_javascript"):
         (function,) = entry.gold[0]
         return [f"[{function}()]", "no call", FAILED]
-    right = gold_text(entry.gold, entry.data["function"])
-    return [right, gold_text(entry.gold[:-1], entry.data["function"]), f"Sure: {right}", FAILED, ""]
+    text = gold_text(entry.gold, entry.data["function"])
+    return [text, gold_text(entry.gold[:-1], entry.data["function"]), f"Sure: {text}", FAILED, ""]
 
 
 def _listed(calls: Sequence[Call], *, text: bool = True) -> list[Any]:
@@ -416,7 +416,7 @@ def upstreams_python() -> Path:
     ],
 )
 def test_parity_with_upstreams_evaluator(
-    model: str, results: Results, bfcl_copy: Copy, upstreams_python: Path, tmp_path: Path
+    model: str, results: Results, bfcl_copy: UpstreamPackage, upstreams_python: Path, tmp_path: Path
 ) -> None:
     """On real entries: every kind of result for some of each category, in as many folders, each
     with all kinds."""

@@ -12,9 +12,8 @@ import pytest
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, SCORING
 from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id, form_of
-from ace_ray.benchmarks.bfcl.scoring.diagnostics import with_metrics
-from ace_ray.benchmarks.bfcl.scoring.summary import summarize
-from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
+from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
+from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
 from ace_ray.records import RULE_SETS, Verdict
 from ace_ray.stats import wilson
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, RELEVANCE, SCORING
-from ace_ray.benchmarks.bfcl.data import layout
-from ace_ray.benchmarks.bfcl.data.copy import (
+from ace_ray.benchmarks.bfcl.data import upstream_package
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
     OFFICIAL_DATA_SHA256,
     VERSION,
-    Copy,
+    UpstreamPackage,
     data_sha256,
 )
-from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
@@ -70,13 +70,13 @@ DOC_COUNTS = {
 def refused(match: str, spec: str | Path, *categories: str) -> str:
     """What a user reads when the copy is loaded; one line."""
     with pytest.raises(UserError, match=match) as caught:
-        load(Copy.locate(str(spec)), categories or CATEGORIES)
+        load(UpstreamPackage.locate(str(spec)), categories or CATEGORIES)
     line = str(caught.value)
     assert "\n" not in line
     return line
 
 
-def test_the_published_data_have_the_studied_counts(bfcl_copy: Copy) -> None:
+def test_the_published_data_have_the_studied_counts(bfcl_copy: UpstreamPackage) -> None:
     entries = load(bfcl_copy)
     assert Counter(entry.category for entry in entries) == COUNTS
     assert set(COUNTS) == set(CATEGORIES)
@@ -100,7 +100,7 @@ def test_the_published_data_have_the_studied_counts(bfcl_copy: Copy) -> None:
 
 
 def test_a_row_becomes_the_entry_that_was_agreed_on(made_up: Path) -> None:
-    entries = {entry.id: entry for entry in load(Copy.locate(str(made_up)))}
+    entries = {entry.id: entry for entry in load(UpstreamPackage.locate(str(made_up)))}
     single = entries["simple_python_0"]
     assert single.data.keys() == {"question", "function"}
     assert (single.benchmark, single.language, single.group) == ("bfcl", "en", single.id)
@@ -123,14 +123,14 @@ def test_a_row_becomes_the_entry_that_was_agreed_on(made_up: Path) -> None:
 
 def test_folder_and_wheel_hold_the_same(made_up: Path, tmp_path: Path) -> None:
     wheel = write_wheel(made_up, tmp_path / "bfcl_eval-any.whl")
-    copies = [Copy.locate(str(path)) for path in (made_up, made_up / "bfcl_eval", wheel)]
+    copies = [UpstreamPackage.locate(str(path)) for path in (made_up, made_up / "bfcl_eval", wheel)]
     assert {copy.version for copy in copies} == {VERSION}
-    assert {copy.kind for copy in copies} == {"copy"}
+    assert not any(copy.is_mini for copy in copies)
     assert len({data_hash(load(copy)) for copy in copies}) == 1
     for copy in copies:
-        again = Copy.locate(copy.name)
+        again = UpstreamPackage.locate(copy.name)
         assert again == copy == pickle.loads(pickle.dumps(copy))
-        assert copy.has(layout.PROMPT_SOURCE)
+        assert copy.has(upstream_package.PROMPT_SOURCE)
         assert not copy.has("data/nothing.json")
 
 
@@ -138,17 +138,17 @@ def test_relative_paths_resolve_to_absolute_ones(
     made_up: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(made_up.parent)
-    name = Copy.locate(made_up.name).name
+    name = UpstreamPackage.locate(made_up.name).name
     monkeypatch.chdir("/")
-    assert Copy.locate(name).root == (made_up / "bfcl_eval").resolve()
+    assert UpstreamPackage.locate(name).root == (made_up / "bfcl_eval").resolve()
 
 
 def test_the_installed_package_is_found_and_not_imported(made_up: Path) -> None:
     code = (
         "import sys\n"
-        "from ace_ray.benchmarks.bfcl.data.copy import Copy\n"
+        "from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage\n"
         "from ace_ray.benchmarks.bfcl.data.loader import load\n"
-        "copy = Copy.locate('installed')\n"
+        "copy = UpstreamPackage.locate('installed')\n"
         "assert 'bfcl_eval' not in sys.modules\n"
         "print(copy.name, copy.version, len(load(copy, ['multiple'])), copy.root)"
     )
@@ -185,14 +185,14 @@ def test_another_version(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_does_not_say_its_version(tmp_path: Path) -> None:
-    assert Copy.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
+    assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
 
 
 def test_unpacked_official_data_are_known_by_their_contents(
     bfcl_folder: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(bfcl_folder / "data", tmp_path / "bfcl_eval" / "data")
-    assert Copy.locate(str(tmp_path)).version == VERSION
+    assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
 
 
 def test_what_is_no_wheel(tmp_path: Path, made_up: Path) -> None:
@@ -220,14 +220,19 @@ def test_a_wheel_with_a_damaged_member(tmp_path: Path, made_up: Path) -> None:
 def test_a_wheel_that_unpacks_to_very_much(
     tmp_path: Path, made_up: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_ray.benchmarks.bfcl.data.copy.DATA_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("ace_ray.benchmarks.bfcl.data.upstream_package.DATA_LIMIT_BYTES", 1000)
     path = write_wheel(made_up, tmp_path / "x.whl")
     refused("has more than 1,000 bytes", path, "multiple")
 
 
 @pytest.mark.parametrize("wheel", [False, True])
 @pytest.mark.parametrize(
-    "name", [layout.question_file("multiple"), layout.answer_file("memory_kv"), layout.FORMAT_IDS]
+    "name",
+    [
+        upstream_package.question_file("multiple"),
+        upstream_package.answer_file("memory_kv"),
+        upstream_package.FORMAT_IDS,
+    ],
 )
 def test_a_missing_file(made_up: Path, tmp_path: Path, name: str, wheel: bool) -> None:
     (made_up / "bfcl_eval" / name).unlink()
@@ -236,18 +241,21 @@ def test_a_missing_file(made_up: Path, tmp_path: Path, name: str, wheel: bool) -
 
 
 def test_a_truncated_file(made_up: Path, tmp_path: Path) -> None:
-    path = made_up / "bfcl_eval" / layout.question_file("parallel")
+    path = made_up / "bfcl_eval" / upstream_package.question_file("parallel")
     path.write_bytes(path.read_bytes()[:-100])
     refused(r"BFCL_v4_parallel\.json:3: is not valid JSON", made_up)
     refused(r"BFCL_v4_parallel\.json:3: is not", write_wheel(made_up, tmp_path / "x.whl"))
-    path = made_up / "bfcl_eval" / layout.FORMAT_IDS
+    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
     path.write_bytes(path.read_bytes()[:-10])
     refused("format_sensitivity.json: is not valid JSON", made_up, "format_sensitivity")
 
 
 @pytest.mark.parametrize("category", ["multiple", "multi_turn_base", "memory_vector"])
 def test_answers_of_other_questions(made_up: Path, category: str) -> None:
-    answers, questions = layout.answer_file(category), layout.question_file(category)
+    answers, questions = (
+        upstream_package.answer_file(category),
+        upstream_package.question_file(category),
+    )
     assert answers is not None
     path = made_up / "bfcl_eval" / answers
     kept = path.read_text()
@@ -283,7 +291,7 @@ WRONG_ROWS = [
 def test_rows_of_another_shape(
     made_up: Path, category: str, key: str, value: object, match: str
 ) -> None:
-    path = made_up / "bfcl_eval" / layout.question_file(category)
+    path = made_up / "bfcl_eval" / upstream_package.question_file(category)
     edit_line(path, 1, lambda row: {**row, key: value})
     assert ".json:1: " in refused(match, made_up, category)
     edit_line(path, 1, lambda row: {k: v for k, v in row.items() if k != key})
@@ -303,7 +311,7 @@ def test_rows_of_another_shape(
     ],
 )
 def test_answers_of_another_shape(made_up: Path, category: str, gold: object) -> None:
-    name = layout.answer_file(category)
+    name = upstream_package.answer_file(category)
     assert name is not None
     edit_line(made_up / "bfcl_eval" / name, 1, lambda row: {**row, "ground_truth": gold})
     assert f"{name}:1: " in refused("ground_truth|has calls for 1 turns", made_up, category)
@@ -318,12 +326,12 @@ def test_functions_that_are_nested_without_end(made_up: Path) -> None:
         row["function"][0]["parameters"]["properties"]["deep"] = deep
         return row
 
-    edit_line(made_up / "bfcl_eval" / layout.question_file("multiple"), 1, nest)
+    edit_line(made_up / "bfcl_eval" / upstream_package.question_file("multiple"), 1, nest)
     refused('"function" has the wrong shape', made_up, "multiple")
 
 
 def test_ids_of_format_sensitivity_that_there_are_not(made_up: Path) -> None:
-    path = made_up / "bfcl_eval" / layout.FORMAT_IDS
+    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
     path.write_text('{"multiple": ["multiple_99"]}')
     refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
     path.write_text('{"memory_kv": ["memory_0"]}')
@@ -331,7 +339,7 @@ def test_ids_of_format_sensitivity_that_there_are_not(made_up: Path) -> None:
 
 
 def test_links_out_of_a_folder_are_not_followed(made_up: Path, tmp_path: Path) -> None:
-    path = made_up / "bfcl_eval" / layout.question_file("multiple")
+    path = made_up / "bfcl_eval" / upstream_package.question_file("multiple")
     path.rename(tmp_path / "elsewhere.json")
     path.symlink_to(tmp_path / "elsewhere.json")
     refused("is a symbolic link", made_up, "multiple")

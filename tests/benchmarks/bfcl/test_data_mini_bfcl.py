@@ -20,14 +20,14 @@ from ace_ray.benchmarks.bfcl.categories import (
     SCORING,
     SINGLE_TURN,
 )
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.docs import offered
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.forms import FORMS
+from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.records import Entry
 
-COPY = Copy.locate("mini")
+COPY = UpstreamPackage.locate("mini")
 ENTRIES = load(COPY)
 DOCS = function_docs(COPY)
 ANSWERED = [c for c in SINGLE_TURN if c not in RELEVANCE]

@@ -11,10 +11,9 @@ import pytest
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import load
-from ace_ray.benchmarks.bfcl.episodes.conversation import MAX_STEPS
-from ace_ray.benchmarks.bfcl.episodes.multi_turn import rollout
+from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS, EpisodeSettings, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
-from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
@@ -35,7 +34,7 @@ def entry_of(category: str, number: int = 0) -> Entry:
 
 def context_for(entry: Entry, model: Script, **more: Any) -> EpisodeContext:
     async def opened() -> LocalSession:
-        return LocalSession(open_tools(SOURCES, opening_of(entry, DOCS)))
+        return LocalSession(open_environment(SOURCES, initial_state_of(entry, DOCS)))
 
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
@@ -45,7 +44,7 @@ def played(entry: Entry, model: Script, *, seconds: float | None = None, **optio
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         works = options.pop("works", None)
         context = context_for(entry, model, deadline=deadline, works=works)
-        return await rollout(entry, context, own(), DOCS, **options)
+        return await rollout(entry, context, EpisodeSettings(own(), DOCS, **options))
 
     return asyncio.run(run())
 
@@ -221,10 +220,10 @@ def test_the_session_is_closed_whatever_happens() -> None:
             closed.append(True)
 
     async def opened() -> LocalSession:
-        return Session(open_tools(SOURCES, opening_of(entry, DOCS)))
+        return Session(open_environment(SOURCES, initial_state_of(entry, DOCS)))
 
     model = Script([RuntimeError("x")])
     context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
     with pytest.raises(RuntimeError):
-        asyncio.run(rollout(entry, context, own(), DOCS))
+        asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS)))
     assert closed == [True]

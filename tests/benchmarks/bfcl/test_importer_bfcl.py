@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.bfcl.data import importer, layout
-from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy
+from ace_ray.benchmarks.bfcl.data import importer, upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
 from ace_ray.benchmarks.bfcl.prompts import official
-from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_wheel
@@ -33,15 +32,15 @@ def test_import_lands_whole(made_up: Path) -> None:
     assert manifest["upstream_version"] == VERSION
     assert manifest["official_data"] is False
     assert manifest["rows"]["simple_python"] == 4
-    assert manifest["files"].keys() == set(layout.all_files())
+    assert manifest["files"].keys() == set(upstream_package.all_files())
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
     assert str(said[1]).startswith("its data are not those of the published package")
     assert not list(folder.rglob("__init__.py"))
     dataset.verify(folder)
 
-    copy, before = Copy.locate("imported"), Copy.locate(str(made_up))
+    copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
     assert copy.name == f"imported:{folder.name}"
-    assert copy == Copy.locate(copy.name)
+    assert copy == UpstreamPackage.locate(copy.name)
     assert copy.version == VERSION
     assert data_hash(load(copy)) == data_hash(load(before))
     assert official(copy) == official(before)
@@ -59,15 +58,15 @@ def test_the_same_content_is_imported_once(made_up: Path, tmp_path: Path) -> Non
 
 def test_other_contents_are_another_version(made_up: Path) -> None:
     first = importer.import_copy(made_up)
-    path = made_up / "bfcl_eval" / layout.TOOL_SOURCES[0]
+    path = made_up / "bfcl_eval" / upstream_package.TOOL_SOURCES[0]
     path.write_text(path.read_text() + "class Other: ...\n")
     second = importer.import_copy(made_up)
     assert left() == sorted([first.name, second.name])
     with pytest.raises(UserError, match=rf"several versions .* write imported:.*{second.name}"):
-        Copy.locate("imported")
+        UpstreamPackage.locate("imported")
     with pytest.raises(UserError, match="version 123 is not imported"):
-        Copy.locate("imported:123")
-    assert Copy.locate(f"imported:{first.name}").root == first
+        UpstreamPackage.locate("imported:123")
+    assert UpstreamPackage.locate(f"imported:{first.name}").root == first
 
 
 def test_the_installed_package_can_be_imported(
@@ -82,11 +81,11 @@ def test_the_installed_package_can_be_imported(
 @pytest.mark.parametrize(
     "name",
     [
-        layout.question_file("parallel"),
-        layout.PROMPT_SOURCE,
-        layout.TOOL_SOURCES[-1],
-        layout.prerequisite_file("finance"),
-        layout.doc_file("math_api.json"),
+        upstream_package.question_file("parallel"),
+        upstream_package.PROMPT_SOURCE,
+        upstream_package.TOOL_SOURCES[-1],
+        upstream_package.prerequisite_file("finance"),
+        upstream_package.doc_file("math_api.json"),
     ],
 )
 def test_an_incomplete_copy_leaves_nothing_behind(made_up: Path, name: str) -> None:
@@ -97,7 +96,7 @@ def test_an_incomplete_copy_leaves_nothing_behind(made_up: Path, name: str) -> N
 
 
 def test_a_broken_copy_leaves_nothing_behind(made_up: Path) -> None:
-    answers = layout.answer_file("multiple")
+    answers = upstream_package.answer_file("multiple")
     assert answers is not None
     edit_line(made_up / "bfcl_eval" / answers, 1, lambda row: None)
     with pytest.raises(UserError, match="every id needs one question and one answer"):
@@ -119,14 +118,14 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
 def test_a_changed_import_is_not_handed_out(made_up: Path) -> None:
     folder = importer.import_copy(made_up)
-    (folder / layout.FORMAT_IDS).write_text("{}")
+    (folder / upstream_package.FORMAT_IDS).write_text("{}")
     with pytest.raises(UserError, match=r"format_sensitivity.json was changed .*; remove the"):
         importer.import_copy(made_up)
     (folder / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match="has no readable manifest"):
         importer.import_copy(made_up)
     with pytest.raises(UserError, match="has no readable manifest"):
-        Copy.locate("imported")
+        UpstreamPackage.locate("imported")
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_the_published_package_is_known(bfcl_folder: Path) -> None:
 
 
 def test_tools_that_do_not_load_are_not_imported(made_up: Path) -> None:
-    source = made_up / "bfcl_eval" / FOLDER / "ticket_api.py"
+    source = made_up / "bfcl_eval" / TOOL_FOLDER / "ticket_api.py"
     source.write_text("import socket\n\n\nclass TicketAPI:\n    pass\n")
     with pytest.raises(UserError, match="ticket_api"):
         importer.import_copy(made_up)

@@ -12,10 +12,11 @@ from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.check import multi_turn
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.tools import ToolSources, open_tools, opening_of, tool_sources
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
 from ace_ray.records import Entry, Verdict
 
 DOCS = {
@@ -164,7 +165,7 @@ def test_no_answer_makes_it_raise(text: str) -> None:
 
 
 def test_what_cannot_be_compared_differs() -> None:
-    from ace_ray.benchmarks.bfcl.tools.states import difference
+    from ace_ray.benchmarks.bfcl.tools.environment import difference
 
     class Box:
         def __init__(self, value: Any) -> None:
@@ -203,13 +204,15 @@ def _checked(
 
 
 @pytest.fixture(scope="module")
-def sources(bfcl_copy: Copy) -> ToolSources:
+def sources(bfcl_copy: UpstreamPackage) -> ToolSources:
     return tool_sources(bfcl_copy)
 
 
 class TestRealCopy:
     @pytest.mark.parametrize("category", MULTI_TURN)
-    def test_every_key_is_valid(self, bfcl_copy: Copy, sources: ToolSources, category: str) -> None:
+    def test_every_key_is_valid(
+        self, bfcl_copy: UpstreamPackage, sources: ToolSources, category: str
+    ) -> None:
         docs, counts = function_docs(bfcl_copy), Counter[str]()
         for entry in load(bfcl_copy, [category]):
             found = _checked(entry, entry.gold, sources, docs)
@@ -223,7 +226,7 @@ class TestRealCopy:
         ("category", "moved"), [("multi_turn_miss_func", 95), ("multi_turn_miss_param", 160)]
     )
     def test_calls_moved_forward_into_a_turn_without_a_key(
-        self, bfcl_copy: Copy, sources: ToolSources, category: str, moved: int
+        self, bfcl_copy: UpstreamPackage, sources: ToolSources, category: str, moved: int
     ) -> None:
         """Of what the next turn's key does before its first held-out function one call or more; its
         last call stays there."""
@@ -236,7 +239,7 @@ class TestRealCopy:
         assert counts == {"moved": moved, "official": moved, "strict": moved}
 
     def test_an_effect_that_the_key_contradicts(
-        self, bfcl_copy: Copy, sources: ToolSources
+        self, bfcl_copy: UpstreamPackage, sources: ToolSources
     ) -> None:
         docs = function_docs(bfcl_copy)
         entry = next(
@@ -249,12 +252,17 @@ class TestRealCopy:
             found = _checked(entry, turns, sources, docs)
             assert [found[rules].valid for rules in ("official", "strict")] == [valid, valid]
 
-    def test_no_key_fails_for_want_of_a_module(self, bfcl_copy: Copy, sources: ToolSources) -> None:
+    def test_no_key_fails_for_want_of_a_module(
+        self, bfcl_copy: UpstreamPackage, sources: ToolSources
+    ) -> None:
         """Both sides failing alike would pass every check."""
         docs, errors = function_docs(bfcl_copy), Counter[str]()
         for entry in load(bfcl_copy, ["multi_turn_base"]):
-            opening = opening_of(entry, docs)
-            here, limited = open_tools(sources, opening), LimitedToolbox(sources, opening)
+            state = initial_state_of(entry, docs)
+            here, limited = (
+                open_environment(sources, state),
+                LimitedEnvironment(sources, state),
+            )
             for turn in entry.gold:
                 results = limited.call("step", {"texts": turn}).value
                 errors.update(text for text in results if text.startswith("Error during execution"))
@@ -262,7 +270,9 @@ class TestRealCopy:
             assert limited.state() == here.state()
         assert not errors
 
-    def test_records_that_upstream_shares(self, bfcl_copy: Copy, sources: ToolSources) -> None:
+    def test_records_that_upstream_shares(
+        self, bfcl_copy: UpstreamPackage, sources: ToolSources
+    ) -> None:
         """An insurance paid with a card of the long context: the key's card pays it too."""
         docs = function_docs(bfcl_copy)
         config = {"TravelAPI": {"access_token": "a", "booking_record": {"1": {}}}}
@@ -270,7 +280,7 @@ class TestRealCopy:
         entry = Entry(
             "bfcl", "multi_turn_long_context", "en", "x_0", data, [["list_all_airports()"]]
         )
-        cards = open_tools(sources, opening_of(entry, docs)).instances["TravelAPI"]
+        cards = open_environment(sources, initial_state_of(entry, docs)).instances["TravelAPI"]
         card = next(iter(cards.credit_card_list))
         paid = (
             "[list_all_airports(), purchase_insurance(access_token='a', insurance_type='b',"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN, language_of
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.native import openai_tools, tool_name
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.functions import openai_tools, tool_name
 from ace_ray.benchmarks.bfcl.texts import OWN_HINTS
 
 TYPES = {"string", "number", "integer", "boolean", "array", "object"}
@@ -41,7 +41,7 @@ def check_tools(tools: Sequence[dict[str, Any]], where: str) -> None:
         check_schema(function["parameters"], f"{where}:{function['name']}")
 
 
-def check_copy(copy: Copy) -> None:
+def check_copy(copy: UpstreamPackage) -> None:
     for entry in load(copy, SINGLE_TURN):
         check_tools(openai_tools(entry.data["function"], language_of(entry.category)), entry.id)
     for name, docs in function_docs(copy).items():
@@ -49,17 +49,17 @@ def check_copy(copy: Copy) -> None:
 
 
 def test_tools_of_the_mini_set() -> None:
-    check_copy(Copy.locate("mini"))
+    check_copy(UpstreamPackage.locate("mini"))
 
 
 def test_the_published_functions_stay_as_they_are() -> None:
-    for entry in load(Copy.locate("mini"), SINGLE_TURN):
+    for entry in load(UpstreamPackage.locate("mini"), SINGLE_TURN):
         before = json.dumps(entry.data)
         openai_tools(entry.data["function"], language_of(entry.category))
         assert json.dumps(entry.data) == before
 
 
-def test_tools_of_the_published_data(bfcl_copy: Copy) -> None:
+def test_tools_of_the_published_data(bfcl_copy: UpstreamPackage) -> None:
     check_copy(bfcl_copy)
 
 

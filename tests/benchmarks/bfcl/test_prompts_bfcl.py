@@ -15,17 +15,20 @@ import pytest
 
 from ace_ray.benchmarks.bfcl import texts
 from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN
-from ace_ray.benchmarks.bfcl.data import layout
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.docs import documented, hinted, offered
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    HINT_SOURCE,
+    NATIVE_SOURCE,
+    PROMPT_SOURCE,
+    UpstreamPackage,
+)
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, FORMS, Form
-from ace_ray.benchmarks.bfcl.indented import indented
+from ace_ray.benchmarks.bfcl.functions import documented, indented, offered, with_hints
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own, with_system
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import write_wheel
 
-MINI = Copy.locate("mini")
+MINI = UpstreamPackage.locate("mini")
 ENTRIES = {entry.id: entry for entry in load(MINI, SINGLE_TURN)}
 USER = {"role": "user", "content": "u"}
 
@@ -36,11 +39,11 @@ def functions_of(entry_id: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def made_up_prompts(made_up: Path) -> Prompts:
-    return official(Copy.locate(str(made_up)))
+    return official(UpstreamPackage.locate(str(made_up)))
 
 
 def test_a_prompt_from_a_copy_is_put_together_as_upstream_does(made_up_prompts: Prompts) -> None:
-    shown = json.dumps(hinted([], "python"), indent=4)
+    shown = json.dumps(with_hints([], "python"), indent=4)
     assert made_up_prompts.source == "official"
     # the text of the task is no template, however it looks
     head = "P.T {braces}.|no tag: [f(a=1...)] .|M.|"
@@ -63,29 +66,29 @@ def test_a_prompt_from_a_copy_is_put_together_as_upstream_does(made_up_prompts: 
 
 
 def test_prompts_travel_and_say_when_they_change(made_up: Path, tmp_path: Path) -> None:
-    prompts = official(Copy.locate(str(made_up)))
-    wheel = official(Copy.locate(str(write_wheel(made_up, tmp_path / "x.whl"))))
+    prompts = official(UpstreamPackage.locate(str(made_up)))
+    wheel = official(UpstreamPackage.locate(str(write_wheel(made_up, tmp_path / "x.whl"))))
     assert prompts == wheel == pickle.loads(pickle.dumps(prompts))
     assert prompts.sha256 == wheel.sha256 != own().sha256
-    path = made_up / "bfcl_eval" / layout.NATIVE_SOURCE
+    path = made_up / "bfcl_eval" / NATIVE_SOURCE
     path.write_text(path.read_text().replace("float!", "real!"))
-    assert official(Copy.locate(str(made_up))).sha256 != prompts.sha256
+    assert official(UpstreamPackage.locate(str(made_up))).sha256 != prompts.sha256
 
 
 BROKEN = [
-    (layout.PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is no literal text"),
-    (layout.PROMPT_SOURCE, '"persona": "P.", ', "", "classic has no 'persona'"),
-    (layout.PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
-    (layout.PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
-    (layout.PROMPT_SOURCE, "core {memory_content}", "core {memory_content.x}", "plain fields"),
-    (layout.PROMPT_SOURCE, "core {memory_content}", "core {", "is no template"),
-    (layout.PROMPT_SOURCE, '"notetaker": "n",', "", "MEMORY_AGENT_SETTINGS has no 'notetaker'"),
-    (layout.PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", "OUTPUT_FORMAT_MAPPING is no"),
-    (layout.PROMPT_SOURCE, "_PLAIN = ", "def", "is no Python source"),
-    (layout.HINT_SOURCE, "elif is_js", "elif is_c", "the hints at languages are not where"),
-    (layout.HINT_SOURCE, "def _get_language", "def get_language", "has no function _get_language"),
-    (layout.HINT_SOURCE, "{value['type']}", "some type", "the hints at types are not"),
-    (layout.NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not where it was"),
+    (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is no literal text"),
+    (PROMPT_SOURCE, '"persona": "P.", ', "", "classic has no 'persona'"),
+    (PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
+    (PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
+    (PROMPT_SOURCE, "core {memory_content}", "core {memory_content.x}", "plain fields"),
+    (PROMPT_SOURCE, "core {memory_content}", "core {", "is no template"),
+    (PROMPT_SOURCE, '"notetaker": "n",', "", "MEMORY_AGENT_SETTINGS has no 'notetaker'"),
+    (PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", "OUTPUT_FORMAT_MAPPING is no"),
+    (PROMPT_SOURCE, "_PLAIN = ", "def", "is no Python source"),
+    (HINT_SOURCE, "elif is_js", "elif is_c", "the hints at languages are not where"),
+    (HINT_SOURCE, "def _get_language", "def get_language", "has no function _get_language"),
+    (HINT_SOURCE, "{value['type']}", "some type", "the hints at types are not"),
+    (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not where it was"),
 ]
 
 
@@ -97,7 +100,7 @@ def test_a_changed_source_is_named(
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(UserError, match=match) as caught:
-        official(Copy.locate(str(made_up)))
+        official(UpstreamPackage.locate(str(made_up)))
     line = str(caught.value)
     assert line.startswith(str(path))
     assert "use an unmodified copy" in line
@@ -105,18 +108,18 @@ def test_a_changed_source_is_named(
 
 def test_sources_are_never_run(made_up: Path, tmp_path: Path) -> None:
     witness = tmp_path / "ran"
-    for name in (layout.PROMPT_SOURCE, layout.HINT_SOURCE, layout.NATIVE_SOURCE):
+    for name in (PROMPT_SOURCE, HINT_SOURCE, NATIVE_SOURCE):
         path = made_up / "bfcl_eval" / name
         path.write_text(f"open({str(witness)!r}, 'w')\n{path.read_text()}")
-    official(Copy.locate(str(made_up)))
+    official(UpstreamPackage.locate(str(made_up)))
     assert not witness.exists()
 
 
 def test_a_source_nested_without_end_is_refused(made_up: Path) -> None:
-    path = made_up / "bfcl_eval" / layout.PROMPT_SOURCE
+    path = made_up / "bfcl_eval" / PROMPT_SOURCE
     path.write_text(f"X = {'(' * 5000}{')' * 5000}\n")
     with pytest.raises(UserError, match="is no Python source"):
-        official(Copy.locate(str(made_up)))
+        official(UpstreamPackage.locate(str(made_up)))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
@@ -126,7 +129,7 @@ def test_every_form_of_our_own_asks_for_its_own_format(form: Form) -> None:
     assert texts.OWN.outputs[form.returned] in text
     assert ("<TOOLCALL>" in text) == form.tagged
     assert ("Each type attribute" in text) == (form.returned in ("verbose_xml", "concise_xml"))
-    assert documented(hinted(functions, "python"), form.documented) in text
+    assert documented(with_hints(functions, "python"), form.documented) in text
     assert ("# What to do\n" in text) == (form.layout == "markdown")
     assert not re.search(r"\{(persona|functions|format|output_format|param_types)\}", text)
 
@@ -147,7 +150,7 @@ def sentences(value: Any) -> Iterator[str]:
             yield from sentences(inner)
 
 
-def test_no_sentence_of_ours_is_upstreams(bfcl_copy: Copy) -> None:
+def test_no_sentence_of_ours_is_upstreams(bfcl_copy: UpstreamPackage) -> None:
     theirs = dataclasses.asdict(official(bfcl_copy).texts)
     ours = dataclasses.asdict(texts.OWN)
     del theirs["outputs"], ours["outputs"], theirs["layouts"], ours["layouts"]  # formats, no prose
@@ -200,7 +203,7 @@ def test_types_of_java_and_javascript_move_into_the_descriptions() -> None:
     hints = texts.OWN_HINTS
     (function,) = functions_of("simple_java_2")
     before = json.dumps(function)
-    (shown,) = hinted([function], "java")
+    (shown,) = with_hints([function], "java")
     assert json.dumps(function) == before
     parcels = shown["parameters"]["properties"]["parcels"]
     assert list(parcels) == ["type", "description"]
@@ -208,17 +211,17 @@ def test_types_of_java_and_javascript_move_into_the_descriptions() -> None:
     assert "type ArrayList" in parcels["description"]
     assert parcels["description"].endswith(" type String.")
     (function,) = functions_of("simple_javascript_1")
-    (shown,) = hinted([function], "javascript")
+    (shown,) = with_hints([function], "javascript")
     properties = shown["parameters"]["properties"]
     assert properties["table"]["description"].endswith(hints.any["javascript"])
     assert "items" not in properties["rows"]
     nested = {"type": "dict", "description": "d", "properties": {"a": {"type": "integer"}}}
     function = {"name": "f", "description": "", "parameters": {"properties": {"x": nested}}}
-    (shown,) = hinted([function], "javascript")
+    (shown,) = with_hints([function], "javascript")
     x = shown["parameters"]["properties"]["x"]
     assert "properties" not in x
     assert x["description"].endswith('{"a": {"type": "integer"}}')
-    (shown,) = hinted([function], "java")
+    (shown,) = with_hints([function], "java")
     assert "properties" in shown["parameters"]["properties"]["x"]
 
 
@@ -258,7 +261,7 @@ def test_what_is_no_json_is_refused(value: Any) -> None:
         indented(value)
 
 
-def test_indented_functions_of_the_published_data(bfcl_copy: Copy) -> None:
+def test_indented_functions_of_the_published_data(bfcl_copy: UpstreamPackage) -> None:
     for entry in load(bfcl_copy, ["live_simple", "parallel_multiple", "simple_java"]):
         functions = entry.data["function"]
         assert indented(functions) == json.dumps(functions, indent=4)

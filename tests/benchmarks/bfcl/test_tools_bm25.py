@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.tools.bm25 import BM25Plus
+from ace_ray.benchmarks.bfcl.tools.standins import BM25Plus
 
 KEYS = ["dog_name", "favourite_food", "name_of_the_first_dog", "birthday", "dog_food_brand"]
 

@@ -1,4 +1,5 @@
-"""Upstream's prompt texts, read from the sources of the user's copy, which are parsed and not run.
+"""Upstream's prompt texts, read from the sources of the user's copy, which are parsed and
+not run.
 
 Most are constants of ``constants/default_prompts.py``; the hints stand in functions of ``utils.py``
 and ``model_handler/utils.py`` (as f-strings, which become templates).
@@ -11,12 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.data.copy import GET_DATA, Copy
-from ace_ray.benchmarks.bfcl.data.layout import (
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    GET_DATA,
     HINT_SOURCE,
     NATIVE_SOURCE,
     PROMPT_SOURCE,
     SCENARIOS,
+    UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.bfcl.texts import (
@@ -30,12 +32,12 @@ from ace_ray.benchmarks.bfcl.texts import (
 from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree
 from ace_ray.errors import UserError
 
-_FIX = f"use an unmodified copy: {GET_DATA}"
+_FIX = f"use an unmodified package: {GET_DATA}"
 
 
-def read_texts(copy: Copy) -> Texts:
-    """All texts of a copy. Raises `UserError` naming the text that is missing or malformed."""
-    found = _Source(copy, PROMPT_SOURCE)
+def read_texts(package: UpstreamPackage) -> Texts:
+    """All texts of a package. Raises `UserError` naming the text that is missing or malformed."""
+    found = _Source(package, PROMPT_SOURCE)
     values = found.constants()
     returned: list[str] = sorted({form.returned for form in FORMS})
     layouts = found.texts(values, "PROMPT_TEMPLATE_MAPPING", sorted({f.layout for f in FORMS}))
@@ -60,12 +62,12 @@ def read_texts(copy: Copy) -> Texts:
         settings=found.texts(values, "MEMORY_AGENT_SETTINGS", list(SCENARIOS)),
         core_memory=found.template(values, core, MEMORY_FIELDS),
         whole_memory=found.template(values, whole, MEMORY_FIELDS),
-        hints=_hints(copy),
+        hints=_hints(package),
     )
 
 
-def _hints(copy: Copy) -> Hints:
-    source = _Source(copy, HINT_SOURCE)
+def _hints(package: UpstreamPackage) -> Hints:
+    source = _Source(package, HINT_SOURCE)
     branches = _branches(source.function("_get_language_specific_hint"))
     said = {name: _said(body, ast.Return) for name, body in branches.items()}
     added = {
@@ -74,7 +76,7 @@ def _hints(copy: Copy) -> Hints:
             source.function("_func_doc_language_specific_pre_processing")
         ).items()
     }
-    native = _Source(copy, NATIVE_SOURCE)
+    native = _Source(package, NATIVE_SOURCE)
     cast = native.function("_cast_to_openai_type")
     floats = _said(cast.body, ast.AugAssign)
     counts = [len(said.get(name, ())) for name in ("java", "javascript", "python")]
@@ -135,9 +137,9 @@ def _template(value: ast.Constant | ast.JoinedStr) -> str:
 class _Source:
     """One source file, and the errors about it."""
 
-    def __init__(self, copy: Copy, path: str) -> None:
-        self._where = copy.where(path)
-        raw = copy.read(path)
+    def __init__(self, package: UpstreamPackage, path: str) -> None:
+        self._where = package.where(path)
+        raw = package.read(path)
         if len(raw) > SOURCE_LIMIT_BYTES:
             raise self.error(f"has more than {SOURCE_LIMIT_BYTES:,} bytes")
         try:

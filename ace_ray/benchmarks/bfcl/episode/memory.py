@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.episodes.conversation import (
+from ace_ray.benchmarks.bfcl.episode.conversation import (
     Conversation,
-    Docs,
-    EpisodePrompts,
-    Results,
-    split_functions,
+    Embedder,
+    EpisodeSettings,
+    Sandbox,
 )
-from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder, Sandbox
 from ace_ray.benchmarks.bfcl.prompts import with_system
-from ace_ray.benchmarks.context import EpisodeContext, Truncated
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import Entry, Episode, digest
 
@@ -25,12 +23,8 @@ _FORGOTTEN = ("context", "deadline")
 async def prepare(
     entry: Entry,
     context: EpisodeContext,
-    prompts: EpisodePrompts,
-    docs: Mapping[str, Docs],
+    settings: EpisodeSettings,
     conversations: Sequence[Mapping[str, Any]],
-    *,
-    native: bool = False,
-    results: Results = "tool",
     embed: Embedder | None = None,
 ) -> dict[str, Any]:
     """Hold the conversations of a memory entry's scenario in order, each from the memory that the
@@ -50,38 +44,34 @@ async def prepare(
         RowError: the candidate gave no answer, or its engine no sign of life, before the deadline;
             or the sandbox is gone.
     """
-    held: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     snapshot: dict[str, Any] = {}
-    for number, conversation in enumerate(conversations, start=1):
-        async with Sandbox.open(context, embed) as sandbox:
+    for number, prerequisite in enumerate(conversations, start=1):
+        async with context.sandbox() as session:
+            sandbox = Sandbox(session, embed)
             await sandbox.restore(snapshot)
-            talk = _talk(entry, context, prompts, docs, sandbox, native, results)
             context.episode.messages = []
-            turns = [list(map(dict, turn)) for turn in conversation["question"]]
-            turns[0] = await _opened(entry, prompts, docs, sandbox, turns[0], native)
+            first, *others = prerequisite["question"]
+            conversation, opening = await _begin(entry, context, settings, sandbox, first)
             try:
-                ended = await _turns(talk, turns)
+                ended = await conversation.play([opening, *others])
             except PromptTooLong:  # this one is forgotten too; the others may fit
                 ended = "context"
             if ended not in _FORGOTTEN:
                 snapshot = await sandbox.snapshot()
-        messages = context.episode.messages
-        held.append({"id": conversation["id"], "messages": messages, **talk.state(ended)})
+        record = {"id": prerequisite["id"], "messages": context.episode.messages}
+        records.append(record | conversation.state(ended))
         if ended == "deadline":
             never = {"messages": [], "turns": [], "results": [], "ended": ended}
-            held += [{"id": left["id"], **never} for left in conversations[number:]]
+            records += [{"id": left["id"], **never} for left in conversations[number:]]
             break
-    return {"snapshot": snapshot, "conversations": held}
+    return {"snapshot": snapshot, "conversations": records}
 
 
 async def rollout(
     entry: Entry,
     context: EpisodeContext,
-    prompts: EpisodePrompts,
-    docs: Mapping[str, Docs],
-    *,
-    native: bool = False,
-    results: Results = "tool",
+    settings: EpisodeSettings,
     embed: Embedder | None = None,
 ) -> Episode:
     """The episode of one question, from the memory of ``context.prepared`` (what `prepare`
@@ -95,18 +85,18 @@ async def rollout(
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
-        {"id": talk["id"], "ended": talk["ended"]} for talk in before.get("conversations", ())
+        {"id": record["id"], "ended": record["ended"]} for record in before.get("conversations", ())
     ]
-    async with Sandbox.open(context, embed) as sandbox:
+    async with context.sandbox() as session:
+        sandbox = Sandbox(session, embed)
         await sandbox.restore(snapshot)
-        talk = _talk(entry, context, prompts, docs, sandbox, native, results)
-        question = with_system(prompts.agentic, entry.data["question"][0])
-        messages = await _opened(entry, prompts, docs, sandbox, question, native)
-        ended = await _turns(talk, [messages])
+        question = with_system(settings.prompts.agentic, entry.data["question"][0])
+        conversation, opening = await _begin(entry, context, settings, sandbox, question)
+        ended = await conversation.play([opening])
     if ended not in _FORGOTTEN and any(one["ended"] in _FORGOTTEN for one in prepared):
         ended = "preparation"
     context.episode.state = {
-        **talk.state(ended),
+        **conversation.state(ended),
         "memory": snapshot,
         "memory_sha256": digest(snapshot),
         "prepared": prepared,
@@ -114,40 +104,17 @@ async def rollout(
     return context.episode
 
 
-def _talk(
+async def _begin(
     entry: Entry,
     context: EpisodeContext,
-    prompts: EpisodePrompts,
-    docs: Mapping[str, Docs],
-    sandbox: Sandbox,
-    native: bool,
-    results: Results,
-) -> Conversation:
-    functions, _ = split_functions(entry.data, docs)
-    tools = prompts.tools(functions) if native else None
-    return Conversation(context, sandbox.step, tools, results)
-
-
-async def _opened(
-    entry: Entry,
-    prompts: EpisodePrompts,
-    docs: Mapping[str, Docs],
+    settings: EpisodeSettings,
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
-    native: bool,
-) -> list[dict[str, Any]]:
-    """The first turn's messages, with the memory and in prompt mode the functions before them."""
+) -> tuple[Conversation, list[dict[str, Any]]]:
+    """A conversation, and its first turn's messages with the memory before them."""
+    functions, _ = settings.functions(entry)
+    tools = settings.tools(functions)
+    conversation = Conversation(context, sandbox.step, tools, settings.results)
     backend = entry.category.removeprefix("memory_")
-    text = prompts.memory(entry.data["scenario"], backend, await sandbox.dump())
-    messages = with_system(text, messages)
-    return messages if native else prompts.messages(messages, split_functions(entry.data, docs)[0])
-
-
-async def _turns(talk: Conversation, turns: Sequence[Sequence[Mapping[str, Any]]]) -> str:
-    """Why it ended; "" where it came to its end."""
-    try:
-        for messages in turns:
-            await talk.turn(messages)
-    except Truncated as truncated:
-        return truncated.reason
-    return ""
+    text = settings.prompts.memory(entry.data["scenario"], backend, await sandbox.dump())
+    return conversation, settings.opening(with_system(text, messages), functions)

@@ -7,18 +7,55 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.budget import BROKEN_CPU_S, MAX_CALLS, Budget
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
-from ace_ray.benchmarks.bfcl.tools.limits import guarded
-from ace_ray.benchmarks.bfcl.tools.opening import Opening
-from ace_ray.benchmarks.bfcl.tools.size import TooLarge, as_json, check_size
+from ace_ray.benchmarks.bfcl.tools.limits import (
+    BROKEN_CPU_S,
+    MAX_CALLS,
+    Budget,
+    TooLarge,
+    as_json,
+    check_size,
+    guarded,
+)
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
-from ace_ray.benchmarks.bfcl.tools.vectors import known
+from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
+from ace_ray.records import Entry
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
+
+Docs = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The functions' docs as published, by the class that has the functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitialState:
+    """Picklable. ``names`` are the methods that can be called, of each class in order: all that the
+    docs name, those held out in some turns too, since upstream executes them as well."""
+
+    names: Mapping[str, tuple[str, ...]]
+    initial_config: Mapping[str, Any] = field(default_factory=dict)
+    long_context: bool = False
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.names)
+
+
+def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
+    """The initial state of a multi-turn or memory entry."""
+    return InitialState(
+        {
+            name: tuple(str(doc["name"]) for doc in docs[name])
+            for name in entry.data["involved_classes"]
+        },
+        entry.data.get("initial_config", {}),
+        "long_context" in entry.category,
+    )
+
 
 MAX_CALL_CHARS = 100_000
 
@@ -32,7 +69,7 @@ Shared = dict[int, Any]
 change, and records of the long contexts. A memo of `copy.deepcopy`."""
 
 
-class Toolbox:
+class Environment:
     """Fresh instances of an entry's classes. `call` knows
 
     - ``execute`` {"text": one call}: what a model is shown of its result;
@@ -101,7 +138,7 @@ class Toolbox:
             if len(text) > MAX_CALL_CHARS:
                 raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
             budget.check()
-            with known(self._vectors):
+            with known_vectors(self._vectors):
                 shown = self._shown(evaluate(text, self._tools, self._taken))
         except MemoryError:  # the state may be half changed
             raise
@@ -164,7 +201,7 @@ class Toolbox:
 
     def _restore(self, snapshot: Mapping[str, Any]) -> None:
         memory = self._memory()
-        with known(self._vectors):
+        with known_vectors(self._vectors):
             for key in _SNAPSHOT:
                 if key in snapshot and key in vars(memory):
                     value = getattr(memory, key)
@@ -178,11 +215,13 @@ class Toolbox:
         return [text for text in found if text not in self._vectors]
 
 
-def open_tools(sources: ToolSources, opening: Opening, shared: Shared | None = None) -> Toolbox:
-    """Fresh instances of the opening's classes, loaded with its configuration.
+def open_environment(
+    sources: ToolSources, initial_state: InitialState, shared: Shared | None = None
+) -> Environment:
+    """Fresh instances of the initial state's classes, loaded with its configuration.
 
-    Toolboxes that are given the same ``shared`` share what upstream's instances in one process do;
-    by default nothing is.
+    Environments that are given the same ``shared`` share what upstream's instances in one process
+    do; by default nothing is.
 
     Raises:
         UserError: a class is missing, does not load, or lacks a method that the docs name.
@@ -191,15 +230,15 @@ def open_tools(sources: ToolSources, opening: Opening, shared: Shared | None = N
     instances: dict[str, Any] = {}
     budget = Budget()
     tools: dict[str, Callable[..., Any]] = {}
-    for class_name, names in opening.names.items():
+    for class_name, names in initial_state.names.items():
         instance = load_class(sources, class_name)()
         # Memories are loaded from files upstream, and by `restore` here.
         if class_name not in _STATELESS and not class_name.startswith("MemoryAPI_"):
-            config = copy.deepcopy(opening.initial_config.get(class_name, {}))
-            instance._load_scenario(config, long_context=opening.long_context)
-        if opening.long_context:
+            config = copy.deepcopy(initial_state.initial_config.get(class_name, {}))
+            instance._load_scenario(config, long_context=initial_state.long_context)
+        if initial_state.long_context:
             for key in _SHARED.get(class_name, ()):
-                given = opening.initial_config.get(class_name, {}).get(key, {})
+                given = initial_state.initial_config.get(class_name, {}).get(key, {})
                 records = getattr(instance, key)
                 added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in given}
                 setattr(instance, key, records | added)
@@ -207,7 +246,7 @@ def open_tools(sources: ToolSources, opening: Opening, shared: Shared | None = N
             method = _with_defaults(getattr(instance, name), memo)
             tools[name] = guarded(class_name, name, method, instance, budget)
         instances[class_name] = instance
-    return Toolbox(instances, tools, budget)
+    return Environment(instances, tools, budget)
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
@@ -246,6 +285,27 @@ def _error(error: Exception) -> str:
 
 
 def shared_changed(shared: Shared) -> bool:
-    """Whether calls have changed what toolboxes shared."""
+    """Whether calls have changed what environments shared."""
     kept = {id(item): item for item in shared.get(id(shared), ())}
     return any(kept[key] != made for key, made in shared.items() if key in kept)
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The first attribute, as ``Class.attribute``, that differs between instances of the same
+    classes; "" if none does. Attributes with a leading underscore are no state.
+
+    ``theirs`` is the answer key's side: comparing never costs more than it holds. Values that
+    cannot be compared, which crash upstream, differ.
+    """
+    for name, instance in theirs.items():
+        for key, value in vars(instance).items():
+            if not key.startswith("_") and not _same(vars(ours[name]), key, value):
+                return f"{name}.{key}"
+    return ""
+
+
+def _same(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
+    try:
+        return key in attributes and bool(attributes[key] == value)
+    except Exception:  # noqa: BLE001  # e.g. endless recursion in a directory that holds itself
+        return False

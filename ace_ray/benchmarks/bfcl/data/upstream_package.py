@@ -1,17 +1,27 @@
-"""Where the user's copy of ``bfcl-eval`` is, and reading its files. Nothing of it is imported."""
+"""Where the user's copy of ``bfcl-eval`` is, which of its files are read, and reading
+them. Nothing of it is imported.
+
+The paths are upstream's (``constants/eval_config.py``, ``constants/executable_backend_config.py``).
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
-from ace_ray.benchmarks.bfcl.data.layout import data_files
+from ace_ray.benchmarks.bfcl.categories import (
+    MEMORY,
+    MULTI_TURN,
+    RELEVANCE,
+    SINGLE_TURN,
+    WEB_SEARCH,
+)
 from ace_ray.benchmarks.dataset import (
     DATA_LIMIT_BYTES,
     files_hash,
@@ -22,6 +32,105 @@ from ace_ray.benchmarks.dataset import (
 )
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
+
+SCENARIOS = ("student", "customer", "finance", "healthcare", "notetaker")
+"""Of the memory categories, in upstream's order."""
+
+FORMAT_IDS = "data/BFCL_v4_format_sensitivity.json"
+PROMPT_SOURCE = "constants/default_prompts.py"
+HINT_SOURCE = "utils.py"
+NATIVE_SOURCE = "model_handler/utils.py"
+
+DOC_FILES = {
+    "GorillaFileSystem": "gorilla_file_system.json",
+    "MathAPI": "math_api.json",
+    "MessageAPI": "message_api.json",
+    "TwitterAPI": "posting_api.json",
+    "TicketAPI": "ticket_api.json",
+    "TradingBot": "trading_bot.json",
+    "TravelAPI": "travel_booking.json",
+    "VehicleControlAPI": "vehicle_control.json",
+    "WebSearchAPI": "web_search.json",
+    "MemoryAPI_kv": "memory_kv.json",
+    "MemoryAPI_vector": "memory_vector.json",
+    "MemoryAPI_rec_sum": "memory_rec_sum.json",
+}
+"""The file with the functions' docs, by the class that has the functions."""
+MINI_DOC_FILES = {
+    "Bakery": "bakery.json",
+    **{
+        name: file
+        for name, file in DOC_FILES.items()
+        if name == "WebSearchAPI" or name.startswith("MemoryAPI_")
+    },
+}
+
+TOOL_MODULES: Mapping[str, str] = {
+    "GorillaFileSystem": "gorilla_file_system",
+    "MathAPI": "math_api",
+    "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api",
+    "TicketAPI": "ticket_api",
+    "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking",
+    "VehicleControlAPI": "vehicle_control",
+    "MemoryAPI_kv": "memory_kv",
+    "MemoryAPI_rec_sum": "memory_rec_sum",
+    "MemoryAPI_vector": "memory_vector",
+}
+"""The module of each class (upstream ``constants/executable_backend_config.py``)."""
+SHARED_TOOL_MODULES = ("long_context", "memory_api_metaclass")
+TOOL_FOLDER = "eval_checker/multi_turn_eval/func_source_code"
+TOOL_SOURCES = tuple(
+    f"{TOOL_FOLDER}/{module}.py"
+    for module in (*TOOL_MODULES.values(), *SHARED_TOOL_MODULES, "web_search")
+)
+
+
+def question_file(category: str) -> str:
+    """The file with a category's questions; several categories may share one."""
+    return f"data/BFCL_v4_{_published(category)}.json"
+
+
+def answer_file(category: str) -> str | None:
+    """The file with a category's answers, None where there are none."""
+    if category in RELEVANCE:
+        return None
+    return f"data/possible_answer/BFCL_v4_{_published(category)}.json"
+
+
+def doc_file(name: str) -> str:
+    """The path of a file of functions' docs."""
+    return f"data/multi_turn_func_doc/{name}"
+
+
+def prerequisite_file(scenario: str) -> str:
+    """The conversations that come before a memory scenario's questions."""
+    return f"data/memory_prereq_conversation/memory_{scenario}.json"
+
+
+def _published(category: str) -> str:
+    """The name under which a category's questions are published."""
+    if category in WEB_SEARCH:
+        return "web_search"
+    return "memory" if category in MEMORY else category
+
+
+def data_files() -> tuple[str, ...]:
+    """The files of questions, answers, docs and conversations."""
+    files = [FORMAT_IDS]
+    for category in (*SINGLE_TURN, *MULTI_TURN, WEB_SEARCH[0], MEMORY[0]):
+        answers = answer_file(category)
+        files += [question_file(category)] + ([answers] if answers else [])
+    files += [prerequisite_file(scenario) for scenario in SCENARIOS]
+    files += [doc_file(name) for name in DOC_FILES.values()]
+    return tuple(files)
+
+
+def all_files() -> tuple[str, ...]:
+    """Every file that an import keeps."""
+    return (*data_files(), PROMPT_SOURCE, HINT_SOURCE, NATIVE_SOURCE, *TOOL_SOURCES)
+
 
 BENCHMARK = "bfcl"
 VERSION = "2026.3.23"
@@ -47,7 +156,7 @@ _BROKEN_ZIP = (
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class UpstreamPackage:
     """A copy of the package: a folder or a wheel file. Picklable, and cheap to make.
 
     ``name`` finds it again from any folder; ``root`` is the package folder or the wheel.
@@ -55,24 +164,23 @@ class Copy:
     are not those of `VERSION`.
     """
 
-    kind: Literal["mini", "copy"]
     name: str
     root: Path
     version: str
 
     @classmethod
-    def locate(cls, spec: str) -> Copy:
+    def locate(cls, spec: str) -> UpstreamPackage:
         """The copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (the only
         import), ``imported:<version>``, a folder that is or holds ``bfcl_eval``, or a wheel file.
 
         Raises `UserError`, in particular for another version than `VERSION`."""
         if spec == "mini":
-            return cls("mini", "mini", MINI, "mini")
+            return cls("mini", MINI, "mini")
         if spec == "installed":
             return _installed()
         if root := imported(spec, BENCHMARK, GET_DATA):
             version = str(manifest_value(root, "upstream_version"))
-            return cls("copy", f"imported:{root.name}", root, version)
+            return cls(f"imported:{root.name}", root, version)
         path = folder_of(spec, "data")
         if spec and path.is_file():
             return _wheel(path.resolve())
@@ -84,6 +192,10 @@ class Copy:
             where="data",
             fix=GET_DATA,
         )
+
+    @property
+    def is_mini(self) -> bool:
+        return self.name == "mini"
 
     def read(self, path: str) -> bytes:
         """The bytes of the file at ``path``, relative to the package. Raises `UserError`."""
@@ -107,12 +219,12 @@ class Copy:
         return str(self.root / (f"{PACKAGE}/{path}" if self.root.is_file() else path))
 
 
-def data_sha256(copy: Copy) -> str:
+def data_sha256(package: UpstreamPackage) -> str:
     """SHA-256 (hex) over names and contents of the data files. Raises `UserError`."""
-    return files_hash({path: copy.read(path) for path in data_files()})
+    return files_hash({path: package.read(path) for path in data_files()})
 
 
-def _installed() -> Copy:
+def _installed() -> UpstreamPackage:
     spec = importlib.util.find_spec(PACKAGE)  # of a top-level name: runs nothing of the package
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
@@ -123,10 +235,10 @@ def _installed() -> Copy:
     except metadata.PackageNotFoundError:
         version = _version_beside(root) or _version_of_contents("installed", root)
     _check_version(version, str(root))
-    return Copy("copy", "installed", root, version)
+    return UpstreamPackage("installed", root, version)
 
 
-def _folder(path: Path) -> Copy:
+def _folder(path: Path) -> UpstreamPackage:
     root = next(
         (root for root in (path, path / PACKAGE) if (root / "data" / "possible_answer").is_dir()),
         None,
@@ -139,10 +251,10 @@ def _folder(path: Path) -> Copy:
         )
     version = _version_beside(root) or _version_of_contents(str(root), root)
     _check_version(version, str(root))
-    return Copy("copy", str(root), root, version)
+    return UpstreamPackage(str(root), root, version)
 
 
-def _wheel(path: Path) -> Copy:
+def _wheel(path: Path) -> UpstreamPackage:
     with _opened(path) as wheel:
         names = wheel.namelist()
     found = [n for n in names if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
@@ -150,7 +262,7 @@ def _wheel(path: Path) -> Copy:
         raise UserError("is no wheel of bfcl-eval", where=str(path), fix=GET_DATA)
     version = _metadata_version(_member(path, found[0], _METADATA_LIMIT_BYTES))
     _check_version(version or "none", str(path))
-    return Copy("copy", str(path), path, version)
+    return UpstreamPackage(str(path), path, version)
 
 
 def _version_beside(root: Path) -> str:
@@ -162,7 +274,7 @@ def _version_beside(root: Path) -> str:
 
 
 def _version_of_contents(name: str, root: Path) -> str:
-    same = data_sha256(Copy("copy", name, root, "")) == OFFICIAL_DATA_SHA256
+    same = data_sha256(UpstreamPackage(name, root, "")) == OFFICIAL_DATA_SHA256
     return VERSION if same else "unknown"
 
 

@@ -22,11 +22,11 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import load
-from ace_ray.benchmarks.bfcl.decode.json_calls import json_value
-from ace_ray.benchmarks.bfcl.episodes.conversation import MAX_STEPS
-from ace_ray.benchmarks.bfcl.native import tool_name
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import json_value
+from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
+from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
@@ -74,10 +74,12 @@ class Source:
         return _RENAMED.get(self.named, self.named)
 
 
-def entries_of(copy: Copy) -> Entries:
+def entries_of(package: UpstreamPackage) -> Entries:
     """Those of a copy of bfcl-eval, all categories: also what cannot be run here is scored."""
     return Entries(
-        lambda _, category: load(copy, [category]), languages=["en"], categories=groups.CATEGORIES
+        lambda _, category: load(package, [category]),
+        languages=["en"],
+        categories=groups.CATEGORIES,
     )
 
 

@@ -12,23 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.episodes.conversation import (
-    Conversation,
-    Docs,
-    EpisodePrompts,
-    Results,
-    split_functions,
-)
-from ace_ray.benchmarks.bfcl.episodes.services import (
+from ace_ray.benchmarks.bfcl.episode.conversation import Conversation, EpisodeSettings
+from ace_ray.benchmarks.bfcl.episode.services import (
     Service,
     ServiceFailed,
     Transport,
     WebSearchConfig,
 )
 from ace_ray.benchmarks.bfcl.prompts import with_system
+from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
-from ace_ray.benchmarks.bfcl.tools.toolbox import MAX_CALL_CHARS
-from ace_ray.benchmarks.context import EpisodeContext, Truncated
+from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.models.http import Reply
 from ace_ray.records import Entry, Episode
 
@@ -153,26 +147,17 @@ def _no_nesting(_: Any) -> None:
 async def rollout(
     entry: Entry,
     context: EpisodeContext,
-    prompts: EpisodePrompts,
-    docs: Mapping[str, Docs],
+    settings: EpisodeSettings,
     config: WebSearchConfig,
     transport: Transport,
-    *,
-    native: bool = False,
-    results: Results = "tool",
 ) -> Episode:
     """The episode of a web search entry; ``state`` as of multi-turn entries.
 
     Raises `RowError`, among it `ServiceFailed`."""
-    functions, _ = split_functions(entry.data, docs)
+    functions, _ = settings.functions(entry)
     tools = WebTools(config, transport, snippets=bool(entry.data["show_snippet"]))
-    messages = with_system(prompts.agentic, entry.data["question"][0])
-    offered = prompts.tools(functions) if native else None
-    talk = Conversation(context, tools.step, offered, results)
-    ended = ""
-    try:
-        await talk.turn(messages if native else prompts.messages(messages, functions))
-    except Truncated as truncated:
-        ended = truncated.reason
-    context.episode.state = talk.state(ended)
+    messages = with_system(settings.prompts.agentic, entry.data["question"][0])
+    conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
+    ended = await conversation.play([settings.opening(messages, functions)])
+    context.episode.state = conversation.state(ended)
     return context.episode

@@ -1,19 +1,22 @@
-"""Functions as a prompt documents them: which are offered, with which hints, in which form.
+"""Functions as a model is shown them: which are offered, with which hints, documented in a
+prompt or as tools of a chat template.
 
 Rules from upstream's ``utils.py`` (``populate_test_cases_with_predefined_functions``,
 ``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
-(``format_function_doc``). The documents come from a loader that has checked their shapes.
+(``format_function_doc``). For native tool calling the published types, upstream's own ("gorilla"
+types), become JSON Schema after upstream's ``convert_to_tool`` and ``constants/type_mappings.py``.
+The functions come from a loader that has checked their shapes.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
 from ace_ray.benchmarks.bfcl.forms import Documented
-from ace_ray.benchmarks.bfcl.indented import indented
 from ace_ray.benchmarks.bfcl.texts import OWN_HINTS, Hints, fill
 
 Function = Mapping[str, Any]
@@ -45,7 +48,7 @@ def offered(
     return functions, later
 
 
-def hinted(
+def with_hints(
     functions: Iterable[Function], language: Language, hints: Hints = OWN_HINTS
 ) -> list[Function]:
     """The functions with hints at the language of their calls; the given ones stay as they are.
@@ -166,3 +169,147 @@ def _python_type(schema: Mapping[str, Any]) -> str:
 def _described(schema: Mapping[str, Any]) -> str:
     text = str(schema.get("description", ""))
     return f"{text} Enum values: {schema['enum']}." if "enum" in schema else text
+
+
+_TYPES = {
+    "integer": "integer",
+    "number": "number",
+    "float": "number",
+    "string": "string",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "array": "array",
+    "list": "array",
+    "dict": "object",
+    "object": "object",
+    "tuple": "array",
+    "any": "string",
+    "byte": "integer",
+    "short": "integer",
+    "long": "integer",
+    "double": "number",
+    "char": "string",
+    "ArrayList": "array",
+    "Array": "array",
+    "HashMap": "object",
+    "Hashtable": "object",
+    "Queue": "array",
+    "Stack": "array",
+    "Any": "string",
+    "String": "string",
+    "Bigint": "integer",
+}
+"""All others become "string"."""
+
+
+def tool_name(name: str) -> str:
+    """The name of a function's tool: dots become underscores, which OpenAI's form requires."""
+    return name.replace(".", "_")
+
+
+def openai_tools(
+    functions: Sequence[Function],
+    language: Language = "python",
+    hints: Hints = OWN_HINTS,
+    *,
+    hinted: bool = True,
+) -> list[dict[str, Any]]:
+    """Tools for a chat template, in the order of ``functions``; these stay as they are.
+
+    Each ``parameters`` is a JSON Schema of an object. What a function returns (``response``) stays
+    beside it, as upstream has it for OpenAI's form.
+    """
+    shown = with_hints(functions, language, hints) if hinted else list(functions)
+    tools = []
+    for function in shown:
+        parameters = function["parameters"]
+        properties = _properties(parameters["properties"], hints)
+        schema = {**parameters, "type": "object", "properties": properties}
+        tool = {**function, "name": tool_name(function["name"]), "parameters": schema}
+        tools.append({"type": "function", "function": tool})
+    return tools
+
+
+def _properties(properties: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
+    return {name: _schema(schema, hints) for name, schema in properties.items()}
+
+
+def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
+    kind = published.get("type")
+    schema = {**published, "type": _TYPES.get(str(kind), "string")}
+    if kind == "float":
+        schema["format"] = "float"
+        schema["description"] = str(published.get("description", "")) + hints.float_type
+    if "properties" in published:
+        schema["properties"] = _properties(published["properties"], hints)
+    elif "items" in published:
+        schema["items"] = _items(published["items"], hints)
+    return schema
+
+
+def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
+    """Elements get no note on floats, and their ``properties`` do."""
+    schema = dict(published)
+    if "type" in published:
+        schema["type"] = _TYPES.get(published["type"], "string")
+    if "properties" in published:
+        schema["properties"] = _properties(published["properties"], hints)
+    elif "items" in published:
+        schema["items"] = _items(published["items"], hints)
+    return schema
+
+
+_STEP = "    "
+
+
+def indented(value: Any) -> str:
+    """Exactly ``json.dumps(value, indent=4)`` for JSON values with texts as keys.
+
+    Raises `TypeError` for other values and keys, `RecursionError` for very deep ones.
+    """
+    parts: list[str] = []
+    _write(value, "\n", parts)
+    return "".join(parts)
+
+
+def _write(value: Any, line: str, parts: list[str]) -> None:
+    """``line`` begins a new line at the indent of the value's own closing bracket."""
+    kind = type(value)
+    if kind is str:
+        parts.append(encode_basestring_ascii(value))
+    elif kind is dict:
+        if not value:
+            parts.append("{}")
+            return
+        inner = line + _STEP
+        before = "{" + inner
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError(f"keys must be texts, not {type(key).__name__}")
+            if type(item) is str:
+                parts.append(
+                    f"{before}{encode_basestring_ascii(key)}: {encode_basestring_ascii(item)}"
+                )
+            else:
+                parts.append(f"{before}{encode_basestring_ascii(key)}: ")
+                _write(item, inner, parts)
+            before = "," + inner
+        parts.append(line + "}")
+    elif kind is list or kind is tuple:
+        if not value:
+            parts.append("[]")
+            return
+        inner = line + _STEP
+        before = "[" + inner
+        for item in value:
+            if type(item) is str:
+                parts.append(before + encode_basestring_ascii(item))
+            else:
+                parts.append(before)
+                _write(item, inner, parts)
+            before = "," + inner
+        parts.append(line + "]")
+    elif value is None or kind in (bool, int, float):
+        parts.append(json.dumps(value))
+    else:
+        raise TypeError(f"{kind.__name__} is no JSON value")
