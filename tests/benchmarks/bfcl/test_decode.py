@@ -8,10 +8,9 @@ from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import (
     decode,
-    decode_native,
     executable,
-    execution_texts,
     read,
+    read_any,
     source_trees,
 )
 from ace_ray.benchmarks.bfcl.forms import Form
@@ -171,10 +170,10 @@ def test_tags():
 
 def test_native_calls():
     calls = (ToolCall("f", '{"a": 1}'), ToolCall("g", "{}"))
-    assert decode_native(calls) == [{"f": {"a": 1}}, {"g": {}}]
+    read_calls = read_any(Answer("", calls), Form(), "python") or []
+    assert [(call.name, call.args) for call in read_calls] == [("f", {"a": 1}), ("g", {})]
     for arguments in ("", "[1]", "{'a': 1}", "5", "null"):
-        with pytest.raises(NotCalls):
-            decode_native((ToolCall("f", arguments),))
+        assert executable(Answer("", (ToolCall("f", arguments),))) is None
 
 
 def test_what_is_executed_of_a_text():
@@ -190,7 +189,6 @@ def test_what_is_executed_of_a_text():
         "[f(a=0x" + "f" * 4000 + ")]",
     ):
         assert executable(Answer(text)) is None
-    assert execution_texts([{"f": {"a": {"b": {"c": 1}}}}]) == ["f(a=b(c=1))"]
 
 
 def test_what_is_executed_of_native_calls():
@@ -267,4 +265,4 @@ def test_bounds():
     with pytest.raises(NotCalls, match="longer"):
         decode("[f(a=" + "1" * 40_000 + ")]", language="java")
     with pytest.raises(NotCalls, match="calls"):
-        decode_native([ToolCall("f", "{}")] * 20_000)
+        read_any(Answer("", (ToolCall("f", "{}"),) * 20_000), Form(), "python")

@@ -32,7 +32,7 @@ from ace_ray.benchmarks.bfcl.texts import (
 from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree
 from ace_ray.errors import UserError
 
-_FIX = f"use an unmodified package: {GET_DATA}"
+_FIX = f"use an unmodified copy: {GET_DATA}"
 
 
 def read_texts(package: UpstreamPackage) -> Texts:

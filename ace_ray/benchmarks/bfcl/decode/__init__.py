@@ -22,9 +22,7 @@ from ace_ray.records import ToolCall
 __all__ = [
     "Read",
     "decode",
-    "decode_native",
     "executable",
-    "execution_texts",
     "read",
     "read_any",
     "read_with_keywords",
@@ -41,13 +39,15 @@ def decode(
 
     Raises `NotCalls` where upstream decodes none or nothing of that shape, and `Refused` where it
     would run code."""
-    return _shaped(read(text, form, language))
-
-
-def decode_native(calls: Sequence[ToolCall]) -> list[dict[Any, dict[Any, Any]]]:
-    """The same of calls that a tool parser read. Raises `NotCalls` for arguments that are no JSON
-    object."""
-    return _shaped(_read_native(calls))
+    calls = read(text, form, language)
+    if calls is None:
+        raise NotCalls("no call")
+    for call in calls:
+        if call.bare > 1:
+            raise NotCalls("several arguments without a name")
+        if not isinstance(call.args, Mapping):
+            raise NotCalls("arguments that are no object")
+    return [{call.name: call.args} for call in calls]
 
 
 def executable(answer: Answer) -> list[str] | None:
@@ -56,10 +56,10 @@ def executable(answer: Answer) -> list[str] | None:
     None where upstream takes the answer for none: it does not decode, or holds no call."""
     try:
         if answer.calls:
-            return native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
+            return _native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
         if answer.calls is not None:
             return None
-        return execution_texts(decode(answer.text)) or None
+        return _execution_texts(decode(answer.text)) or None
     except (NotCalls, Refused, RecursionError):
         return None
 
@@ -129,22 +129,11 @@ def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
         raise NotCalls("arguments that are no JSON") from None
 
 
-def _shaped(calls: list[Read] | None) -> list[dict[Any, dict[Any, Any]]]:
-    if calls is None:
-        raise NotCalls("no call")
-    for call in calls:
-        if call.bare > 1:
-            raise NotCalls("several arguments without a name")
-        if not isinstance(call.args, Mapping):
-            raise NotCalls("arguments that are no object")
-    return [{call.name: call.args} for call in calls]
+def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
+    """Calls as the texts that upstream executes.
 
-
-def execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
-    """One text ``name(key=value, ...)`` a call.
-
-    An object whose values are all objects is written as a nested call of its first key, so that
-    an empty one cannot be written. Raises `NotCalls` there, and for a number that Python does not
+    An object whose values are all objects is written as a nested call of its first key, so that an
+    empty one cannot be written. Raises `NotCalls` there, and for a number that Python does not
     print.
     """
     try:
@@ -153,7 +142,7 @@ def execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[
         raise NotCalls(str(error)[:200]) from None
 
 
-def native_texts(calls: Sequence[ToolCall]) -> list[str]:
+def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
     """The same of calls that a tool parser read; all values are written as Python prints them.
 
     Raises `NotCalls` for arguments that are no JSON object."""

@@ -175,7 +175,8 @@ async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettin
             for number, messages in enumerate(entry.data["question"]):
                 if number in held_out:
                     if conversation.tools is not None:
-                        conversation.tools += prompts.tools(held_out[number], hints=0)
+                        more = prompts.tools(held_out[number], hints=0)
+                        conversation.tools = [*conversation.tools, *more]
                     text = prompts.more_functions(None if native else held_out[number])
                     messages = [{"role": "user", "content": text}]
                 yield settings.opening(messages, functions) if number == 0 else messages

@@ -191,11 +191,7 @@ def _category(run: ReportedRun, name: str, rules: str) -> Estimate | None:
     found = run.summary["categories"].get(name)
     if found is None or found["unscored"] > run.summary["max_unscored"] * found["declared"]:
         return None
-    stats = found[rules]
-    if stats["accuracy"] is None:
-        return None
-    low, high = stats["interval"]
-    return Estimate(stats["accuracy"], (low, high), stats["n"])
+    return _estimate(found[rules])
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
@@ -220,7 +216,7 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
     labels, legend = marked(shown)
     found = [run.summary["format_sensitivity"][rules] for run in shown]
     lines: list[list[Value]] = [
-        [str(form), *(_form(one["forms"].get(str(form))) for one in found)] for form in FORMS
+        [str(form), *(_estimate(one["forms"].get(str(form))) for one in found)] for form in FORMS
     ]
     for name in ("range", "stdev"):
         points = [None if one[name] is None else f"{one[name]:.1f}" for one in found]
@@ -234,7 +230,7 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
     )
 
 
-def _form(stats: Mapping[str, Any] | None) -> Estimate | None:
+def _estimate(stats: Mapping[str, Any] | None) -> Estimate | None:
     if stats is None or stats["accuracy"] is None:
         return None
     low, high = stats["interval"]
