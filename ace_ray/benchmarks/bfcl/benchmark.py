@@ -113,18 +113,18 @@ class BFCL(Benchmark):
 
     def identity(self) -> Mapping[str, Any]:
         options = self._options
-        shown: dict[str, Any] = {"mode": options.mode, "system": options.system}
+        protocol: dict[str, Any] = {"mode": options.mode, "system": options.system}
         if options.contamination:
-            shown["contamination"] = True
-        found: dict[str, Any] = {
+            protocol["contamination"] = True
+        identity: dict[str, Any] = {
             "version": self._package.version,
             "data_sha256": data_hash(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
-            "protocol": shown,
+            "protocol": protocol,
         }
         if set(self._categories) & _INTERACTIVE:
-            found["episodes"] = {
+            identity["episodes"] = {
                 "results": options.results,
                 "docs_sha256": digest(self._docs),
                 "tools_sha256": self._sources.sha256,
@@ -133,7 +133,7 @@ class BFCL(Benchmark):
                 "embedding": options.embedding and options.embedding.model,
                 "web_search": _web(options),
             }
-        return found
+        return identity
 
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
@@ -225,8 +225,8 @@ class BFCL(Benchmark):
             assert context.token_logprobs is not None  # every pipeline has it
             text = gold_text(entry.gold, entry.data["function"])
             try:
-                said = await context.token_logprobs(self._sent(messages), text)
-                episode.state = {"gold_logprobs": [round(value, 6) for value in said]}
+                logprobs = await context.token_logprobs(self._sent(messages), text)
+                episode.state = {"gold_logprobs": [round(value, 6) for value in logprobs]}
             except PromptTooLong:  # a diagnostic costs no verdict
                 episode.state = {"gold_logprobs": None}
         return episode

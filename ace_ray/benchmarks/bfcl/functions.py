@@ -56,7 +56,7 @@ def with_hints(
     In Java and JavaScript every parameter becomes a string, and its description says what the
     string stands for.
     """
-    found: list[Function] = []
+    hinted_functions: list[Function] = []
     for function in functions:
         changed = {**function, "description": function["description"] + hints.language[language]}
         if language != "python":
@@ -66,8 +66,8 @@ def with_hints(
                 for name, schema in parameters["properties"].items()
             }
             changed["parameters"] = {**parameters, "properties": properties}
-        found.append(changed)
-    return found
+        hinted_functions.append(changed)
+    return hinted_functions
 
 
 def documented(functions: Sequence[Function], form: Documented) -> str:

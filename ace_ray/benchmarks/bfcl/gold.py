@@ -93,13 +93,13 @@ def check_all(
         for functions in docs.values()
         for doc in functions
     }
-    found: dict[str, Counter[str]] = {}
+    counts_of: dict[str, Counter[str]] = {}
     surprises = []
     for entry in benchmark.entries():
-        episodes = _episodes(entry, parameters)
+        episodes = gold_episodes(entry, parameters)
         if episodes is None:
             continue
-        counts = found.setdefault(entry.category, Counter())
+        counts = counts_of.setdefault(entry.category, Counter())
         counts["answers"] += 1
         for rules in RULE_SETS:
             right, wrong = (benchmark.verdicts(entry, episode)[rules] for episode in episodes)
@@ -108,17 +108,17 @@ def check_all(
                 surprises.append(f"{entry.id}: the gold answer is {right.error_type} ({rules})")
             if wrong.valid:
                 surprises.append(f"{entry.id}: an answer without the last call passes ({rules})")
-    for category, counts in found.items():
+    for category, counts in counts_of.items():
         passed = ", ".join(f"{counts[rules]} {rules}" for rules in RULE_SETS)
         say(f"{category}: {counts['answers']} gold answers, valid: {passed}")
     for line in surprises:
         say(line)
-    total = sum((counts["answers"] for counts in found.values()), 0)
+    total = sum((counts["answers"] for counts in counts_of.values()), 0)
     say(f"{total} gold answers and as many cut short: {len(surprises)} surprises")
     return not surprises
 
 
-def _episodes(
+def gold_episodes(
     entry: Entry, parameters: Mapping[str, Sequence[str]]
 ) -> tuple[Episode, Episode] | None:
     """The gold answer as an episode, and one that lacks its last call; None where there is none."""
@@ -127,14 +127,14 @@ def _episodes(
         less = gold_text(entry.gold[:-1], functions)
         return Episode(output=gold_text(entry.gold, functions)), Episode(output=less)
     if entry.category in MULTI_TURN:
-        gold = [[_named(call, parameters) for call in turn] for turn in entry.gold]
+        gold = [[named_call(call, parameters) for call in turn] for turn in entry.gold]
         last = max(turn for turn, calls in enumerate(gold) if calls)
         short = [calls if turn != last else [] for turn, calls in enumerate(gold)]
         return _turns(gold), _turns(short)
     return None
 
 
-def _named(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
+def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
     """A published call with its arguments named, which answers of a model must be."""
     call: Any = ast.parse(text, mode="eval").body
     names = parameters[call.func.id]

@@ -126,14 +126,14 @@ def official(package: UpstreamPackage) -> Prompts:
 def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """System messages as the user's; what the user then says several times in a row is one message
     (upstream ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
-    found: list[dict[str, Any]] = []
+    merged: list[dict[str, Any]] = []
     for message in messages:
-        said = {**message, "role": "user"} if message["role"] == "system" else dict(message)
-        if said["role"] == "user" and found and found[-1]["role"] == "user":
-            found[-1]["content"] += "\n\n" + said["content"]
+        changed = {**message, "role": "user"} if message["role"] == "system" else dict(message)
+        if changed["role"] == "user" and merged and merged[-1]["role"] == "user":
+            merged[-1]["content"] += "\n\n" + changed["content"]
         else:
-            found.append(said)
-    return found
+            merged.append(changed)
+    return merged
 
 
 class WithoutSystem:

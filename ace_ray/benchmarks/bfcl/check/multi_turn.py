@@ -107,16 +107,16 @@ def replay(
 ) -> tuple[list[Turn], bool]:
     """What each turn that both sides have comes to, and whether calls have changed what ``shared``
     sides share."""
-    played = list(zip(steps, gold, strict=False))
+    pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
-    for turn, wanted in played:
+    for turn, wanted in pairs:
         ops += [step(_OURS, calls) for calls in turn]
         ops.append(step(_THEIRS, wanted))
         if wanted:
             ops.append(("difference", _OURS, _THEIRS))
     ops.append(("shared_changed",))
-    found = Attempt(sources, initial_state.classes).do(ops)
-    return list(_turns(iter(found[2:-1]), played)), found[-1]
+    answers = Attempt(sources, initial_state.classes).do(ops)
+    return list(_turns(iter(answers[2:-1]), pairs)), answers[-1]
 
 
 def _turns(found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:

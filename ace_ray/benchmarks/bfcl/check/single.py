@@ -96,10 +96,10 @@ def _strict(rules: Rules, calls: Sequence[Read]) -> Verdict:
             return _verdict(fault)
         named = []
         for call in calls:
-            found = _bound(rules, call)
-            if not isinstance(found, Read):
-                return _verdict(found)
-            named.append(found)
+            bound = _bound(rules, call)
+            if not isinstance(bound, Read):
+                return _verdict(bound)
+            named.append(bound)
         return _verdict(_parallel_fault(rules, named) if rules.parallel else rules.fault(named))
     except NotCalls as error:
         return Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
@@ -122,8 +122,8 @@ def _unsafe(error: Refused) -> Verdict:
 
 
 def _crash(error: Exception) -> Verdict:
-    said = f"{type(error).__name__} {str(error)[:200]}"
-    return Verdict(False, "official_crash", f"{said} in upstream's checker")
+    what = f"{type(error).__name__} {str(error)[:200]}"
+    return Verdict(False, "official_crash", f"{what} in upstream's checker")
 
 
 RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)

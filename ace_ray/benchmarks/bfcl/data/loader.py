@@ -81,7 +81,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
     """The conversations before each memory scenario's questions, in the order they are held:
     ``{"id", "question": [[messages] per turn]}``. Ids are as published, the same for all backends.
     """
-    found = {}
+    conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)
         if package.is_mini and not package.has(path):
@@ -89,10 +89,10 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
         rows = _read(package, path)
         for where, row in rows.values():
             need(where, row, question=TURNS)
-        found[scenario] = [
+        conversations[scenario] = [
             {"id": row_id, "question": row["question"]} for row_id, (_, row) in rows.items()
         ]
-    return found
+    return conversations
 
 
 class _Reader:
@@ -218,11 +218,11 @@ def _check_held_out(where: str, row: Mapping[str, Any], classes: Docs) -> None:
 
 def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     where = package.where(FORMAT_IDS)
-    found = json_value(package.read(FORMAT_IDS), where)
-    if not isinstance(found, dict) or not found.keys() <= set(SINGLE_TURN):
+    ids = json_value(package.read(FORMAT_IDS), where)
+    if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
         raise UserError("is not an object of ids by single-turn category", where=where)
-    need(where, found, **{category: TEXTS for category in found})
-    return found
+    need(where, ids, **{category: TEXTS for category in ids})
+    return ids
 
 
 def _read(package: UpstreamPackage, path: str) -> Rows:

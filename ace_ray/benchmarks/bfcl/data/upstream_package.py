@@ -257,10 +257,10 @@ def _folder(path: Path) -> UpstreamPackage:
 def _wheel(path: Path) -> UpstreamPackage:
     with _opened(path) as wheel:
         names = wheel.namelist()
-    found = [n for n in names if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
-    if len(found) != 1 or not any(name.startswith(f"{PACKAGE}/data/") for name in names):
+    metadata_files = [n for n in names if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
+    if len(metadata_files) != 1 or not any(name.startswith(f"{PACKAGE}/data/") for name in names):
         raise UserError("is no wheel of bfcl-eval", where=str(path), fix=GET_DATA)
-    version = _metadata_version(_member(path, found[0], _METADATA_LIMIT_BYTES))
+    version = _metadata_version(_member(path, metadata_files[0], _METADATA_LIMIT_BYTES))
     _check_version(version or "none", str(path))
     return UpstreamPackage(str(path), path, version)
 

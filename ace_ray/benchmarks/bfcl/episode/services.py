@@ -176,9 +176,9 @@ def _vectors(reply: Reply, wanted: int) -> list[list[float]]:
         if reply.status != 200:
             raise ValueError(f"HTTP {reply.status}")
         rows = sorted(json.loads(reply.body)["data"], key=lambda row: row["index"])
-        found = [[float(number) for number in row["embedding"]] for row in rows]
-        if len(found) != wanted or len({len(row) for row in found}) != 1 or not found[0]:
+        vectors = [[float(number) for number in row["embedding"]] for row in rows]
+        if len(vectors) != wanted or len({len(row) for row in vectors}) != 1 or not vectors[0]:
             raise ValueError("not one vector a text")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ServiceFailed(f"no embeddings: {type(error).__name__}: {error}"[:300]) from error
-    return found
+    return vectors

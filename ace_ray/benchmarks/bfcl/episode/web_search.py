@@ -76,14 +76,14 @@ class WebTools:
                 raise ValueError(f"a call of more than {MAX_CALL_CHARS} characters")
             wanted = evaluate(text, _TOOLS, _no_nesting)
             if wanted.name == "search_engine_query":
-                found = await self._searched(**wanted.arguments)
+                result = await self._searched(**wanted.arguments)
             else:
-                found = await self._fetched(**wanted.arguments)
+                result = await self._fetched(**wanted.arguments)
         except ServiceFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a call is its result
             return f"Error during execution: {error}"
-        return json.dumps(found) if isinstance(found, dict) else str(found)
+        return json.dumps(result) if isinstance(result, dict) else str(result)
 
     async def _searched(
         self, keywords: Any, max_results: Any = 10, region: Any = "wt-wt"
@@ -119,12 +119,12 @@ def _not_fetched(url: Any, cause: str) -> dict[str, str]:
 
 def _results(reply: Reply) -> list[Mapping[str, Any]]:
     try:
-        found = json.loads(reply.body)
+        results = json.loads(reply.body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        results = None
+    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
         raise ServiceFailed("the search answers with something else than a list of objects")
-    return found
+    return results
 
 
 def _wanting(name: str) -> Callable[..., _Wanted]:

@@ -145,7 +145,7 @@ def _sources(path: Path) -> list[Source]:
         names = ", ".join([folder.name for folder in models][:3])
         what = f"holds the results of {len(models)} models: {names}"
         raise UserError(what, where=str(path), fix=fix)
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for file in files:
         name = _FILE.fullmatch(file.name)
         assert name is not None  # `_below` looks for these, and so does who names a file
@@ -153,13 +153,13 @@ def _sources(path: Path) -> list[Source]:
         if _NOT_SCORED.fullmatch(source.named):
             continue
         require_known("category", source.category, groups.CATEGORIES, str(file))
-        if other := found.get(source.category):
+        if other := sources.get(source.category):
             what = f"is a second file of {source.category}, beside {other.path}"
             raise UserError(what, where=str(file), fix="leave one of them")
-        found[source.category] = source
-    if not found:
+        sources[source.category] = source
+    if not sources:
         raise UserError("holds no category that is scored", where=str(path), fix=fix)
-    return [found[category] for category in groups.CATEGORIES if category in found]
+    return [sources[category] for category in groups.CATEGORIES if category in sources]
 
 
 def _below(folder: Path) -> Iterator[Path]:

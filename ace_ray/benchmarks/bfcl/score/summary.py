@@ -30,7 +30,10 @@ from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
     FORMAT_SENSITIVITY,
     LIVE,
+    MEMORY,
+    MULTI_TURN,
     SCORING,
+    WEB_SEARCH,
 )
 from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
 from ace_ray.benchmarks.results import ScoredRow
@@ -125,17 +128,9 @@ V4: Mapping[str, Column] = {
     "live": Column("Live", _LIVE_AST, pooled=True),
     "irrelevance_mean": Column("Irrelevance", ("irrelevance", "live_irrelevance")),
     "relevance": Column("Relevance", ("live_relevance",)),
-    "multi_turn": Column(
-        "Multi-turn",
-        (
-            "multi_turn_base",
-            "multi_turn_miss_func",
-            "multi_turn_miss_param",
-            "multi_turn_long_context",
-        ),
-    ),
-    "web_search": Column("Web search", ("web_search_base", "web_search_no_snippet")),
-    "memory": Column("Memory", ("memory_kv", "memory_vector", "memory_rec_sum")),
+    "multi_turn": Column("Multi-turn", MULTI_TURN),
+    "web_search": Column("Web search", WEB_SEARCH),
+    "memory": Column("Memory", MEMORY),
     "agentic": Column("Agentic", ("web_search", "memory")),
     "overall": Column(
         "Overall v4",
@@ -160,9 +155,9 @@ def aggregates(categories: Mapping[str, Accuracy], columns: Mapping[str, Column]
 
     ``missing`` names the categories without which there is no value.
     """
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     for name, column in columns.items():
-        parts = [_part(part, found, categories) for part in column.parts]
+        parts = [_part(part, cells, categories) for part in column.parts]
         missing = [category for part in parts for category in part["missing"]]
         value = interval = None
         if not missing and column.pooled:
@@ -175,13 +170,13 @@ def aggregates(categories: Mapping[str, Accuracy], columns: Mapping[str, Column]
             pairs = list(zip(weights, parts, strict=True))
             value = sum(weight * part["value"] for weight, part in pairs)
             interval = weighted_interval((w, part["value"], part["interval"]) for w, part in pairs)
-        found[name] = {
+        cells[name] = {
             "title": column.title,
             "value": value,
             "interval": None if interval is None else list(interval),
             "missing": missing,
         }
-    return found
+    return cells
 
 
 def _part(
@@ -245,8 +240,8 @@ class Diagnostics:
     def endings(self) -> dict[str, dict[str, int]]:
         """``{category: {ending: episodes}}``."""
         return {
-            category: {how: found[how] for how in ENDINGS}
-            for category, found in self._endings.items()
+            category: {how: counts[how] for how in ENDINGS}
+            for category, counts in self._endings.items()
         }
 
     def contamination(self) -> dict[str, Any] | None:

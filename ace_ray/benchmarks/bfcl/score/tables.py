@@ -81,15 +81,15 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
     """What else there is to say, a sentence each."""
-    found = [f"{category} was not run: {why}" for category, why in absent.items()]
+    sentences = [f"{category} was not run: {why}" for category, why in absent.items()]
     if score := summary["contamination"]:
         low, high = score["interval"]
         single, live = score["perplexity"].values()
-        found.append(
+        sentences.append(
             f"contamination score {score['score']:.2f} [{low:.2f}, {high:.2f}]: perplexity of the "
             f"gold calls {single:.2f} single-turn, {live:.2f} live"
         )
-    return found
+    return sentences
 
 
 def _cells(found: Mapping[str, Any], key: str = "accuracy") -> list[str]:
@@ -113,8 +113,8 @@ _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
     """The groups of v4, and both overall scores."""
-    found = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
-    return found | {V3["overall"].title: _column(run, "v3", "overall", rules)}
+    columns = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
+    return columns | {V3["overall"].title: _column(run, "v3", "overall", rules)}
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:

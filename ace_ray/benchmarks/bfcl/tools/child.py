@@ -67,8 +67,8 @@ class Tools:
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
     ) -> list[Any]:
         """An observation's value and error."""
-        found = attempt.environments[name].call(call, arguments)
-        return [found.value, found.error]
+        observation = attempt.environments[name].call(call, arguments)
+        return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str, chars: int) -> None:
         """Take what a call that broke the limits of a process costs its attempt."""

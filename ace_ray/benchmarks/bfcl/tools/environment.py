@@ -192,12 +192,12 @@ class Environment:
         return next(iter(self.instances.values()))
 
     def _snapshot(self) -> Any:
-        found = {}
+        memories = {}
         for key in _SNAPSHOT:
             if key in vars(self._memory()):
                 value = getattr(self._memory(), key)
-                found[key] = as_json(value.export() if hasattr(value, "export") else value)
-        return found
+                memories[key] = as_json(value.export() if hasattr(value, "export") else value)
+        return memories
 
     def _restore(self, snapshot: Mapping[str, Any]) -> None:
         memory = self._memory()
@@ -211,8 +211,8 @@ class Environment:
                         setattr(memory, key, copy.deepcopy(snapshot[key]))
 
     def _unknown_texts(self, texts: Sequence[str]) -> list[str]:
-        found = dict.fromkeys(one for text in texts[:MAX_CALLS] for one in strings_in(text))
-        return [text for text in found if text not in self._vectors]
+        literals = dict.fromkeys(one for text in texts[:MAX_CALLS] for one in strings_in(text))
+        return [text for text in literals if text not in self._vectors]
 
 
 def open_environment(

@@ -57,8 +57,8 @@ class _Host:
 
     def ask(self, attempt: int, ops: Sequence[Op]) -> list[Any]:
         gone, self._gone = self._gone, []
-        found: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
-        return found
+        answers: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
+        return answers
 
     @property
     def pid(self) -> int | None:
@@ -85,8 +85,8 @@ def end_processes() -> None:
 
 def processes() -> list[int]:
     """The ids of those that live."""
-    found = [host.pid for host in _HOSTS.values()]
-    return [pid for pid in found if pid is not None]
+    pids = [host.pid for host in _HOSTS.values()]
+    return [pid for pid in pids if pid is not None]
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> _Host:
@@ -167,8 +167,8 @@ class Attempt:
         paid = ("broke", op[1], len(text))
         self._ask([paid])
         self._log.append(paid)
-        said = f"Error during execution: {error}"
-        return [said if op[2] == "execute" else [said], ""]
+        shown = f"Error during execution: {error}"
+        return [shown if op[2] == "execute" else [shown], ""]
 
     def _ask(self, ops: Sequence[Op]) -> list[Any]:
         failure: Exception | None = None

@@ -44,10 +44,10 @@ class Encoder:
 
         vectors = _VECTORS.get({})
         rows = [vectors.get(text) if isinstance(text, str) else None for text in texts]
-        found = [row for row in rows if row is not None]
-        if len(found) != len(rows):
+        known_rows = [row for row in rows if row is not None]
+        if len(known_rows) != len(rows):
             raise LookupError("there is no embedding of this text")
-        matrix = np.asarray(found, dtype=np.float32)
+        matrix = np.asarray(known_rows, dtype=np.float32)
         norms = np.linalg.norm(matrix, axis=1, keepdims=True)
         return matrix / np.maximum(norms, 1e-12)
 
@@ -180,8 +180,8 @@ def _of_datetime() -> ModuleType:
 @functools.cache
 def named_part(name: str) -> ModuleType:
     """The names of `NAMES` of the module ``name``. Raises `ImportError`."""
-    found = importlib.import_module(name)
-    return _module(name, **{key: getattr(found, key) for key in NAMES[name]})
+    module = importlib.import_module(name)
+    return _module(name, **{key: getattr(module, key) for key in NAMES[name]})
 
 
 NAMES: Mapping[str, Sequence[str]] = {
