@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBenchOptions
-from ace_ray.benchmarks.bfcl.episodes.services import (
+from ace_ray.benchmarks.bfcl.episode.services import (
     EmbeddingsConfig,
     ServiceConfig,
     WebSearchConfig,

@@ -10,20 +10,19 @@ loading the classes, the lines by category are wall time. Exit code 1 above the 
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.tools import tool_sources
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.gold import named_call
+from ace_ray.benchmarks.bfcl.tools.environment import Docs
 from ace_ray.benchmarks.bfcl.tools.limited import end_processes
-from ace_ray.benchmarks.bfcl.tools.opening import Docs
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -36,20 +35,9 @@ def conversation(entry: Entry, docs: Docs) -> list[list[Answer]]:
         for doc in docs[name]
     }
     return [
-        [*(Answer(f"[{_named(call, names)}]") for call in turn), Answer("Done.")]
+        [*(Answer(f"[{named_call(call, names)}]") for call in turn), Answer("Done.")]
         for turn in entry.gold
     ]
-
-
-def _named(text: str, names: Mapping[str, Sequence[str]]) -> str:
-    """The call with all arguments named: the keys leave some names out, which answers may not."""
-    call = ast.parse(text, mode="eval").body
-    assert isinstance(call, ast.Call)
-    assert isinstance(call.func, ast.Name)
-    given = zip(names[call.func.id], call.args, strict=False)
-    call.keywords = [*(ast.keyword(name, value) for name, value in given), *call.keywords]
-    call.args = []
-    return ast.unparse(call)
 
 
 def cpu_s() -> float:
@@ -64,7 +52,7 @@ def main() -> int:
     parser.add_argument("--ceiling", type=float, default=8.0, help="seconds of CPU for all of them")
     options = parser.parse_args()
     try:
-        copy = Copy.locate(options.data)
+        copy = UpstreamPackage.locate(options.data)
         entries = load(copy, MULTI_TURN)
         docs = function_docs(copy)
     except UserError as error:

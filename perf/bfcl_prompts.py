@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.prompts import official, own
 from ace_ray.records import Entry
 
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--floor", type=int, default=500, help="prompts a second")
     options = parser.parse_args()
 
-    copy = Copy.locate(options.data)
+    copy = UpstreamPackage.locate(options.data)
     prompts = own() if copy.kind == "mini" else official(copy)
     entries = [
         entry

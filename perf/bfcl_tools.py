@@ -5,8 +5,9 @@
 Every documented method of every class gets each of the hostile values at every place of its
 arguments, the others being plain, in the limited process as runs and checks have it. Printed are
 the slowest calls (CPU time, in the system's ticks), the process's peak memory, how many calls broke
-its limits, and how many plain calls a second pass through it and, without it, through a toolbox in
-this process. Exit code 1 where a call broke a limit: the bounds on arguments should come first.
+its limits, and how many plain calls a second pass through it and, without it, through an
+environment in this process. Exit code 1 where a call broke a limit: the bounds on arguments should
+come first.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
-from ace_ray.benchmarks.bfcl.tools import Opening, open_tools, tool_sources
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, end_processes, processes
-from ace_ray.benchmarks.bfcl.tools.sources import MODULES
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.environment import InitialState, open_environment
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, end_processes, processes
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.sandbox.limited import LimitBroken
 
 DIGITS = "9" * 4_299
@@ -118,19 +119,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calls-s", type=float, default=2.0, help="seconds for plain calls")
     parser.add_argument("--show", type=int, default=12, help="slowest calls to print")
     options = parser.parse_args(arguments)
-    copy = Copy.locate(options.data)
+    copy = UpstreamPackage.locate(options.data)
     sources, docs = tool_sources(copy), function_docs(copy)
     spent: list[tuple[float, str]] = []
     found: Counter[str] = Counter()
     broken, peak = f"Error during execution: {LimitBroken()}", 0.0
-    for name in MODULES:
+    for name in TOOL_MODULES:
         names = tuple(doc["name"] for doc in docs[name])
         for doc in docs[name]:
             for text in calls(doc):
                 # A fresh one each: a budget that is used up would refuse the rest.
-                toolbox = LimitedToolbox(sources, Opening({name: names}, {name: {}}))
+                environment = LimitedEnvironment(sources, InitialState({name: names}, {name: {}}))
                 start = cpu_s()
-                said = str(toolbox.call("execute", {"text": text}).value)
+                said = str(environment.call("execute", {"text": text}).value)
                 spent.append((cpu_s() - start, f"{name}.{text[:70]}"))
                 found["calls"] += 1
                 found["errors"] += "error" in said[:30].lower()
@@ -140,12 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{found['broken']} broke a limit; peak memory of the process {peak:.0f} MiB")
     for seconds, text in sorted(spent, reverse=True)[: options.show]:
         print(f"{seconds * 1000:8.1f} ms  {text}")
-    opening = Opening({"MathAPI": ("add",)})
-    through = rate(LimitedToolbox(sources, opening).call, options.calls_s)
+    initial_state = InitialState({"MathAPI": ("add",)})
+    through = rate(LimitedEnvironment(sources, initial_state).call, options.calls_s)
 
-    # Budgets count calls: fresh toolboxes.
+    # Budgets count calls: fresh environments.
     def fresh(name: str, arguments: Mapping[str, Any]) -> Any:
-        return open_tools(sources, opening).call(name, arguments)
+        return open_environment(sources, initial_state).call(name, arguments)
 
     print(
         f"{through:,.0f} calls a second in the process, {rate(fresh, options.calls_s):,.0f} in this"

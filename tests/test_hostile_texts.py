@@ -168,7 +168,7 @@ def test_long_texts_without_errors_are_parsed_a_slice_at_a_time(
     language: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_trees, "_SLICES", 10_000)
-    whole: dict[str, str] = {}
+    whole: dict[str, Any] = {}
     for slice_us in (source_trees._SLICE_US, 200):
         monkeypatch.setattr(source_trees, "_SLICE_US", slice_us)
         for piece in ('f(x=1, y="a b");\n', "f(g(h(1 + 2 * 3)));", "x.y.z(a[1], b);"):

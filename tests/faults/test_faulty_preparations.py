@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import load, prerequisites
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from tests.faults.fault_runs import Driver, Run
 
 pytestmark = pytest.mark.slow
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory) -> tuple[Run, Driver]:
-    copy = Copy.locate("mini")
+    copy = UpstreamPackage.locate("mini")
     scenario, talks = next(iter(prerequisites(copy).items()))
     first = talks[0]["question"][0][-1]["content"]
     run = Run(tmp_path_factory.mktemp("prepared"))

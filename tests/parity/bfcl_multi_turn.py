@@ -24,10 +24,10 @@ from bfcl_multi_turn_cases import Case, Mutator
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.tools import ToolSources, open_tools, opening_of, tool_sources
-from ace_ray.benchmarks.bfcl.tools.opening import Docs
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.environment import Docs, initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Verdict
 
@@ -93,8 +93,8 @@ def ours(
     answers = [[_answer(step) for step in turn] for turn in case.turns]
     verdicts = check_multi_turn(entry, answers, "", sources, docs, executable=_executable)
     shared: dict[int, Any] = {}
-    opening = opening_of(entry, docs)
-    model, gold = (open_tools(sources, opening, shared) for _ in range(2))
+    initial_state = initial_state_of(entry, docs)
+    model, gold = (open_environment(sources, initial_state, shared) for _ in range(2))
     texts = []
     for turn, wanted in zip(case.turns, entry.gold, strict=False):
         texts += [model.step(step) for step in turn if step and step != [""]]
@@ -111,7 +111,7 @@ def _executable(answer: Answer) -> list[str] | None:
     return step if step and step != [""] else None
 
 
-def compare(copy: Copy, folder: Path, per_entry: int, seed: int = 0) -> Iterator[Counts]:
+def compare(copy: UpstreamPackage, folder: Path, per_entry: int, seed: int = 0) -> Iterator[Counts]:
     """Counts per category; ``folder`` is the package's, ``copy`` the same as data."""
     docs, sources = function_docs(copy), tool_sources(copy)
     for category in MULTI_TURN:
@@ -164,7 +164,7 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=40, help="differences to print")
     options = parser.parse_args()
     try:
-        copy = Copy.locate(options.data)
+        copy = UpstreamPackage.locate(options.data)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -92,7 +92,7 @@ def entry_logic(path: Path, checker: Any, utils: Any) -> Any:
         "is_empty_execute_response": utils.is_empty_execute_response,
         "multi_turn_checker": checker.multi_turn_checker,
     }
-    exec(compile(ast.Module(wanted, []), str(path), "exec"), scope)  # noqa: S102 - the user's copy
+    exec(compile(ast.Module([*wanted], []), str(path), "exec"), scope)  # noqa: S102 - the user's copy
     return scope[name]
 
 

@@ -124,7 +124,8 @@ def _once(text: str, rng: Rng, language: str) -> str:
     if kind == 8:
         start = rng.randint(0, len(text))
         end = start + rng.randint(1, 6)
-        return text[:start] + rng.choice(["", *_TOKENS]) + text[end:]
+        token: str = rng.choice(["", *_TOKENS])
+        return text[:start] + token + text[end:]
     if kind == 9:
         return rng.choice([f"{word}", f"F;{word}", f"{word};F", f"{word} {text}", f"{text} {word}",
                            f"{text};{word}", f"{word};{text}", f"{word}({text})", f"{word}/{text}",

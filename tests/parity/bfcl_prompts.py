@@ -30,10 +30,10 @@ from ace_ray.benchmarks.bfcl.categories import (
     SINGLE_TURN,
     language_of,
 )
-from ace_ray.benchmarks.bfcl.data.copy import PACKAGE, Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.docs import offered
+from ace_ray.benchmarks.bfcl.data.upstream_package import PACKAGE, UpstreamPackage
 from ace_ray.benchmarks.bfcl.forms import form_of
+from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
 from ace_ray.records import Entry
 
@@ -50,7 +50,7 @@ class Compared:
     differences: list[str] = field(default_factory=list)
 
 
-def compare(copy: Copy) -> Compared:
+def compare(copy: UpstreamPackage) -> Compared:
     """Hold all prompts and tools of all categories against upstream's."""
     theirs = _upstream(copy)
     ours = dict(_ours(copy))
@@ -69,7 +69,7 @@ def sha(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _ours(copy: Copy) -> Iterator[tuple[tuple[str, str, str], str]]:
+def _ours(copy: UpstreamPackage) -> Iterator[tuple[tuple[str, str, str], str]]:
     prompts, docs = official(copy), function_docs(copy)
     for entry in load(copy, CATEGORIES):
         for what, value in _shown(prompts, docs, entry):
@@ -121,7 +121,7 @@ def _memory(
     return prompts.messages(with_system(text, messages), docs[f"MemoryAPI_{backend}"])
 
 
-def _upstream(copy: Copy) -> dict[tuple[str, str, str], str]:
+def _upstream(copy: UpstreamPackage) -> dict[tuple[str, str, str], str]:
     with tempfile.TemporaryDirectory() as folder:
         root = copy.root
         if root.is_file():
@@ -149,7 +149,7 @@ def _upstream(copy: Copy) -> dict[tuple[str, str, str], str]:
 
 
 def main() -> int:
-    found = compare(Copy.locate(sys.argv[1]))
+    found = compare(UpstreamPackage.locate(sys.argv[1]))
     for (category, what), count in sorted(found.equal.items()):
         print(f"{category:28} {what:18} {count:6,} equal")
     print(f"{found.equal.total():,} equal, {len(found.differences):,} different")

@@ -50,7 +50,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec):
         module = types.ModuleType(spec.name)
-        module.__getattr__ = lambda name: Anything
+        module.__dict__["__getattr__"] = lambda name: Anything
         return module
 
     def exec_module(self, module):

@@ -51,7 +51,7 @@ def main(parent: str, results: str) -> None:
         for one in failed:
             error = one.get("error")
             inner = error["error_type"] if isinstance(error, dict) else None
-            verdicts[one["id"]] = one.get("error_type") or inner
+            verdicts[one["id"]] = str(one.get("error_type") or inner)
         assert sum(not verdicts[row["id"]] for row in rows) == correct
         return correct / len(rows), len(rows)
 

@@ -10,13 +10,13 @@ import os
 import pytest
 from bfcl_prompts import compare
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
 
 
 def test_prompts_and_tools_are_upstreams() -> None:
     try:
-        copy = Copy.locate(os.environ.get("BFCL_DATA", "installed"))
+        copy = UpstreamPackage.locate(os.environ.get("BFCL_DATA", "installed"))
     except UserError as error:
         pytest.skip(str(error))
     found = compare(copy)

@@ -15,20 +15,20 @@ import bfcl_checks
 import bfcl_multi_turn
 import pytest
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
-from ace_ray.benchmarks.bfcl.decode import operations
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode import python_calls
 from ace_ray.errors import UserError
 
 
 @pytest.fixture(scope="module")
-def copy() -> Copy:
+def copy() -> UpstreamPackage:
     try:
-        return Copy.locate(os.environ.get("BFCL_DATA", "installed"))
+        return UpstreamPackage.locate(os.environ.get("BFCL_DATA", "installed"))
     except UserError as error:
         pytest.skip(str(error))
 
 
-def test_conversations(copy: Copy) -> None:
+def test_conversations(copy: UpstreamPackage) -> None:
     found = list(bfcl_multi_turn.compare(copy, copy.root, 1, 5))
     assert [line for counts in found for line in counts.verdicts] == []
     assert sum(counts.of["cases"] for counts in found) == 800
@@ -42,7 +42,7 @@ def upstreams_python() -> Path:
     return Path(python)
 
 
-def _different(copy: Copy, python: Path, made: list[bfcl_checks.Case]) -> Counter[str]:
+def _different(copy: UpstreamPackage, python: Path, made: list[bfcl_checks.Case]) -> Counter[str]:
     answers = bfcl_checks.upstream(copy.root, python, made)
     return Counter(
         case.kind
@@ -51,13 +51,13 @@ def _different(copy: Copy, python: Path, made: list[bfcl_checks.Case]) -> Counte
     )
 
 
-def test_single_answers(copy: Copy, upstreams_python: Path) -> None:
+def test_single_answers(copy: UpstreamPackage, upstreams_python: Path) -> None:
     made = list(bfcl_checks.cases(copy.root, 4_000, 5))
     assert len(made) > 3_000
     assert not _different(copy, upstreams_python, made)
 
 
-def test_noise_in_all_languages(copy: Copy, upstreams_python: Path) -> None:
+def test_noise_in_all_languages(copy: UpstreamPackage, upstreams_python: Path) -> None:
     made = list(bfcl_checks.noise(copy.root, 6_000, 5))
     kinds = Counter(case.kind for case in made)
     for kind in ("simple_java, noise", "simple_javascript, noise", "executable, noise"):
@@ -65,8 +65,8 @@ def test_noise_in_all_languages(copy: Copy, upstreams_python: Path) -> None:
     assert not _different(copy, upstreams_python, made)
 
 
-def test_the_names_that_upstreams_eval_knows(copy: Copy, upstreams_python: Path) -> None:
+def test_the_names_that_upstreams_eval_knows(copy: UpstreamPackage, upstreams_python: Path) -> None:
     theirs = set(bfcl_checks.known_names(copy.root, upstreams_python))
-    assert theirs - operations.KNOWN == set()
+    assert theirs - python_calls.KNOWN == set()
     own = set(dir(builtins))  # of another version of Python, perhaps
-    assert operations.KNOWN - theirs - own == set()
+    assert python_calls.KNOWN - theirs - own == set()

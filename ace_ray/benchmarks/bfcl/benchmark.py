@@ -9,30 +9,36 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl import reporting
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
-from ace_ray.benchmarks.bfcl.data.copy import OFFICIAL_DATA_SHA256, Copy, data_sha256
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    OFFICIAL_DATA_SHA256,
+    UpstreamPackage,
+    data_sha256,
+)
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
-from ace_ray.benchmarks.bfcl.docs import offered
-from ace_ray.benchmarks.bfcl.episodes import memory, multi_turn, web_search
-from ace_ray.benchmarks.bfcl.episodes.sandbox import Embedder
-from ace_ray.benchmarks.bfcl.episodes.services import Embeddings, Service, check_service
+from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
+from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
+from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
-from ace_ray.benchmarks.bfcl.gold import gold_text
+from ace_ray.benchmarks.bfcl.gold import asked_for_gold, check_all, gold_text
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.options import absent, chosen, named
-from ace_ray.benchmarks.bfcl.prompts import official, own, with_system
-from ace_ray.benchmarks.bfcl.score import entries_of, read_outputs
-from ace_ray.benchmarks.bfcl.scoring.diagnostics import asked_for_gold, with_metrics
-from ace_ray.benchmarks.bfcl.scoring.summary import summarize
-from ace_ray.benchmarks.bfcl.scoring.table import further_tables, notes, table
-from ace_ray.benchmarks.bfcl.system_role import WithoutSystem, without_system
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox, load_classes
-from ace_ray.benchmarks.bfcl.tools.opening import opening_of
+from ace_ray.benchmarks.bfcl.prompts import (
+    WithoutSystem,
+    official,
+    own,
+    with_system,
+    without_system,
+)
+from ace_ray.benchmarks.bfcl.score import tables
+from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
+from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
@@ -65,7 +71,7 @@ class BFCL(Benchmark):
     name = "bfcl"
     rule_sets = RULE_SETS
     Options = BFCLOptions
-    groups = reporting.TITLED_GROUPS
+    groups = tables.TITLED_GROUPS
     refused_fix = (
         f"use a model whose template takes them, or write {_WHERE}.system: user for system "
         f"messages and {_WHERE}.results: user for those of tools"
@@ -76,17 +82,18 @@ class BFCL(Benchmark):
         self._native = options.mode == "native"
         _check(options)
         self._categories = chosen(options)
-        self._copy = Copy.locate(options.data)
+        self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(
-            update={"data": self._copy.name, "prompts": _wording(options, self._copy)}
+            update={"data": self._package.name, "prompts": _wording(options, self._package)}
         )
         # Read here and not where they are used: workers have no copy of the data.
         by_upstream = self._options.prompts == "official"
-        self._prompts = official(self._copy) if by_upstream else own()
-        self._docs = function_docs(self._copy)
-        self._sources = tool_sources(self._copy)
+        self._prompts = official(self._package) if by_upstream else own()
+        self._docs = function_docs(self._package)
+        self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
+        self._sources = tool_sources(self._package)
         asks_memory = bool(set(self._categories) & set(groups.MEMORY))
-        self._conversations = prerequisites(self._copy) if asks_memory else {}
+        self._conversations = prerequisites(self._package) if asks_memory else {}
         self._http = Http()
         self._embeddings: Embeddings | None = None
 
@@ -96,7 +103,7 @@ class BFCL(Benchmark):
     def entries(self) -> Sequence[Entry]:
         for language in {groups.language_of(name) for name in self._categories} - {"python"}:
             require_grammar(language)
-        return load(self._copy, self._categories)
+        return load(self._package, self._categories)
 
     def ready(self, *, named: bool) -> None:
         self._sources = replace(self._sources, named=named)
@@ -106,18 +113,18 @@ class BFCL(Benchmark):
 
     def identity(self) -> Mapping[str, Any]:
         options = self._options
-        shown: dict[str, Any] = {"mode": options.mode, "system": options.system}
+        protocol: dict[str, Any] = {"mode": options.mode, "system": options.system}
         if options.contamination:
-            shown["contamination"] = True
-        found: dict[str, Any] = {
-            "version": self._copy.version,
+            protocol["contamination"] = True
+        identity: dict[str, Any] = {
+            "version": self._package.version,
             "data_sha256": data_hash(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
-            "protocol": shown,
+            "protocol": protocol,
         }
         if set(self._categories) & _INTERACTIVE:
-            found["episodes"] = {
+            identity["episodes"] = {
                 "results": options.results,
                 "docs_sha256": digest(self._docs),
                 "tools_sha256": self._sources.sha256,
@@ -126,7 +133,7 @@ class BFCL(Benchmark):
                 "embedding": options.embedding and options.embedding.model,
                 "web_search": _web(options),
             }
-        return found
+        return identity
 
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
@@ -157,11 +164,7 @@ class BFCL(Benchmark):
             backend = category.removeprefix("memory_")
             text = self._prompts.memory(data["scenario"], backend, "")
             messages = with_system(text, messages)
-        return messages if self._native else self._prompts.messages(messages, self._offered(entry))
-
-    def _offered(self, entry: Entry) -> list[Mapping[str, Any]]:
-        held = entry.data.get("missed_function")
-        return list(offered(self._docs, entry.data["involved_classes"], held)[0])
+        return self._episodes.opening(messages, self._episodes.functions(entry)[0])
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = [
@@ -181,7 +184,7 @@ class BFCL(Benchmark):
         if not self._native:
             return None
         if entry.category in _INTERACTIVE:
-            return self._prompts.tools(self._offered(entry))
+            return self._prompts.tools(self._episodes.functions(entry)[0])
         language = groups.language_of(entry.category)
         return self._prompts.tools(entry.data["function"], language)
 
@@ -189,7 +192,7 @@ class BFCL(Benchmark):
         return entry.category in _INTERACTIVE
 
     def scenario(self, entry: Entry) -> Scenario:
-        return LimitedToolbox(self._sources, opening_of(entry, self._docs))
+        return LimitedEnvironment(self._sources, initial_state_of(entry, self._docs))
 
     def preparation(self, entry: Entry) -> str:
         if entry.category not in groups.MEMORY:
@@ -198,45 +201,19 @@ class BFCL(Benchmark):
 
     async def prepare(self, entry: Entry, context: EpisodeContext) -> dict[str, Any]:
         self._without_system(context)
-        return await memory.prepare(
-            entry,
-            context,
-            self._prompts,
-            self._docs,
-            self._conversations[entry.data["scenario"]],
-            native=self._native,
-            results=self._options.results,
-            embed=self._embedder(entry),
-        )
+        talks = self._conversations[entry.data["scenario"]]
+        return await memory.prepare(entry, context, self._episodes, talks, self._embedder(entry))
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         self._without_system(context)
-        category, results = entry.category, self._options.results
-        if category in groups.MULTI_TURN:
-            return await multi_turn.rollout(
-                entry, context, self._prompts, self._docs, native=self._native, results=results
-            )
-        if category in groups.MEMORY:
-            return await memory.rollout(
-                entry,
-                context,
-                self._prompts,
-                self._docs,
-                native=self._native,
-                results=results,
-                embed=self._embedder(entry),
-            )
-        if config := self._options.web_search if category in groups.WEB_SEARCH else None:
-            return await web_search.rollout(
-                entry,
-                context,
-                self._prompts,
-                self._docs,
-                config,
-                self._http,
-                native=self._native,
-                results=results,
-            )
+        if entry.category in groups.MULTI_TURN:
+            return await conversation.rollout(entry, context, self._episodes)
+        if entry.category in groups.MEMORY:
+            return await memory.rollout(entry, context, self._episodes, self._embedder(entry))
+        if entry.category in groups.WEB_SEARCH:
+            config = self._options.web_search
+            assert config is not None  # `chosen` refuses the category without
+            return await web_search.rollout(entry, context, self._episodes, config, self._http)
         return await self._single(entry, context)
 
     async def _single(self, entry: Entry, context: EpisodeContext) -> Episode:
@@ -248,8 +225,8 @@ class BFCL(Benchmark):
             assert context.token_logprobs is not None  # every pipeline has it
             text = gold_text(entry.gold, entry.data["function"])
             try:
-                said = await context.token_logprobs(self._sent(messages), text)
-                episode.state = {"gold_logprobs": [round(value, 6) for value in said]}
+                logprobs = await context.token_logprobs(self._sent(messages), text)
+                episode.state = {"gold_logprobs": [round(value, 6) for value in logprobs]}
             except PromptTooLong:  # a diagnostic costs no verdict
                 episode.state = {"gold_logprobs": None}
         return episode
@@ -279,23 +256,26 @@ class BFCL(Benchmark):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        return {"table": table(summary, {}), "further_tables": further_tables(summary)}
+        return {
+            "table": tables.table(summary, {}),
+            "further_tables": tables.further_tables(summary),
+        }
 
     @classmethod
     def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return reporting.headline(run, rules)
+        return tables.headline(run, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return reporting.categories(run)
+        return tables.categories(run)
 
     @classmethod
     def task(cls, row: ScoredRow) -> str:
-        return reporting.task(row)
+        return tables.task(row)
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return reporting.paper(runs, rules)
+        return tables.paper(runs, rules)
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
@@ -304,16 +284,16 @@ class BFCL(Benchmark):
         import_copy(path, say=say)
 
     def output_entries(self) -> Entries:
-        return entries_of(self._copy)
+        return entries_of(self._package)
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.bfcl.goldcheck import check_all
-
-        return check_all(data, say=say)
+        benchmark = cls.from_options({"data": data})
+        benchmark.ready(named=True)
+        return check_all(benchmark, benchmark._docs, say)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
@@ -322,27 +302,27 @@ class BFCL(Benchmark):
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,
-            "version": self._copy.version,
+            "version": self._package.version,
             "not_run": missing,
-            "comparable": ". ".join([self._comparable(), *notes(summary, missing)]),
+            "comparable": ". ".join([self._comparable(), *tables.notes(summary, missing)]),
             **summary,
-            "table": table(summary, missing),
-            "further_tables": further_tables(summary),
+            "table": tables.table(summary, missing),
+            "further_tables": tables.further_tables(summary),
         }
 
     def _comparable(self) -> str:
-        if self._copy.kind == "mini":
+        if self._package.is_mini:
             return "not comparable with any leaderboard: the mini set is ace_ray's own"
         if reasons := list(self._differences()):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
-            f"data and prompts of bfcl-eval {self._copy.version}: the official rule set compares "
-            "with its local prompt models, category by category"
+            f"data and prompts of bfcl-eval {self._package.version}: the official rule set compares"
+            " with its local prompt models, category by category"
         )
 
     def _differences(self) -> Iterator[str]:
         """What sets this run apart from upstream's."""
-        if data_sha256(self._copy) != OFFICIAL_DATA_SHA256:
+        if data_sha256(self._package) != OFFICIAL_DATA_SHA256:
             yield "the data is not the official one"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
             yield "the tools are not the official ones"
@@ -393,10 +373,10 @@ def _hints(category: str) -> int:
     return 2 if category == groups.FORMAT_SENSITIVITY else 1
 
 
-def _wording(options: BFCLOptions, copy: Copy) -> str:
+def _wording(options: BFCLOptions, package: UpstreamPackage) -> str:
     if options.prompts == "auto":
-        return "own" if copy.kind == "mini" else "official"
-    if options.prompts == "official" and copy.kind == "mini":
+        return "own" if package.is_mini else "official"
+    if options.prompts == "official" and package.is_mini:
         raise UserError(
             "the mini set has no official prompts",
             where=f"{_WHERE}.prompts",

@@ -51,15 +51,15 @@ def form_of(entry_id: str) -> Form:
     """The form that an entry's id names; `DEFAULT` for all but those of format sensitivity.
 
     Raises `ValueError` for a form that there is not."""
-    found = _IN_ID.fullmatch(entry_id)
-    if found is None:
+    match = _IN_ID.fullmatch(entry_id)
+    if match is None:
         return DEFAULT
-    if found[1] not in _BY_NAME:
-        raise ValueError(f"{found[1]!r} is no form of prompt")
-    return _BY_NAME[found[1]]
+    if match[1] not in _BY_NAME:
+        raise ValueError(f"{match[1]!r} is no form of prompt")
+    return _BY_NAME[match[1]]
 
 
 def asked_id(entry_id: str) -> str:
     """The id of the entry that is asked: of format sensitivity the original one."""
-    found = _IN_ID.fullmatch(entry_id)
-    return entry_id if found is None else found[2]
+    match = _IN_ID.fullmatch(entry_id)
+    return entry_id if match is None else match[2]

@@ -1,4 +1,5 @@
-"""One right answer of an entry, out of its acceptable values.
+"""One right answer of an entry, out of its acceptable values; and ``ace-ray data check bfcl``: do
+all of them pass the checkers, and wrong ones fail?
 
 Per parameter the first acceptable value that is not "", which marks what may be left out; a
 parameter whose first is "", or null, is left out unless the function requires it. This rule passes
@@ -7,10 +8,16 @@ upstream's checker on 2,345 of the 2,351 Python entries.
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
 from ace_ray.calls import Call, render
+from ace_ray.records import RULE_SETS, Entry, Episode
 
 
 def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> list[Call]:
@@ -28,6 +35,13 @@ def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> l
 def gold_text(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> str:
     """The same as a Python list of calls, the form that prompts ask for."""
     return render(gold_calls(gold, functions))
+
+
+def asked_for_gold(category: str) -> bool:
+    """Whether a category has gold calls that enter the contamination score: the Python ones."""
+    return category in (*NON_LIVE, *LIVE) and not category.endswith(
+        ("relevance", "_java", "_javascript")
+    )
 
 
 def _arguments(acceptable: Mapping[str, Sequence[Any]], required: set[str]) -> dict[str, Any]:
@@ -51,3 +65,87 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) if isinstance(item, Mapping) else item for item in value]
     return value
+
+
+UNANSWERABLE = frozenset(
+    {
+        "parallel_multiple_26",
+        "live_simple_106-63-0",
+        "live_simple_112-68-0",
+        "live_multiple_862-181-3",
+        "live_multiple_964-207-0",
+        "live_multiple_1038-265-0",
+    }
+)
+"""Published entries whose answers contradict themselves, or each other under greedy matching."""
+
+
+def check_all(
+    benchmark: Benchmark, docs: Mapping[str, Sequence[Mapping[str, Any]]], say: Say
+) -> bool:
+    """Every gold answer of the Python and multi-turn categories, and the same with a call missing.
+
+    Says a line per category and per answer that surprises; returns whether none did. Raises
+    `UserError` for data that cannot be read.
+    """
+    parameters = {
+        doc["name"]: list(doc["parameters"]["properties"])
+        for functions in docs.values()
+        for doc in functions
+    }
+    counts_of: dict[str, Counter[str]] = {}
+    surprises = []
+    for entry in benchmark.entries():
+        episodes = gold_episodes(entry, parameters)
+        if episodes is None:
+            continue
+        counts = counts_of.setdefault(entry.category, Counter())
+        counts["answers"] += 1
+        for rules in RULE_SETS:
+            right, wrong = (benchmark.verdicts(entry, episode)[rules] for episode in episodes)
+            counts[rules] += right.valid
+            if not right.valid and entry.id not in UNANSWERABLE:
+                surprises.append(f"{entry.id}: the gold answer is {right.error_type} ({rules})")
+            if wrong.valid:
+                surprises.append(f"{entry.id}: an answer without the last call passes ({rules})")
+    for category, counts in counts_of.items():
+        passed = ", ".join(f"{counts[rules]} {rules}" for rules in RULE_SETS)
+        say(f"{category}: {counts['answers']} gold answers, valid: {passed}")
+    for line in surprises:
+        say(line)
+    total = sum((counts["answers"] for counts in counts_of.values()), 0)
+    say(f"{total} gold answers and as many cut short: {len(surprises)} surprises")
+    return not surprises
+
+
+def gold_episodes(
+    entry: Entry, parameters: Mapping[str, Sequence[str]]
+) -> tuple[Episode, Episode] | None:
+    """The gold answer as an episode, and one that lacks its last call; None where there is none."""
+    if asked_for_gold(entry.category):
+        functions = entry.data["function"]
+        less = gold_text(entry.gold[:-1], functions)
+        return Episode(output=gold_text(entry.gold, functions)), Episode(output=less)
+    if entry.category in MULTI_TURN:
+        gold = [[named_call(call, parameters) for call in turn] for turn in entry.gold]
+        last = max(turn for turn, calls in enumerate(gold) if calls)
+        short = [calls if turn != last else [] for turn, calls in enumerate(gold)]
+        return _turns(gold), _turns(short)
+    return None
+
+
+def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
+    """A published call with its arguments named, which answers of a model must be."""
+    call: Any = ast.parse(text, mode="eval").body
+    names = parameters[call.func.id]
+    named = [ast.keyword(names[place], value) for place, value in enumerate(call.args)]
+    return ast.unparse(ast.Call(call.func, [], [*named, *call.keywords]))
+
+
+def _turns(calls: Sequence[Sequence[str]]) -> Episode:
+    """A conversation that makes ``calls``, those of a turn in one step."""
+    turns = [
+        [Answer(text).as_json() for text in (*([f"[{', '.join(turn)}]"] if turn else []), "Done.")]
+        for turn in calls
+    ]
+    return Episode(state={"turns": turns, "ended": ""})

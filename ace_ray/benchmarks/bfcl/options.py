@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.episodes.services import EmbeddingsConfig, WebSearchConfig
+from ace_ray.benchmarks.bfcl.episode.services import EmbeddingsConfig, WebSearchConfig
 from ace_ray.config import Section
 from ace_ray.errors import UserError
 
@@ -60,24 +60,24 @@ class Options(Section):
 
 def absent(options: Options) -> dict[str, str]:
     """Category -> why it cannot be run as configured."""
-    found = {}
+    reasons = {}
     if options.embedding is None:
-        found["memory_vector"] = "no embedding endpoint is configured (embedding)"
+        reasons["memory_vector"] = "no embedding endpoint is configured (embedding)"
     if options.web_search is None:
         why = "no services to search and fetch are configured (web_search)"
-        found |= dict.fromkeys(groups.WEB_SEARCH, why)
+        reasons |= dict.fromkeys(groups.WEB_SEARCH, why)
     if options.mode == "native":
         why = "the forms of a prompt are for prompt mode"
-        found[groups.FORMAT_SENSITIVITY] = why
-    return found
+        reasons[groups.FORMAT_SENSITIVITY] = why
+    return reasons
 
 
 def named(options: Options) -> set[str]:
     """The categories that were asked for, by name or by group; known ones."""
-    found: set[str] = set()
+    categories: set[str] = set()
     for name in options.categories:
-        found.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))
-    return found
+        categories.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))
+    return categories
 
 
 def chosen(options: Options) -> list[str]:

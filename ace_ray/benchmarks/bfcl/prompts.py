@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.data.copy import Copy
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
-from ace_ray.benchmarks.bfcl.docs import Function, documented, hinted
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
-from ace_ray.benchmarks.bfcl.native import openai_tools
+from ace_ray.benchmarks.bfcl.functions import Function, documented, openai_tools, with_hints
 from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
-from ace_ray.records import digest
+from ace_ray.benchmarks.context import Model
+from ace_ray.records import Completion, Sampling, digest
 
 Message = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ class Prompts:
         their language; upstream gives them twice in format sensitivity, and never to functions
         that were held out."""
         for _ in range(hints):
-            functions = hinted(functions, language, self.texts.hints)
+            functions = with_hints(functions, language, self.texts.hints)
         style = self.texts.styles[form.style]
         call_format = style["tool_call_with_tag" if form.tagged else "tool_call_no_tag"]
         return fill(
@@ -118,6 +118,34 @@ def own() -> Prompts:
     return Prompts("own", OWN)
 
 
-def official(copy: Copy) -> Prompts:
-    """Prompts with the texts of the user's copy. Raises `UserError` naming what is missing."""
-    return Prompts("official", read_texts(copy))
+def official(package: UpstreamPackage) -> Prompts:
+    """Prompts with the texts of the user's package. Raises `UserError` naming what is missing."""
+    return Prompts("official", read_texts(package))
+
+
+def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """System messages as the user's; what the user then says several times in a row is one message
+    (upstream ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        changed = {**message, "role": "user"} if message["role"] == "system" else dict(message)
+        if changed["role"] == "user" and merged and merged[-1]["role"] == "user":
+            merged[-1]["content"] += "\n\n" + changed["content"]
+        else:
+            merged.append(changed)
+    return merged
+
+
+class WithoutSystem:
+    """A model that is asked `without_system`; what is stored keeps its roles."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        return await self._model.chat(without_system(messages), sampling, tools)

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ray import cloudpickle
-
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
@@ -58,6 +56,8 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
     for benchmark in made:
         if benchmark.source:  # no other process can import it by its name
+            from ray import cloudpickle
+
             cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
     return made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.data.copy import VERSION, Copy
+from ace_ray.benchmarks.bfcl.data.upstream_package import VERSION, UpstreamPackage
 from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 
@@ -17,7 +17,7 @@ def bfcl_folder() -> Path:
     """The folder ``bfcl_eval`` of a real copy: ``BFCL_DATA``, or the installed one."""
     named = os.environ.get("BFCL_DATA")
     if named:
-        return Copy.locate(named).root
+        return UpstreamPackage.locate(named).root
     spec = importlib.util.find_spec("bfcl_eval")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip(f"no bfcl-eval=={VERSION} is installed, and BFCL_DATA names no copy of it")
@@ -25,9 +25,9 @@ def bfcl_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def bfcl_copy(bfcl_folder: Path) -> Copy:
-    """The same as a `Copy`."""
-    return Copy.locate(str(bfcl_folder))
+def bfcl_copy(bfcl_folder: Path) -> UpstreamPackage:
+    """The same as a `UpstreamPackage`."""
+    return UpstreamPackage.locate(str(bfcl_folder))
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
-from ace_ray.benchmarks.bfcl.tools import tool_sources
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.records import Completion, Sampling, ToolAnswer
 
-COPY = Copy.locate("mini")
+COPY = UpstreamPackage.locate("mini")
 
 
 DOCS = function_docs(COPY)

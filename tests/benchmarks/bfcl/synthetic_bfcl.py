@@ -8,9 +8,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from ace_ray.benchmarks.bfcl.data import layout
-from ace_ray.benchmarks.bfcl.data.copy import MINI, VERSION
-from ace_ray.benchmarks.bfcl.tools.sources import FOLDER, MODULES
+from ace_ray.benchmarks.bfcl.data import upstream_package
+from ace_ray.benchmarks.bfcl.data.upstream_package import MINI, TOOL_FOLDER, TOOL_MODULES, VERSION
 
 PROMPTS = """
 OUTPUT_FORMAT_MAPPING = {
@@ -83,23 +82,26 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
     root = folder / "bfcl_eval"
     shutil.copytree(MINI / "data", root / "data")
     docs = root / "data" / "multi_turn_func_doc"
-    (docs / "bakery.json").rename(docs / layout.DOC_FILES["TicketAPI"])
-    spare = (docs / layout.DOC_FILES["WebSearchAPI"]).read_bytes()
-    for name in layout.DOC_FILES.values():
+    (docs / "bakery.json").rename(docs / upstream_package.DOC_FILES["TicketAPI"])
+    spare = (docs / upstream_package.DOC_FILES["WebSearchAPI"]).read_bytes()
+    for name in upstream_package.DOC_FILES.values():
         if not (docs / name).exists():
             (docs / name).write_bytes(spare)
     for path in (root / "data").glob("BFCL_v4_multi_turn_*.json"):
         path.write_text(path.read_text().replace("Bakery", "TicketAPI"))
-    for scenario in layout.SCENARIOS:
-        path = root / layout.prerequisite_file(scenario)
+    for scenario in upstream_package.SCENARIOS:
+        path = root / upstream_package.prerequisite_file(scenario)
         if not path.exists():
             path.write_text(json.dumps({"id": f"memory_prereq_0-{scenario}-0", "question": [[]]}))
     sources = {
-        layout.PROMPT_SOURCE: PROMPTS,
-        layout.HINT_SOURCE: HINTS,
-        layout.NATIVE_SOURCE: NATIVE,
-        **dict.fromkeys(layout.TOOL_SOURCES, "class Tool:\n    pass\n"),
-        **{f"{FOLDER}/{name}.py": f"class {one}:\n    pass\n" for one, name in MODULES.items()},
+        upstream_package.PROMPT_SOURCE: PROMPTS,
+        upstream_package.HINT_SOURCE: HINTS,
+        upstream_package.NATIVE_SOURCE: NATIVE,
+        **dict.fromkeys(upstream_package.TOOL_SOURCES, "class Tool:\n    pass\n"),
+        **{
+            f"{TOOL_FOLDER}/{name}.py": f"class {one}:\n    pass\n"
+            for one, name in TOOL_MODULES.items()
+        },
     }
     for name, text in sources.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

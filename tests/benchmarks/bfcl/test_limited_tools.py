@@ -1,4 +1,4 @@
-"""Toolboxes in a limited process: a call that breaks its limits costs its attempt, and no other."""
+"""Environments in a limited process: a call that breaks its limits costs its own attempt alone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check import multi_turn
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
-from ace_ray.benchmarks.bfcl.tools import Opening, ToolSources, open_tools
+from ace_ray.benchmarks.bfcl.tools.environment import InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.limited import (
-    LimitedToolbox,
+    LimitedEnvironment,
     end_processes,
     load_classes,
     processes,
 )
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.errors import SandboxLost, UserError
 from ace_ray.records import Entry
 from ace_ray.sandbox import limited as limited_process
@@ -58,7 +59,7 @@ class TicketAPI:
 """
 NAMES = ("add", "spin", "grow", "swallow", "hold")
 SOURCES = ToolSources({"ticket_api": CLASS}, "made up", "made up", named=True)
-OPENING = Opening({"TicketAPI": NAMES}, {"TicketAPI": {"total": 10}})
+INITIAL_STATE = InitialState({"TicketAPI": NAMES}, {"TicketAPI": {"total": 10}})
 BROKEN = f"Error during execution: {LimitBroken()}"
 
 
@@ -68,22 +69,22 @@ def ended() -> Iterator[None]:
     end_processes()
 
 
-def opened() -> LimitedToolbox:
-    return LimitedToolbox(SOURCES, OPENING)
+def opened() -> LimitedEnvironment:
+    return LimitedEnvironment(SOURCES, INITIAL_STATE)
 
 
-def step(toolbox: LimitedToolbox, *texts: str) -> list[str]:
-    found = toolbox.call("step", {"texts": list(texts)})
+def step(environment: LimitedEnvironment, *texts: str) -> list[str]:
+    found = environment.call("step", {"texts": list(texts)})
     assert not found.error
     return list(found.value)
 
 
-def total(toolbox: LimitedToolbox) -> Any:
-    return toolbox.state()["TicketAPI"]["total"]
+def total(environment: LimitedEnvironment) -> Any:
+    return environment.state()["TicketAPI"]["total"]
 
 
 def test_it_answers_as_a_toolbox_does() -> None:
-    here, there = open_tools(SOURCES, OPENING), opened()
+    here, there = open_environment(SOURCES, INITIAL_STATE), opened()
     for name, arguments in (
         ("step", {"texts": ["add(by=1)", "add()", "add(by='x')", "nothing()", "\ud83d\ude00"]}),
         ("execute", {"text": "add(by=2)"}),
@@ -95,63 +96,66 @@ def test_it_answers_as_a_toolbox_does() -> None:
 
 
 def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
-    other, toolbox = opened(), opened()
+    other, environment = opened(), opened()
     step(other, "add(by=5)")
     calls = ("add(by=1)", "spin()", "add(by=2)", "grow()", "add(by=4)")
-    assert step(toolbox, *calls) == [
+    assert step(environment, *calls) == [
         '{"total": 11}',
         BROKEN,
         '{"total": 13}',
         BROKEN,
         '{"total": 17}',
     ]
-    assert total(toolbox) == 17
+    assert total(environment) == 17
     assert total(other) == 15
-    assert toolbox.call("execute", {"text": "spin()"}).value == BROKEN
+    assert environment.call("execute", {"text": "spin()"}).value == BROKEN
     # They have used up the processor time of the attempt: nothing is endless.
-    assert "used up their budget" in step(toolbox, "spin()")[0]
+    assert "used up their budget" in step(environment, "spin()")[0]
     assert total(other) == 15
 
 
 def test_a_tool_that_survives_its_memory_error_goes_on() -> None:
-    toolbox = opened()
-    assert step(toolbox, "swallow()", "add(by=1)") == ['{"error": "MemoryError"}', '{"total": 11}']
+    environment = opened()
+    assert step(environment, "swallow()", "add(by=1)") == [
+        '{"error": "MemoryError"}',
+        '{"total": 11}',
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_process_that_is_killed_is_replaced(number: signal.Signals) -> None:
-    toolboxes = [opened() for _ in range(3)]
-    for by, toolbox in enumerate(toolboxes):
-        step(toolbox, f"add(by={by})", "nothing()")
+    environments = [opened() for _ in range(3)]
+    for by, environment in enumerate(environments):
+        step(environment, f"add(by={by})", "nothing()")
     for pid in processes():
         os.kill(pid, number)
-    assert [total(toolbox) for toolbox in toolboxes] == [10, 11, 12]
+    assert [total(environment) for environment in environments] == [10, 11, 12]
 
 
 def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    toolbox = opened()
+    environment = opened()
 
     def lost(self: LimitedProcess, request: Any) -> Any:
         raise ProcessLost("exit code -9")
 
     monkeypatch.setattr(limited_process.LimitedProcess, "ask", lost)
     with pytest.raises(SandboxLost, match=r"lost 3 times \(exit code -9\)"):
-        toolbox.call("execute", {"text": "add(by=1)"})
+        environment.call("execute", {"text": "add(by=1)"})
 
 
 def test_a_process_that_has_grown_takes_no_newcomer() -> None:
-    other, toolbox = opened(), opened()
+    other, environment = opened(), opened()
     (before,) = processes()
     for _ in range(4):
-        assert step(toolbox, "hold()") == ["{}"]
+        assert step(environment, "hold()") == ["{}"]
     step(other, "add(by=1)")
     assert processes() == [before]
     assert total(opened()) == 10
     assert processes() != [before]
     assert total(other) == 11
-    assert len(toolbox.state()["TicketAPI"]["held"]) == 4
+    assert len(environment.state()["TicketAPI"]["held"]) == 4
 
 
 def test_classes_that_do_not_load_are_the_users_mistake() -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.episodes.memory import prepare, rollout
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
+from ace_ray.benchmarks.bfcl.episode.memory import prepare, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
-from ace_ray.benchmarks.bfcl.scoring.diagnostics import with_metrics
-from ace_ray.benchmarks.bfcl.tools import open_tools, opening_of, tool_sources
+from ace_ray.benchmarks.bfcl.score.summary import with_metrics
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.records import Entry, Episode, Sampling, digest
@@ -36,19 +38,19 @@ def context_for(
     entry: Entry, model: Script, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
 ) -> EpisodeContext:
     async def opened() -> LocalSession:
-        return LocalSession(open_tools(sources, opening_of(entry, docs)))
+        return LocalSession(open_environment(sources, initial_state_of(entry, docs)))
 
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
 
 def filled(entry: Entry, model: Script, talks: Any = TALKS, **options: Any) -> dict[str, Any]:
     context = context_for(entry, model)
-    return asyncio.run(prepare(entry, context, own(), DOCS, talks, **options))
+    return asyncio.run(prepare(entry, context, EpisodeSettings(own(), DOCS), talks, **options))
 
 
 def asked(entry: Entry, model: Script, snapshot: Any) -> Episode:
     context = context_for(entry, model, prepared={"snapshot": snapshot})
-    return asyncio.run(rollout(entry, context, own(), DOCS))
+    return asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS)))
 
 
 def add(key: str) -> str:
@@ -58,7 +60,7 @@ def add(key: str) -> str:
 def test_each_conversation_starts_from_the_memory_before() -> None:
     model = Script([add("one"), "ok", "ok", "ok", add("two"), "ok", "ok"])
     context = context_for(entry_of(), model)
-    found = asyncio.run(prepare(entry_of(), context, own(), DOCS, TALKS))
+    found = asyncio.run(prepare(entry_of(), context, EpisodeSettings(own(), DOCS), TALKS))
     assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
     used = context.episode
     assert used.model_calls == 8
@@ -100,7 +102,7 @@ def test_native_mode() -> None:
     entry = entry_of("rec_sum")
     model = Script([])
     context = context_for(entry, model, prepared={"snapshot": {"memory": "the text"}})
-    asyncio.run(rollout(entry, context, own(), DOCS, native=True))
+    asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS, native=True)))
     assert model.tools[0] == own().tools(DOCS["MemoryAPI_rec_sum"])
     memory = own().memory(entry.data["scenario"], "rec_sum", "the text")
     assert model.sent[0][0]["content"] == f"{memory}\n\n{own().agentic}"
@@ -125,7 +127,7 @@ def test_a_deadline_ends_the_preparation() -> None:
         entry = entry_of()
         deadline = asyncio.get_running_loop().time() + 0.3
         context = context_for(entry, Script(said), deadline=deadline)
-        return await prepare(entry, context, own(), DOCS, TALKS)
+        return await prepare(entry, context, EpisodeSettings(own(), DOCS), TALKS)
 
     found = asyncio.run(run([add("one"), "ok", "ok", "(hangs)"]))
     assert [talk["ended"] for talk in found["conversations"]] == ["", "deadline", "deadline"]
@@ -142,7 +144,7 @@ def test_an_engine_that_stalls_in_the_preparation_leaves_no_memory() -> None:
         deadline = asyncio.get_running_loop().time() + 0.3
         model = Script([add("one"), "ok", "ok", "(hangs)"])
         context = context_for(entry_of(), model, deadline=deadline, works=stalled)
-        return await prepare(entry_of(), context, own(), DOCS, TALKS)
+        return await prepare(entry_of(), context, EpisodeSettings(own(), DOCS), TALKS)
 
     with pytest.raises(EpisodeStalled):
         asyncio.run(run())
@@ -155,7 +157,7 @@ def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
 
     def ended(*said: Any) -> Any:
         context = context_for(entry, Script(list(said)), prepared=value)
-        return asyncio.run(rollout(entry, context, own(), DOCS)).state
+        return asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS))).state
 
     state = ended("{'answer': 'x'}")
     assert state["prepared"] == before
@@ -176,7 +178,7 @@ def test_the_mini_sets_conversations() -> None:
         assert len(model.sent) == sum(len(talk["question"]) for talk in talks)
 
 
-def test_vector_memory(bfcl_copy: Copy) -> None:
+def test_vector_memory(bfcl_copy: UpstreamPackage) -> None:
     """Vectors come from outside, for every text that a call may embed."""
     docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
     entry = next(iter(load(bfcl_copy, ["memory_vector"])))
@@ -190,7 +192,9 @@ def test_vector_memory(bfcl_copy: Copy) -> None:
         ["[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]"]
     )
     context = context_for(entry, model, sources, docs)
-    found = asyncio.run(prepare(entry, context, own(), docs, TALKS[:2], embed=embed))
+    found = asyncio.run(
+        prepare(entry, context, EpisodeSettings(own(), docs), TALKS[:2], embed=embed)
+    )
     assert list(found["snapshot"]["core_memory"]["store"].values()) == ["cats"]
     assert wanted == ["cats", "cats", "pet"]
     results = found["conversations"][1]["results"][0][0]

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
 from ace_ray.benchmarks.bfcl.tools.limited import end_processes
 from ace_ray.benchmarks.bfcl.tools.own import Bakery
-from ace_ray.benchmarks.bfcl.tools.sources import FOLDER
 from ace_ray.cli import main
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
@@ -55,7 +55,7 @@ PAYLOADS = {
 
 
 def class_file(run: Path) -> Path:
-    return run / "data" / "bfcl_eval" / FOLDER / "ticket_api.py"
+    return run / "data" / "bfcl_eval" / TOOL_FOLDER / "ticket_api.py"
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools
-from ace_ray.benchmarks.bfcl.tools import budget as bounds
+from ace_ray.benchmarks.bfcl.tools import limits as bounds
+from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.evaluate import BLOCKED, as_upstream_reads
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.errors import UserError
 
 NAMES = ("list_orders", "add_order", "cancel_order", "set_price", "get_price", "total", "close_day")
@@ -23,8 +24,8 @@ CONFIG = {
 }
 
 
-def bakery() -> Toolbox:
-    return open_tools(ToolSources(), Opening({"Bakery": NAMES}, CONFIG))
+def bakery() -> Environment:
+    return open_environment(ToolSources(), InitialState({"Bakery": NAMES}, CONFIG))
 
 
 def test_calls_run_and_change_the_state() -> None:
@@ -100,7 +101,7 @@ def test_spaces_before_brackets_are_dropped_as_upstream_drops_them(text: str, re
 
 
 def test_only_documented_methods_are_tools() -> None:
-    tools = open_tools(ToolSources(), Opening({"Bakery": ("total",)}, CONFIG))
+    tools = open_environment(ToolSources(), InitialState({"Bakery": ("total",)}, CONFIG))
     assert "not defined" in tools.execute("close_day()")
     assert "not defined" in tools.execute("_load_scenario(config={})")
     assert tools.state()["Bakery"]["open"] is True
@@ -108,7 +109,7 @@ def test_only_documented_methods_are_tools() -> None:
 
 def test_a_class_that_the_set_lacks_is_named() -> None:
     with pytest.raises(UserError, match="the mini set has no class TravelAPI"):
-        open_tools(ToolSources(), Opening({"TravelAPI": ()}))
+        open_environment(ToolSources(), InitialState({"TravelAPI": ()}))
 
 
 def test_declared_calls_of_the_scenario() -> None:
@@ -120,8 +121,8 @@ def test_declared_calls_of_the_scenario() -> None:
     assert pickle.loads(pickle.dumps(ToolSources())) == ToolSources()
 
 
-def memory(kind: str, *names: str) -> Toolbox:
-    return open_tools(ToolSources(), Opening({f"MemoryAPI_{kind}": names}))
+def memory(kind: str, *names: str) -> Environment:
+    return open_environment(ToolSources(), InitialState({f"MemoryAPI_{kind}": names}))
 
 
 def test_memories_are_dumped_and_restored() -> None:

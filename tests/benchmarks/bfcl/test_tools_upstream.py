@@ -8,33 +8,43 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.data.copy import Copy
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
-from ace_ray.benchmarks.bfcl.tools import Opening, Toolbox, ToolSources, open_tools, tool_sources
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedToolbox
-from ace_ray.benchmarks.bfcl.tools.sources import MODULES, load_class, require_allowed
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
+from ace_ray.benchmarks.bfcl.tools.sources import (
+    ToolSources,
+    load_class,
+    require_allowed,
+    tool_sources,
+)
 from ace_ray.errors import UserError
 
-Open = Callable[..., Toolbox]
+Open = Callable[..., Environment]
 
 
 @pytest.fixture(scope="module")
-def sources(bfcl_copy: Copy) -> ToolSources:
+def sources(bfcl_copy: UpstreamPackage) -> ToolSources:
     return tool_sources(bfcl_copy)
 
 
 @pytest.fixture(scope="module")
-def open_class(bfcl_copy: Copy, sources: ToolSources) -> Open:
+def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
     docs = function_docs(bfcl_copy)
 
-    def opened(name: str, config: Any = None, *, long: bool = False, shared: Any = None) -> Toolbox:
+    def opened(
+        name: str, config: Any = None, *, long: bool = False, shared: Any = None
+    ) -> Environment:
         names = tuple(doc["name"] for doc in docs[name])
-        return open_tools(sources, Opening({name: names}, {name: config or {}}, long), shared)
+        return open_environment(
+            sources, InitialState({name: names}, {name: config or {}}, long), shared
+        )
 
     return opened
 
@@ -49,7 +59,7 @@ def within(seconds: float, function: Callable[[], Any]) -> Any:
     return found[0]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", TOOL_MODULES)
 def test_every_class_loads_and_has_its_documented_methods(name: str, open_class: Open) -> None:
     before = set(sys.modules)
     tools = open_class(name)
@@ -164,7 +174,7 @@ class TestFiles:
             tools.step(["cp('a', 'b')", "mv('b', 'a')", "cp('a', 'c')", "mv('c', 'a')"])
             tools.step(["mkdir('d')", "mv('a', 'd')", "cp('d', 'a')", "rm('d')"])
         for text in ("find('.', 'zzz')", "du(human_readable=True)", "find()"):
-            assert "Error" in within(20, lambda text=text: tools.execute(text))
+            assert "Error" in within(20, partial(tools.execute, text))
         within(20, lambda: json.dumps(tools.state()))
 
     def test_what_is_listed_counts(self, open_class: Open) -> None:
@@ -231,7 +241,7 @@ def test_a_summary_does_not_explode(open_class: Open) -> None:
 
 
 def test_defaults_are_not_handed_on(open_class: Open) -> None:
-    def tweets(tools: Toolbox) -> str:
+    def tweets(tools: Environment) -> str:
         tools.step(["post_tweet('first')", "mention(0, ['@a'])"])
         return tools.execute("post_tweet('second')")
 
@@ -247,7 +257,7 @@ def test_defaults_are_not_handed_on(open_class: Open) -> None:
 
 
 def test_records_of_the_long_context_are_not_handed_on(open_class: Open) -> None:
-    def card(tools: Toolbox) -> dict[str, Any]:
+    def card(tools: Environment) -> dict[str, Any]:
         found: dict[str, Any] = next(iter(tools.instances["TravelAPI"].credit_card_list.values()))
         return found
 
@@ -294,8 +304,10 @@ def test_vector_memory(open_class: Open) -> None:
 
 
 @pytest.mark.parametrize("name", ["MemoryAPI_kv", "MemoryAPI_rec_sum", "MemoryAPI_vector"])
-def test_a_limited_memory_answers_alike(name: str, bfcl_copy: Copy, sources: ToolSources) -> None:
-    opening = Opening({name: tuple(doc["name"] for doc in function_docs(bfcl_copy)[name])})
+def test_a_limited_memory_answers_alike(
+    name: str, bfcl_copy: UpstreamPackage, sources: ToolSources
+) -> None:
+    state = InitialState({name: tuple(doc["name"] for doc in function_docs(bfcl_copy)[name])})
     texts = [
         *("core_memory_add(text='a b')", "core_memory_add(key='a_b', value='x')"),
         *("archival_memory_add(text='c')", "archival_memory_add(key='c', value='y')"),
@@ -315,7 +327,10 @@ def test_a_limited_memory_answers_alike(name: str, bfcl_copy: Copy, sources: Too
             box.call("restore", {"snapshot": kept.value}),
             box.state(),
         ]
-        for box in (open_tools(sources, opening), LimitedToolbox(sources, opening))
+        for box in (
+            open_environment(sources, state),
+            LimitedEnvironment(sources, state),
+        )
     ]
     assert told[0] == told[1]
     assert sum("error" not in text.lower() for text in told[0][2].value) > 2
@@ -323,7 +338,7 @@ def test_a_limited_memory_answers_alike(name: str, bfcl_copy: Copy, sources: Too
 
 def test_no_file_is_written(open_class: Open, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in MODULES:
+    for name in TOOL_MODULES:
         open_class(name).call("dump", {}) if name.startswith("MemoryAPI") else open_class(name)
     assert list(tmp_path.iterdir()) == []
 
@@ -334,7 +349,7 @@ def test_results_as_arguments_are_copies(open_class: Open, sources: ToolSources)
         "TicketAPI": ("create_ticket", "edit_ticket", "get_ticket", "ticket_login"),
         "TravelAPI": ("authenticate_travel", "verify_traveler_information"),
     }
-    tools = open_tools(sources, Opening(names))
+    tools = open_environment(sources, InitialState(names))
     tools.execute("ticket_login('a', 'b')")
     tools.step(["create_ticket('t')"] * 60)
     given = "client_id='a', client_secret='b', refresh_token='c', grant_type='d'"

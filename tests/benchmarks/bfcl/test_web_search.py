@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import load
-from ace_ray.benchmarks.bfcl.episodes import web_search
-from ace_ray.benchmarks.bfcl.episodes.services import (
+from ace_ray.benchmarks.bfcl.episode import web_search
+from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
+from ace_ray.benchmarks.bfcl.episode.services import (
     Embeddings,
     EmbeddingsConfig,
     Service,
@@ -20,7 +21,7 @@ from ace_ray.benchmarks.bfcl.episodes.services import (
     WebSearchConfig,
     check_service,
 )
-from ace_ray.benchmarks.bfcl.episodes.web_search import WebTools, rollout
+from ace_ray.benchmarks.bfcl.episode.web_search import WebTools, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
@@ -226,7 +227,7 @@ def test_an_episode() -> None:
     entry = load(COPY, ["web_search_no_snippet"])[0]
     model = Script(["[search_engine_query(keywords='a')]", "{'answer': 'x'}"])
     context = EpisodeContext(RoleModel(model, Sampling()))
-    episode = asyncio.run(rollout(entry, context, own(), DOCS, CONFIG, Web(web)))
+    episode = asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS), CONFIG, Web(web)))
     assert model.sent[0][0]["content"].endswith(f"\n\n{own().agentic}")
     assert model.sent[1][-1]["role"] == "tool"
     assert "body" not in model.sent[1][-1]["content"]

@@ -7,8 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from ace_ray.models.fake import FakeEngine
 from ace_ray.models.probe import Logprobs
 from ace_ray.models.sources import resolve
@@ -110,10 +108,3 @@ class Engines:
     def loads(self) -> dict[int, list[str]]:
         runs = self.handle.coordinator.read().runs
         return {run: [load["how"] for load in counts.loads] for run, counts in runs.items()}
-
-
-@pytest.fixture
-def engines(
-    tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> Engines:
-    return Engines(tmp_path, make_checkpoint, monkeypatch)

@@ -10,7 +10,7 @@ call whose effect contradicts what the key does later fails in the next turn tha
 all state is compared there.
 
 ``official`` is upstream's verdict, with what its instances share in one process (see
-`tools.toolbox.Shared`); of several entries that one process of upstream's evaluates nothing is
+`tools.environment.Shared`); of several entries that one process of upstream's evaluates nothing is
 handed on. ``strict`` differs in two things: a conversation that the step limit cut in its last turn
 counts as cut, as it does in any other; the two sides share nothing.
 """
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.tools.environment import Docs, InitialState, initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import Attempt, Op, opened, step
-from ace_ray.benchmarks.bfcl.tools.opening import Docs, Opening, opening_of
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.records import Entry, Verdict
 
@@ -86,9 +86,9 @@ def check_multi_turn(
         executable = decoded
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
-    opening = opening_of(entry, docs)
-    official, changed = replay(sources, opening, steps, gold, shared=True)
-    strict = replay(sources, opening, steps, gold)[0] if changed else official
+    initial_state = initial_state_of(entry, docs)
+    official, changed = replay(sources, initial_state, steps, gold, shared=True)
+    strict = replay(sources, initial_state, steps, gold)[0] if changed else official
     cut = _cut(ended, len(steps), len(gold))
     cut_last = (TERMINATED, "the step limit cut the last turn") if ended == "steps" else ("", "")
     return {
@@ -99,7 +99,7 @@ def check_multi_turn(
 
 def replay(
     sources: ToolSources,
-    opening: Opening,
+    initial_state: InitialState,
     steps: Sequence[Steps],
     gold: Sequence[Sequence[str]],
     *,
@@ -107,16 +107,16 @@ def replay(
 ) -> tuple[list[Turn], bool]:
     """What each turn that both sides have comes to, and whether calls have changed what ``shared``
     sides share."""
-    played = list(zip(steps, gold, strict=False))
-    ops: list[Op] = [opened(side, opening, shared=shared) for side in (_OURS, _THEIRS)]
-    for turn, wanted in played:
+    pairs = list(zip(steps, gold, strict=False))
+    ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
+    for turn, wanted in pairs:
         ops += [step(_OURS, calls) for calls in turn]
         ops.append(step(_THEIRS, wanted))
         if wanted:
             ops.append(("difference", _OURS, _THEIRS))
     ops.append(("shared_changed",))
-    found = Attempt(sources, opening.classes).do(ops)
-    return list(_turns(iter(found[2:-1]), played)), found[-1]
+    answers = Attempt(sources, initial_state.classes).do(ops)
+    return list(_turns(iter(answers[2:-1]), pairs)), answers[-1]
 
 
 def _turns(found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:

@@ -3,7 +3,19 @@
 ``official`` is upstream's verdict and error type. Two error types are ours, for answers on which
 upstream gives no verdict: ``official_crash``, where its checker raises and its run ends, and
 ``official_unsafe``, where it would evaluate text of the model beyond literal arithmetic or without
-bounds. ``strict`` differs as `strict` and `relevance` say, and in nothing else.
+bounds. ``strict`` differs in nothing but this:
+
+- A positional argument is given to the parameter that stands in its place in the function's
+  document, where upstream drops it. One too many, or one whose parameter is also named, is an
+  unexpected parameter.
+- A parameter that is named twice makes no call; upstream takes the last value.
+- An argument may be named by a word of Python's own (`decode.read_with_keywords`).
+- Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
+  where upstream gives each expected call the first that fits, which another may have needed.
+- In the relevance categories an empty answer and the text of a failed inference are no refusal.
+
+Of ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, of
+``live_relevance`` with any call, whatever it is. All are read as Python.
 """
 
 from __future__ import annotations
@@ -13,10 +25,7 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, RELEVANCE, language_of
-from ace_ray.benchmarks.bfcl.check.official import Rules
-from ace_ray.benchmarks.bfcl.check.relevance import check_relevance
-from ace_ray.benchmarks.bfcl.check.strict import RAISES, bound, parallel_fault
-from ace_ray.benchmarks.bfcl.check.values import Fault
+from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
 from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.calls import NotCalls, Refused
@@ -41,7 +50,7 @@ def check_single(
     `UserError` for Java and JavaScript where tree-sitter is not installed; nothing for any answer.
     """
     if category in RELEVANCE:
-        return check_relevance(category, answer)
+        return _check_relevance(category, answer)
     if category == FORMAT_SENSITIVITY:
         raise ValueError("the category of the original entry decides how an answer is judged")
     language = language_of(category)
@@ -87,11 +96,11 @@ def _strict(rules: Rules, calls: Sequence[Read]) -> Verdict:
             return _verdict(fault)
         named = []
         for call in calls:
-            found = bound(rules, call)
-            if not isinstance(found, Read):
-                return _verdict(found)
-            named.append(found)
-        return _verdict(parallel_fault(rules, named) if rules.parallel else rules.fault(named))
+            bound = _bound(rules, call)
+            if not isinstance(bound, Read):
+                return _verdict(bound)
+            named.append(bound)
+        return _verdict(_parallel_fault(rules, named) if rules.parallel else rules.fault(named))
     except NotCalls as error:
         return Verdict(False, _FAILED, f"no calls: {str(error)[:200]}")
     except Refused as error:
@@ -113,5 +122,121 @@ def _unsafe(error: Refused) -> Verdict:
 
 
 def _crash(error: Exception) -> Verdict:
-    said = f"{type(error).__name__} {str(error)[:200]}"
-    return Verdict(False, "official_crash", f"{said} in upstream's checker")
+    what = f"{type(error).__name__} {str(error)[:200]}"
+    return Verdict(False, "official_crash", f"{what} in upstream's checker")
+
+
+RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)
+"""What upstream's checker may raise: of recursion and of what is not implemented, too."""
+
+
+def _bound(rules: Rules, call: Read) -> Read | Fault:
+    """A call with its positional arguments named; of a function that was not offered as it is.
+
+    Raises `NotCalls` or `Refused` where one of them has no value."""
+    function = next((f for f in rules.functions if rules.named(f) == call.name), None)
+    if function is None:
+        return call
+    unexpected = "simple_function_checker:unexpected_param"
+    if call.repeated is not None:
+        return unexpected, f"the parameter {short(call.repeated)} is given twice"
+    if not call.positional:
+        return call
+    names = list(function["parameters"]["properties"])
+    args: dict[Any, Any] = dict(call.args)
+    if call.bare:
+        args.pop(None, None)
+    for place, make in call.positional.items():
+        value = make()
+        if place >= len(names):
+            return unexpected, f"argument {place + 1} of a function with {len(names)} parameters"
+        if names[place] in args:
+            return unexpected, f"the parameter {short(names[place])} is given twice"
+        args[names[place]] = value
+    return Read(call.name, args)
+
+
+def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
+    """What is wrong with the calls of a parallel category, as many as expected, under the best
+    assignment.
+
+    A pair on which the checker raises does not fit; raises what it raised when no assignment fits.
+    """
+    raised: Exception | None = None
+    fitting: list[list[int]] = []
+    for place in range(len(rules.gold)):
+        fitting.append([])
+        for number, call in enumerate(calls):
+            try:
+                if rules.call_fault(call, place) is None:
+                    fitting[place].append(number)
+            except RAISES as error:
+                raised = error
+    taken: dict[int, int] = {}
+    for place in range(len(fitting)):
+        if not _assign(place, fitting, taken, set()):
+            if raised is not None:
+                raise raised
+            return no_match(rules.gold[place])
+    return None
+
+
+def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
+    """Give the expected call in ``place`` a call, moving others where needed."""
+    for number in fitting[place]:
+        if number not in tried:
+            tried.add(number)
+            if number not in taken or _assign(taken[number], fitting, taken, tried):
+                taken[number] = place
+                return True
+    return False
+
+
+_INFERENCE_ERROR = "Error during inference:"
+"""How upstream's stored outputs begin where inference failed."""
+
+
+def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
+    """The verdicts of both rule sets.
+
+    For upstream everything that is no call is a correct refusal, an empty answer and the text of a
+    failed inference among them. Under ``strict`` these two are ``irrelevance_error:no_answer``, and
+    a call is one also if an argument is named by a word of Python's own.
+    """
+    undecoded = False
+    try:
+        called = _holds_calls(read_any(answer, DEFAULT, "python"))
+    except NotCalls:
+        called, undecoded = False, True
+    except Refused as refused:
+        return {"official": _unsafe(refused), "strict": _unsafe(refused)}
+    official = _relevance_verdict(category, called)
+    if undecoded:
+        try:
+            called = _holds_calls(read_with_keywords(answer, DEFAULT, "python"))
+        except NotCalls:
+            pass
+        except Refused as refused:
+            return {"official": official, "strict": _unsafe(refused)}
+    strict = _relevance_verdict(category, called)
+    text = answer.text.strip()
+    if strict.valid and not (called or answer.calls or _is_answer(text)):
+        none = "irrelevance_error:no_answer"
+        strict = Verdict(False, none, "there is neither answer nor refusal")
+    return {"official": official, "strict": strict}
+
+
+def _holds_calls(calls: Sequence[Read] | None) -> bool:
+    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
+
+
+def _is_answer(text: str) -> bool:
+    return bool(text) and not text.startswith(_INFERENCE_ERROR)
+
+
+def _relevance_verdict(category: str, called: bool) -> Verdict:
+    if category == "live_relevance":
+        fault = Verdict(False, "relevance_error:decoder_failed", "there is no call")
+        return Verdict(True) if called else fault
+    fault = Verdict(False, "irrelevance_error:decoder_success", "there is a call")
+    return fault if called else Verdict(True)

@@ -13,12 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES
-from ace_ray.benchmarks.bfcl.data.copy import BENCHMARK, OFFICIAL_DATA_SHA256, Copy
-from ace_ray.benchmarks.bfcl.data.layout import all_files, data_files
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    BENCHMARK,
+    OFFICIAL_DATA_SHA256,
+    TOOL_MODULES,
+    UpstreamPackage,
+    all_files,
+    data_files,
+)
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
 from ace_ray.benchmarks.bfcl.tools.limited import load_classes
-from ace_ray.benchmarks.bfcl.tools.sources import MODULES, tool_sources
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.dataset import files_hash, keep
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
@@ -38,17 +44,17 @@ def import_copy(
     Importing the same content again changes nothing. Raises `UserError`, leaving nothing behind.
     """
     if path is None:
-        copy = Copy.locate("installed")
+        package = UpstreamPackage.locate("installed")
     else:
         path = folder_of(path, "data")
         if not path.exists():
             raise UserError("no such file or folder", where=str(path))
-        copy = Copy.locate(str(path.resolve()))
-    files = {name: copy.read(name) for name in all_files()}
-    rows = Counter(entry.category for entry in load(copy))
+        package = UpstreamPackage.locate(str(path.resolve()))
+    files = {name: package.read(name) for name in all_files()}
+    rows = Counter(entry.category for entry in load(package))
     # read only to find out now, rather than in a run, that they can be
-    function_docs(copy), prerequisites(copy), read_texts(copy)
-    load_classes(replace(tool_sources(copy), named=True), list(MODULES))
+    function_docs(package), prerequisites(package), read_texts(package)
+    load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
     data = files_hash({name: files[name] for name in data_files()})
     target = keep(
         files,
@@ -56,11 +62,11 @@ def import_copy(
         cache=cache,
         counted=f"{rows.total():,} rows",
         say=say,
-        upstream_version=copy.version,
+        upstream_version=package.version,
         official_data=data == OFFICIAL_DATA_SHA256,
-        source={"path": str(copy.root)},
+        source={"path": str(package.root)},
         rows={category: rows[category] for category in CATEGORIES},
     )
     if data != OFFICIAL_DATA_SHA256:
-        say(f"its data are not those of the published package: {copy.root}")
+        say(f"its data are not those of the published package: {package.root}")
     return target

@@ -1,4 +1,5 @@
-"""Upstream's prompt texts, read from the sources of the user's copy, which are parsed and not run.
+"""Upstream's prompt texts, read from the sources of the user's copy, which are parsed and
+not run.
 
 Most are constants of ``constants/default_prompts.py``; the hints stand in functions of ``utils.py``
 and ``model_handler/utils.py`` (as f-strings, which become templates).
@@ -11,12 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.data.copy import GET_DATA, Copy
-from ace_ray.benchmarks.bfcl.data.layout import (
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    GET_DATA,
     HINT_SOURCE,
     NATIVE_SOURCE,
     PROMPT_SOURCE,
     SCENARIOS,
+    UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.bfcl.texts import (
@@ -33,58 +35,60 @@ from ace_ray.errors import UserError
 _FIX = f"use an unmodified copy: {GET_DATA}"
 
 
-def read_texts(copy: Copy) -> Texts:
-    """All texts of a copy. Raises `UserError` naming the text that is missing or malformed."""
-    found = _Source(copy, PROMPT_SOURCE)
-    values = found.constants()
+def read_texts(package: UpstreamPackage) -> Texts:
+    """All texts of a package. Raises `UserError` naming the text that is missing or malformed."""
+    source = _Source(package, PROMPT_SOURCE)
+    values = source.constants()
     returned: list[str] = sorted({form.returned for form in FORMS})
-    layouts = found.texts(values, "PROMPT_TEMPLATE_MAPPING", sorted({f.layout for f in FORMS}))
-    styles = found.mapping(values, "PROMPT_STYLE_TEMPLATES", sorted({f.style for f in FORMS}))
+    layouts = source.texts(values, "PROMPT_TEMPLATE_MAPPING", sorted({f.layout for f in FORMS}))
+    styles = source.mapping(values, "PROMPT_STYLE_TEMPLATES", sorted({f.style for f in FORMS}))
     for name, layout in layouts.items():
-        found.check(f"PROMPT_TEMPLATE_MAPPING[{name!r}]", layout, LAYOUT_FIELDS)
+        source.check(f"PROMPT_TEMPLATE_MAPPING[{name!r}]", layout, LAYOUT_FIELDS)
     for name in styles:
-        styles[name] = found.texts(styles, name, list(STYLE_FIELDS))
+        styles[name] = source.texts(styles, name, list(STYLE_FIELDS))
         for part, wanted in STYLE_FIELDS.items():
             if wanted:  # the others are shown as they are, braces and all
-                found.check(f"{name}[{part!r}]", styles[name][part], wanted)
+                source.check(f"{name}[{part!r}]", styles[name][part], wanted)
     more = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION"
     core, whole = (f"MEMORY_BACKEND_INSTRUCTION_{kind}" for kind in ("CORE_ARCHIVAL", "UNIFIED"))
     return Texts(
         styles=styles,
         layouts=layouts,
-        outputs=found.texts(values, "OUTPUT_FORMAT_MAPPING", returned),
-        types=found.texts(values, "PARAM_TYPE_MAPPING", returned),
-        more_functions=found.text(values, f"{more}_FC"),
-        more_functions_prompt=found.template(values, f"{more}_PROMPTING", frozenset({"functions"})),
-        agentic=found.text(values, "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT"),
-        settings=found.texts(values, "MEMORY_AGENT_SETTINGS", list(SCENARIOS)),
-        core_memory=found.template(values, core, MEMORY_FIELDS),
-        whole_memory=found.template(values, whole, MEMORY_FIELDS),
-        hints=_hints(copy),
+        outputs=source.texts(values, "OUTPUT_FORMAT_MAPPING", returned),
+        types=source.texts(values, "PARAM_TYPE_MAPPING", returned),
+        more_functions=source.text(values, f"{more}_FC"),
+        more_functions_prompt=source.template(
+            values, f"{more}_PROMPTING", frozenset({"functions"})
+        ),
+        agentic=source.text(values, "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT"),
+        settings=source.texts(values, "MEMORY_AGENT_SETTINGS", list(SCENARIOS)),
+        core_memory=source.template(values, core, MEMORY_FIELDS),
+        whole_memory=source.template(values, whole, MEMORY_FIELDS),
+        hints=_hints(package),
     )
 
 
-def _hints(copy: Copy) -> Hints:
-    source = _Source(copy, HINT_SOURCE)
+def _hints(package: UpstreamPackage) -> Hints:
+    source = _Source(package, HINT_SOURCE)
     branches = _branches(source.function("_get_language_specific_hint"))
-    said = {name: _said(body, ast.Return) for name, body in branches.items()}
+    returned = {name: _said(body, ast.Return) for name, body in branches.items()}
     added = {
         name: _said(body, ast.AugAssign)
         for name, body in _branches(
             source.function("_func_doc_language_specific_pre_processing")
         ).items()
     }
-    native = _Source(copy, NATIVE_SOURCE)
+    native = _Source(package, NATIVE_SOURCE)
     cast = native.function("_cast_to_openai_type")
     floats = _said(cast.body, ast.AugAssign)
-    counts = [len(said.get(name, ())) for name in ("java", "javascript", "python")]
+    counts = [len(returned.get(name, ())) for name in ("java", "javascript", "python")]
     counts += [len(added.get(name, ())) for name in ("java", "javascript")]
     if counts != [1, 1, 1, 3, 4]:
         raise source.error("the hints at languages are not where they were")
     if len(floats) != 1:
         raise native.error("the note on floats is not where it was")
     return Hints(
-        language={name: said[name][0] for name in ("python", "java", "javascript")},
+        language={name: returned[name][0] for name in ("python", "java", "javascript")},
         any={name: added[name][0] for name in ("java", "javascript")},
         typed={name: source.one_field(added[name][1], "type") for name in ("java", "javascript")},
         items={name: source.one_field(added[name][2], "type") for name in ("java", "javascript")},
@@ -95,29 +99,29 @@ def _hints(copy: Copy) -> Hints:
 
 def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
     """What is done for each language: the first chain of ``if is_java(..)`` and so on."""
-    found: dict[Language, list[ast.stmt]] = {}
+    branches: dict[Language, list[ast.stmt]] = {}
     names: Mapping[str, Language] = {"is_java": "java", "is_js": "javascript"}
     for node in ast.walk(function):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Call):
             called = node.test.func
             if isinstance(called, ast.Name) and called.id in names:
-                found.setdefault(names[called.id], node.body)
+                branches.setdefault(names[called.id], node.body)
                 is_last = not (len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If))
                 if node.orelse and is_last:
-                    found.setdefault("python", node.orelse)
-    return found
+                    branches.setdefault("python", node.orelse)
+    return branches
 
 
 def _said(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
     """The texts that statements of a kind return or add, in the order of the source, an f-string's
     expressions as ``{}``."""
-    found = [
+    texts = [
         (node.lineno, _template(node.value))
         for statement in body
         for node in ast.walk(statement)
         if isinstance(node, kind) and isinstance(node.value, ast.Constant | ast.JoinedStr)
     ]
-    return [text for _, text in sorted(found)]
+    return [text for _, text in sorted(texts)]
 
 
 def _template(value: ast.Constant | ast.JoinedStr) -> str:
@@ -135,9 +139,9 @@ def _template(value: ast.Constant | ast.JoinedStr) -> str:
 class _Source:
     """One source file, and the errors about it."""
 
-    def __init__(self, copy: Copy, path: str) -> None:
-        self._where = copy.where(path)
-        raw = copy.read(path)
+    def __init__(self, package: UpstreamPackage, path: str) -> None:
+        self._where = package.where(path)
+        raw = package.read(path)
         if len(raw) > SOURCE_LIMIT_BYTES:
             raise self.error(f"has more than {SOURCE_LIMIT_BYTES:,} bytes")
         try:
@@ -166,22 +170,22 @@ class _Source:
         return values
 
     def mapping(self, values: Mapping[str, Any], name: str, keys: list[str]) -> dict[str, Any]:
-        found = values.get(name)
-        if not isinstance(found, dict):
+        value = values.get(name)
+        if not isinstance(value, dict):
             raise self.error(f"{name} is no literal mapping")
-        if missing := [key for key in keys if key not in found]:
+        if missing := [key for key in keys if key not in value]:
             raise self.error(f"{name} has no {missing[0]!r}")
-        return {key: found[key] for key in keys}
+        return {key: value[key] for key in keys}
 
     def texts(self, values: Mapping[str, Any], name: str, keys: list[str]) -> dict[str, str]:
-        found = self.mapping(values, name, keys)
-        return {key: self.text(found, key) for key in keys}
+        values_by_key = self.mapping(values, name, keys)
+        return {key: self.text(values_by_key, key) for key in keys}
 
     def text(self, values: Mapping[str, Any], name: str) -> str:
-        found = values.get(name)
-        if not isinstance(found, str):
+        value = values.get(name)
+        if not isinstance(value, str):
             raise self.error(f"{name} is no literal text")
-        return found
+        return value
 
     def template(self, values: Mapping[str, Any], name: str, wanted: frozenset[str]) -> str:
         text = self.text(values, name)
@@ -190,10 +194,10 @@ class _Source:
 
     def check(self, name: str, template: str, wanted: frozenset[str]) -> None:
         try:
-            found = fields(template)
+            names = fields(template)
         except ValueError as error:
             raise self.error(f"{name} is no template of plain fields ({error})") from None
-        if found != wanted:
+        if names != wanted:
             raise self.error(f"{name} must have the fields {', '.join(sorted(wanted))}")
 
     def one_field(self, template: str, name: str) -> str:

@@ -7,18 +7,14 @@ openai_completion.py``). Nothing of an answer is executed, and all work is bound
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.decode.execution import execution_texts, native_texts
-from ace_ray.benchmarks.bfcl.decode.java_calls import read_java
-from ace_ray.benchmarks.bfcl.decode.javascript_calls import read_javascript
-from ace_ray.benchmarks.bfcl.decode.json_calls import json_value, read_json
+from ace_ray.benchmarks.bfcl.decode.calls import Read, json_value, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.python_calls import read_python, read_python_with_keywords
-from ace_ray.benchmarks.bfcl.decode.reading import Read
-from ace_ray.benchmarks.bfcl.decode.xml_calls import read_xml
+from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.calls import MAX_CHARS, NotCalls, Refused
 from ace_ray.records import ToolCall
@@ -26,9 +22,7 @@ from ace_ray.records import ToolCall
 __all__ = [
     "Read",
     "decode",
-    "decode_native",
     "executable",
-    "execution_texts",
     "read",
     "read_any",
     "read_with_keywords",
@@ -45,13 +39,15 @@ def decode(
 
     Raises `NotCalls` where upstream decodes none or nothing of that shape, and `Refused` where it
     would run code."""
-    return _shaped(read(text, form, language))
-
-
-def decode_native(calls: Sequence[ToolCall]) -> list[dict[Any, dict[Any, Any]]]:
-    """The same of calls that a tool parser read. Raises `NotCalls` for arguments that are no JSON
-    object."""
-    return _shaped(_read_native(calls))
+    calls = read(text, form, language)
+    if calls is None:
+        raise NotCalls("no call")
+    for call in calls:
+        if call.bare > 1:
+            raise NotCalls("several arguments without a name")
+        if not isinstance(call.args, Mapping):
+            raise NotCalls("arguments that are no object")
+    return [{call.name: call.args} for call in calls]
 
 
 def executable(answer: Answer) -> list[str] | None:
@@ -60,10 +56,10 @@ def executable(answer: Answer) -> list[str] | None:
     None where upstream takes the answer for none: it does not decode, or holds no call."""
     try:
         if answer.calls:
-            return native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
+            return _native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
         if answer.calls is not None:
             return None
-        return execution_texts(decode(answer.text)) or None
+        return _execution_texts(decode(answer.text)) or None
     except (NotCalls, Refused, RecursionError):
         return None
 
@@ -133,12 +129,46 @@ def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
         raise NotCalls("arguments that are no JSON") from None
 
 
-def _shaped(calls: list[Read] | None) -> list[dict[Any, dict[Any, Any]]]:
-    if calls is None:
-        raise NotCalls("no call")
+def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
+    """Calls as the texts that upstream executes.
+
+    An object whose values are all objects is written as a nested call of its first key, so that an
+    empty one cannot be written. Raises `NotCalls` there, and for a number that Python does not
+    print.
+    """
+    try:
+        return [_call(name, args) for call in decoded for name, args in call.items()]
+    except ValueError as error:
+        raise NotCalls(str(error)[:200]) from None
+
+
+def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
+    """The same of calls that a tool parser read; all values are written as Python prints them.
+
+    Raises `NotCalls` for arguments that are no JSON object."""
+    texts = []
     for call in calls:
-        if call.bare > 1:
-            raise NotCalls("several arguments without a name")
-        if not isinstance(call.args, Mapping):
-            raise NotCalls("arguments that are no object")
-    return [{call.name: call.args} for call in calls]
+        try:
+            args = json_value(call.arguments)
+            if not isinstance(args, dict):
+                raise NotCalls("arguments that are no object")
+            pairs = ",".join([f"{key}={value!r}" for key, value in args.items()])
+        except json.JSONDecodeError:
+            raise NotCalls("arguments that are no JSON") from None
+        texts.append(f"{call.name}({pairs})")
+    return texts
+
+
+def _call(name: Any, args: Mapping[Any, Any]) -> str:
+    return f"{name}({', '.join([f'{key}={_value(value)}' for key, value in args.items()])})"
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, dict):
+        return repr(value)
+    if not all(isinstance(inner, dict) for inner in value.values()):
+        return "{" + ", ".join([f"'{key}': {_value(item)}" for key, item in value.items()]) + "}"
+    if not value:
+        raise NotCalls("an empty object in a call")
+    name = next(iter(value))
+    return _call(name, value[name])

@@ -1,7 +1,11 @@
-"""Java and JavaScript in model text as syntax trees, through tree-sitter, within bounds.
+"""Calls in Java and JavaScript, as upstream's decoders read them (``java_parser.py`` and
+``js_parser.py`` of ``model_handler/parser``): through tree-sitter, within bounds.
 
 What parses, and as what, depends on the versions of the grammars and of the parser: only those are
-taken that read as upstream's do.
+taken that read as upstream's do. Values are texts of source. Those of Java stand without their
+spaces where an expression is put together from its parts, without the quotes of a string that
+stands alone, without the body of an anonymous class; those of JavaScript without the quotes around
+them.
 """
 
 from __future__ import annotations
@@ -10,11 +14,131 @@ import functools
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
+from ace_ray.benchmarks.bfcl.decode.calls import Read
 from ace_ray.calls import NotCalls
 from ace_ray.errors import UserError
+
+_QUOTED = ("string_literal", "character_literal")
+_WHOLE = ("identifier", "class_literal", "type_identifier", "method_invocation")
+_JAVA_BARE = ("identifier", "class_literal")
+_JAVA_COMMENTS = ("line_comment", "block_comment")
+
+
+def read_java(text: str) -> list[Read] | None:
+    """The first call of a text, within a list; None when there is none in it.
+
+    Raises `NotCalls` where upstream's decoder raises."""
+    root = source_tree(text, "java")
+    try:
+        call = _first_call(root)
+        return None if call is None else [_java_call(call, text)]
+    except RecursionError:
+        raise NotCalls("nested too deep") from None
+
+
+def _first_call(root: Any) -> Any:
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.type == "method_invocation":
+            return node
+        pending += reversed(node.children)
+    return None
+
+
+def _java_text(node: Any, source: str) -> str:
+    # Offsets are those of bytes, and upstream takes them for those of characters: behind anything
+    # that is not ASCII its texts are shifted.
+    return source[node.start_byte : node.end_byte]
+
+
+def _java_call(call: Any, source: str) -> Read:
+    name = _java_text(call.child_by_field_name("name"), source)
+    owner = call.child_by_field_name("object")
+    if owner is not None:
+        name = f"{_java_text(owner, source)}.{name}"
+    return _read_of(
+        name,
+        call.child_by_field_name("arguments").children,
+        partial(_java_text, source=source),
+        partial(_java_value, source=source),
+        bare=_JAVA_BARE,
+        comments=_JAVA_COMMENTS,
+    )
+
+
+def _java_value(node: Any, source: str, *, inside: bool = False) -> str:
+    kind = node.type
+    if kind in _QUOTED:
+        text = _java_text(node, source)
+        return text if inside else text[1:-1]
+    if kind in _WHOLE:
+        return _java_text(node, source)
+    if kind == "array_creation_expression":
+        return f"new {_part(node, 'type', source)}[]{_part(node, 'value', source)}"
+    if kind == "object_creation_expression":
+        arguments = ", ".join(
+            _java_value(child, source, inside=True)
+            for child in node.child_by_field_name("arguments").children
+            if child.type not in (",", "(", ")")
+        )
+        return f"new {_part(node, 'type', source)}({arguments})"
+    if not node.children:
+        return _java_text(node, source)
+    return "".join([_java_value(child, source, inside=True) for child in node.children])
+
+
+def _part(node: Any, field: str, source: str) -> str:
+    part = node.child_by_field_name(field)
+    if part is None:
+        raise NotCalls(f"an array without its {field}")
+    return _java_value(part, source, inside=True)
+
+
+_JAVASCRIPT_BARE = ("identifier", "true")
+
+
+def read_javascript(text: str) -> list[Read] | None:
+    """The first call that is a statement of its own, within a list; None when there is none.
+
+    Raises `NotCalls` where upstream's decoder raises."""
+    root = source_tree(text, "javascript")
+    if root.type != "program":
+        return None
+    for statement in root.children:
+        if statement.type == "expression_statement":
+            for part in statement.children:
+                if part.type == "call_expression":
+                    return [_javascript_call(part)]
+    return None
+
+
+def _javascript_call(call: Any) -> Read:
+    called, arguments = call.children[:2]
+    nodes = arguments.children
+    return _read_of(
+        _javascript_text(called),
+        nodes,
+        _javascript_text,
+        _javascript_value,
+        bare=_JAVASCRIPT_BARE,
+        comments=("comment",),
+    )
+
+
+def _javascript_text(node: Any) -> str:
+    text: str = node.text.decode()
+    return text
+
+
+def _javascript_value(node: Any) -> str:
+    text = _javascript_text(node)
+    return text[1:-1] if text[:1] in ("'", '"') and text.endswith(text[:1]) else text
+
 
 GRAMMARS: Mapping[str, str] = {"java": "0.21.0", "javascript": "0.21.4"}
 """The versions of the grammars that bfcl-eval pins. Of 5,000 JavaScript outputs with noise 163 have
@@ -105,3 +229,36 @@ def _has_error_node(root: Any) -> bool:
         # What holds no error need not be looked into.
         pending += [child for child in node.children if child.has_error]
     return False
+
+
+def _read_of(
+    name: str,
+    arguments: Any,
+    text: Callable[[Any], str],
+    value: Callable[[Any], str],
+    *,
+    bare: tuple[str, ...],
+    comments: tuple[str, ...],
+) -> Read:
+    """The call of ``name`` with the nodes of a syntax tree as its ``arguments``.
+
+    ``bare`` and ``comments`` are types of nodes. Raises `NotCalls` for a name that is given twice.
+    """
+    args: dict[str | None, Any] = {}
+    positional = {}
+    place = count = 0
+    for node in arguments:
+        if node.type == "assignment_expression":
+            left, _, right = node.children[:3]
+            key = text(left)
+            if key in args:
+                raise NotCalls("a repeated argument")
+            place += 1
+            args[key] = value(right)
+        elif node.is_named and node.type not in comments:
+            positional[place] = partial(value, node)
+            place += 1
+            if node.type in bare:
+                count += 1
+                args.setdefault(None, text(node))
+    return Read(name, args, positional, count)

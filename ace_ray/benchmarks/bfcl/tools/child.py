@@ -1,4 +1,4 @@
-"""The tools' side of a limited process (`ace_ray.sandbox.limited_child`): the toolboxes of many
+"""The tools' side of a limited process (`ace_ray.sandbox.limited_child`): the environments of many
 attempts, and the only place where the classes of a copy run."""
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.opening import Opening
+from ace_ray.benchmarks.bfcl.tools.environment import (
+    Environment,
+    InitialState,
+    Shared,
+    difference,
+    open_environment,
+    shared_changed,
+)
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES
-from ace_ray.benchmarks.bfcl.tools.states import difference
-from ace_ray.benchmarks.bfcl.tools.toolbox import Shared, Toolbox, open_tools, shared_changed
 from ace_ray.sandbox.limited_child import limited
 
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
@@ -22,7 +27,7 @@ _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
 
 @dataclass
 class _Attempt:
-    toolboxes: dict[str, Toolbox] = field(default_factory=dict)
+    environments: dict[str, Environment] = field(default_factory=dict)
     shared: Shared = field(default_factory=dict)
 
 
@@ -51,29 +56,29 @@ class Tools:
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
-        self, attempt: _Attempt, name: str, opening: Mapping[str, Any], shared: bool
+        self, attempt: _Attempt, name: str, initial_state: Mapping[str, Any], shared: bool
     ) -> None:
-        """A fresh toolbox ``name``; those that are opened ``shared`` share what upstream's do."""
-        given = Opening(**opening)
+        """A fresh environment ``name``; ``shared`` ones share what upstream's do."""
+        given = InitialState(**initial_state)
         memo = attempt.shared if shared else None
-        attempt.toolboxes[name] = open_tools(self._sources, given, memo)
+        attempt.environments[name] = open_environment(self._sources, given, memo)
 
     def op_call(
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
     ) -> list[Any]:
         """An observation's value and error."""
-        found = attempt.toolboxes[name].call(call, arguments)
-        return [found.value, found.error]
+        observation = attempt.environments[name].call(call, arguments)
+        return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str, chars: int) -> None:
         """Take what a call that broke the limits of a process costs its attempt."""
-        attempt.toolboxes[name].broke(chars)
+        attempt.environments[name].broke(chars)
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
-        return attempt.toolboxes[name].state()
+        return attempt.environments[name].state()
 
     def op_difference(self, attempt: _Attempt, ours: str, theirs: str) -> str:
-        boxes = attempt.toolboxes
+        boxes = attempt.environments
         return difference(boxes[ours].instances, boxes[theirs].instances)
 
     def op_shared_changed(self, attempt: _Attempt) -> bool:

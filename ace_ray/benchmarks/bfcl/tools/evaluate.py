@@ -48,8 +48,8 @@ def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
     try:
         tree = expression(text.lstrip(" \t"))
     except NotCalls as error:
-        said = _SYNTAX_ERROR.sub("", str(error)).replace("<unknown>", "<string>")
-        raise CallRefused(said) from None
+        message = _SYNTAX_ERROR.sub("", str(error)).replace("<unknown>", "<string>")
+        raise CallRefused(message) from None
     if not isinstance(tree, ast.Call):
         raise CallRefused("not a call of a function")
     return _call(tree, tools, taken)
@@ -121,5 +121,5 @@ def strings_in(text: str) -> list[str]:
         tree = expression(as_upstream_reads(text).lstrip(" \t"))
     except NotCalls:
         return []
-    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return [value for value in found if isinstance(value, str)]
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [value for value in constants if isinstance(value, str)]

@@ -1,4 +1,4 @@
-"""Toolboxes in a limited process: what a call may take is bounded by the kernel.
+"""Environments in a limited process: what a call may take is bounded by the kernel.
 
 One process of ours has one such process for each set of classes, warm and shared by all attempts.
 An attempt keeps the log of its operations. When the process is gone, whoever's call that was, a
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.opening import Opening
+from ace_ray.benchmarks.bfcl.tools.environment import InitialState
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, require_allowed
 from ace_ray.errors import SandboxLost, UserError
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
@@ -57,8 +57,8 @@ class _Host:
 
     def ask(self, attempt: int, ops: Sequence[Op]) -> list[Any]:
         gone, self._gone = self._gone, []
-        found: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
-        return found
+        answers: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
+        return answers
 
     @property
     def pid(self) -> int | None:
@@ -85,8 +85,8 @@ def end_processes() -> None:
 
 def processes() -> list[int]:
     """The ids of those that live."""
-    found = [host.pid for host in _HOSTS.values()]
-    return [pid for pid in found if pid is not None]
+    pids = [host.pid for host in _HOSTS.values()]
+    return [pid for pid in pids if pid is not None]
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> _Host:
@@ -119,7 +119,7 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
 
 
 class Attempt:
-    """Toolboxes that live and end together. Deterministic: the log makes them again."""
+    """Environments that live and end together. Deterministic: the log makes them again."""
 
     _numbers = itertools.count(1)
 
@@ -131,7 +131,7 @@ class Attempt:
         weakref.finalize(self, self._host.forget, self._number)
 
     def do(self, ops: Sequence[Op]) -> list[Any]:
-        """What the operations answer. Raises `SandboxLost`; `UserError` as `open_tools`."""
+        """What the operations answer. Raises `SandboxLost`; `UserError` as `open_environment`."""
         with self._host.lock:
             try:
                 found = self._ask(ops)
@@ -167,8 +167,8 @@ class Attempt:
         paid = ("broke", op[1], len(text))
         self._ask([paid])
         self._log.append(paid)
-        said = f"Error during execution: {error}"
-        return [said if op[2] == "execute" else [said], ""]
+        shown = f"Error during execution: {error}"
+        return [shown if op[2] == "execute" else [shown], ""]
 
     def _ask(self, ops: Sequence[Op]) -> list[Any]:
         failure: Exception | None = None
@@ -185,7 +185,7 @@ class Attempt:
         raise SandboxLost(f"the process of tools was lost {TRIES} times ({failure})")
 
     def _restore(self) -> None:
-        """Make the toolboxes again where the process is another one than before."""
+        """Make the environments again where the process is another one than before."""
         if self._host.process().serial == self._serial:
             return
         serial = self._host.process(newcomer=True).serial
@@ -205,12 +205,12 @@ def _changes(op: Op) -> bool:
     return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
 
-class LimitedToolbox:
-    """A `Toolbox` in the limited process, as a `Scenario`."""
+class LimitedEnvironment:
+    """A `Environment` in the limited process, as a `Scenario`."""
 
-    def __init__(self, sources: ToolSources, opening: Opening) -> None:
-        self._attempt = Attempt(sources, opening.classes)
-        self._attempt.do([opened("tools", opening)])
+    def __init__(self, sources: ToolSources, initial_state: InitialState) -> None:
+        self._attempt = Attempt(sources, initial_state.classes)
+        self._attempt.do([opened("tools", initial_state)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         ((value, error),) = self._attempt.do([("call", "tools", name, dict(arguments))])
@@ -220,12 +220,12 @@ class LimitedToolbox:
         return self._attempt.do([("state", "tools")])[0]
 
 
-def opened(name: str, opening: Opening, *, shared: bool = False) -> Op:
-    """The operation that opens a toolbox."""
+def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
+    """The operation that opens an environment."""
     given = {
-        "names": opening.names,
-        "initial_config": opening.initial_config,
-        "long_context": opening.long_context,
+        "names": initial_state.names,
+        "initial_config": initial_state.initial_config,
+        "long_context": initial_state.long_context,
     }
     return ("open", name, given, shared)
 

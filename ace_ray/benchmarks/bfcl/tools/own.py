@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.bm25 import BM25Plus
+from ace_ray.benchmarks.bfcl.tools.standins import BM25Plus
 
 Answer = dict[str, Any]
 

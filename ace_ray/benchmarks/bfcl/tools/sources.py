@@ -4,41 +4,29 @@ modules.
 The package itself is never imported and ``sys.modules`` never changed: the texts are compiled once
 a process, and import, while they load and ever after, through an importer of their own that knows
 each other and what `standins` allows. They have no builtin that opens files or runs text. They run
-only when this project knows each file (`known`), or the user named the copy in the command.
+only when this project knows each file (`KNOWN_SHA256`), or the user named the copy in the command.
 """
 
 from __future__ import annotations
 
 import builtins
+import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools.known import unknown
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    SHARED_TOOL_MODULES,
+    TOOL_FOLDER,
+    TOOL_MODULES,
+    UpstreamPackage,
+)
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS, named_part
 from ace_ray.errors import UserError
 from ace_ray.records import digest
-
-FOLDER = "eval_checker/multi_turn_eval/func_source_code"
-"""Where upstream's package keeps the classes."""
-MODULES: Mapping[str, str] = {
-    "GorillaFileSystem": "gorilla_file_system",
-    "MathAPI": "math_api",
-    "MessageAPI": "message_api",
-    "TwitterAPI": "posting_api",
-    "TicketAPI": "ticket_api",
-    "TradingBot": "trading_bot",
-    "TravelAPI": "travel_booking",
-    "VehicleControlAPI": "vehicle_control",
-    "MemoryAPI_kv": "memory_kv",
-    "MemoryAPI_rec_sum": "memory_rec_sum",
-    "MemoryAPI_vector": "memory_vector",
-}
-"""The module of each class (upstream ``constants/executable_backend_config.py``)."""
-SHARED_MODULES = ("long_context", "memory_api_metaclass")
 
 
 def _is_error(item: Any) -> bool:
@@ -48,17 +36,8 @@ def _is_error(item: Any) -> bool:
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
 _BUILTINS = frozenset(
     (
-        *(
-            "__build_class__",
-            "abs",
-            "all",
-            "any",
-            "bool",
-            "bytes",
-            "callable",
-            "chr",
-            "classmethod",
-        ),
+        *("__build_class__", "abs", "all", "any", "bool", "bytes", "callable", "chr"),
+        "classmethod",
         *("complex", "dict", "dir", "divmod", "enumerate", "filter", "float", "format"),
         *("frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass"),
         *("iter", "len", "list", "map", "max", "min", "next", "object", "ord", "pow", "print"),
@@ -74,16 +53,6 @@ _LOCK = threading.RLock()
 _LOADED: dict[tuple[str, bool, str], ModuleType] = {}
 
 
-class Copy(Protocol):
-    """What is needed of `ace_ray.benchmarks.bfcl.data.copy.Copy`."""
-
-    @property
-    def kind(self) -> Literal["mini", "copy"]: ...
-    @property
-    def name(self) -> str: ...
-    def read(self, path: str) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ToolSources:
     """The source text of each module; picklable. Empty for the mini set (see `own`)."""
@@ -96,32 +65,32 @@ class ToolSources:
     """Whether the user named the copy in this command, and not only a stored run did."""
 
 
-def tool_sources(copy: Copy) -> ToolSources:
-    """The sources of all classes in ``copy``.
+def tool_sources(package: UpstreamPackage) -> ToolSources:
+    """The sources of all classes in ``package``.
 
     Raises:
         UserError: a file is missing or no UTF-8.
     """
-    if copy.kind == "mini":
+    if package.is_mini:
         return ToolSources()
     texts = {}
-    for module in (*MODULES.values(), *SHARED_MODULES):
+    for module in (*TOOL_MODULES.values(), *SHARED_TOOL_MODULES):
         try:
-            texts[module] = copy.read(f"{FOLDER}/{module}.py").decode("utf-8")
+            texts[module] = package.read(f"{TOOL_FOLDER}/{module}.py").decode("utf-8")
         except UnicodeDecodeError as error:
-            place = f"{copy.name}: {FOLDER}/{module}.py"
+            place = f"{package.name}: {TOOL_FOLDER}/{module}.py"
             raise UserError(f"is no UTF-8 ({error.reason})", where=place, fix=_FIX) from error
-    return ToolSources(texts, copy.name, digest(sorted(texts.items())))
+    return ToolSources(texts, package.name, digest(sorted(texts.items())))
 
 
 def require_allowed(sources: ToolSources) -> None:
     """Raise `UserError` for sources that must not run: some file is not known here, and it was not
     the user who named them."""
-    strange = [] if sources.named else unknown(sources.texts)
+    strange = [] if sources.named else _unknown(sources.texts)
     if strange:
         raise UserError(
-            f"{FOLDER}/{strange[0]}.py is not a file of bfcl-eval that ace_ray knows, and only the"
-            " stored run names it; it is not run",
+            f"{TOOL_FOLDER}/{strange[0]}.py is not a file of bfcl-eval that ace_ray knows, and"
+            " only the stored run names it; it is not run",
             where=sources.where,
             fix="score the run with --data and a copy that you trust",
         )
@@ -141,7 +110,7 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
                 fix="write data: installed, or the path of a copy of bfcl-eval",
             )
         return CLASSES[name]
-    module = MODULES.get(name, "")
+    module = TOOL_MODULES.get(name, "")
     found = vars(_load(sources, module)).get(name) if module in sources.texts else None
     if not isinstance(found, type):
         raise UserError(f"has no class {name}", where=sources.where, fix=_FIX)
@@ -154,7 +123,7 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
         if key in _LOADED:
             return _LOADED[key]
         require_allowed(sources)
-        place = f"{sources.where}: {FOLDER}/{name}.py"
+        place = f"{sources.where}: {TOOL_FOLDER}/{name}.py"
         module = ModuleType(f"bfcl_tools.{name}")
 
         def importer(
@@ -191,3 +160,30 @@ def _imported(sources: ToolSources, name: str, names: Sequence[str], level: int)
     if level == 0 and name in NAMES:
         return named_part(name)
     raise ImportError(f"no stand-in for {name}")
+
+
+KNOWN_SHA256: Mapping[str, str] = {
+    "gorilla_file_system": "84173750930b09aaa31b90547c9bd79ce75714682608b35e78a9c1ea259faf2b",
+    "long_context": "5c9a5710115609c779e5b2ccb43f6ad58271ed96f2ea7a797edb0d65c385aa38",
+    "math_api": "abde32cc25e71b2ff3acf4d028a3c005b98409c174aba4abddbfe1c018afb9a8",
+    "memory_api_metaclass": "5b924c2482797fa2055c4c606788db517470d0a65d1a64c97f21bceb5f820611",
+    "memory_kv": "7be11ccae7741e07fcd7a2fc6664cad556357a047453db68db9e11bfec6c0ca7",
+    "memory_rec_sum": "e5a08f4183ab2c14a330eb3db1aca5e13533e0ffe70ce1c424851944295b898c",
+    "memory_vector": "489df326a8fc6e19270d6a349c8c3434f4bdcb360050d7ac17596eeb4da03a54",
+    "message_api": "cf72af1635654147af17df1891a7fb354549e78a61930139f741a31f4be21121",
+    "posting_api": "32b887aaa37c7167ad9c84ddfa7bbb855c75d3c1edab19ba868aba29acc4cfa1",
+    "ticket_api": "6a9375aa6425410c07a151aef27f3e44e9ed1023bb5cc5c25f14f4a9b3c99116",
+    "trading_bot": "cc2e3949035b561e9d07418b081561aa07b211672200e2e511aec074bf79fcb2",
+    "travel_booking": "e698e22adccf0d6d41b297f2d5e44faebd828cef4752df6a4ffb1570c0c35296",
+    "vehicle_control": "f5f7a2f28968728927a98ae12ec68a32d70781cfb74c2d7b14801772362b12d1",
+}
+"""SHA-256 (hex) of each module's file in bfcl-eval 2026.3.23."""
+
+
+def _unknown(texts: Mapping[str, str]) -> list[str]:
+    """The modules whose text (UTF-8) is not a known one."""
+    return [
+        name
+        for name, text in texts.items()
+        if hashlib.sha256(text.encode("utf-8")).hexdigest() != KNOWN_SHA256.get(name)
+    ]

@@ -1,19 +1,126 @@
 """What upstream's classes import: something smaller in its place, or the few names of a module that
-they need. A whole module would lead on to others (``random._os``), and these to files."""
+they need. A whole module would lead on to others (``random._os``), and these to files.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.tools import vectors
-from ace_ray.benchmarks.bfcl.tools.bm25 import BM25Plus
 from ace_ray.errors import UserError
+
+_VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
+
+
+@contextmanager
+def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
+    """Within it, encoders know ``vectors`` by their texts."""
+    token = _VECTORS.set(vectors)
+    try:
+        yield
+    finally:
+        _VECTORS.reset(token)
+
+
+class Encoder:
+    """`SentenceTransformer`, as far as it is used."""
+
+    def __init__(self, name: str, device: str = "cpu") -> None: ...
+
+    def get_sentence_embedding_dimension(self) -> int:
+        return 0  # nothing here depends on it
+
+    def encode(self, texts: Sequence[Any], normalize_embeddings: bool = False) -> Any:
+        """Rows of float32, L2-normalised. Raises `LookupError` for a text without a vector."""
+        import numpy as np
+
+        vectors = _VECTORS.get({})
+        rows = [vectors.get(text) if isinstance(text, str) else None for text in texts]
+        known_rows = [row for row in rows if row is not None]
+        if len(known_rows) != len(rows):
+            raise LookupError("there is no embedding of this text")
+        matrix = np.asarray(known_rows, dtype=np.float32)
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        return matrix / np.maximum(norms, 1e-12)
+
+
+class FlatIndex:
+    """`faiss.IndexFlatIP` and, around it, `faiss.IndexIDMap`: inner products, highest first."""
+
+    def __init__(self, inner: Any = None) -> None:
+        self._rows: list[tuple[int, Any]] = []
+
+    def add_with_ids(self, vectors: Any, ids: Any) -> None:
+        self._rows += [(int(one), row) for row, one in zip(vectors, ids, strict=True)]
+
+    def remove_ids(self, ids: Any) -> None:
+        gone = {int(one) for one in ids}
+        self._rows = [row for row in self._rows if row[0] not in gone]
+
+    def reset(self) -> None:
+        self._rows = []
+
+    def search(self, queries: Any, k: int) -> tuple[Any, Any]:
+        """(scores, ids) of the ``k`` nearest, a row a query. Raises `AssertionError` for k < 1."""
+        import numpy as np
+
+        if k < 1:
+            raise AssertionError
+        matrix = np.stack([row for _, row in self._rows])
+        ids = np.array([one for one, _ in self._rows], dtype=np.int64)
+        scores = np.asarray(queries) @ matrix.T
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(scores, order, axis=1), ids[order]
+
+
+def _sentence_transformers() -> ModuleType:
+    return _module("sentence_transformers", SentenceTransformer=Encoder)
+
+
+def _faiss() -> ModuleType:
+    return _module("faiss", IndexFlatIP=FlatIndex, IndexIDMap=FlatIndex)
+
+
+class BM25Plus:
+    """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError` where
+    there is no document, as that package does."""
+
+    def __init__(
+        self, corpus: Sequence[Sequence[str]], k1: float = 1.5, b: float = 0.75, delta: float = 1
+    ) -> None:
+        self._k1, self._delta = k1, delta
+        self._counts = [Counter(document) for document in corpus]
+        lengths = [len(document) for document in corpus]
+        mean = sum(lengths) / len(lengths)
+        self._norms = [k1 * (1 - b + b * length / mean) for length in lengths]
+        found = Counter(token for counts in self._counts for token in counts)
+        self._idf = {token: math.log((len(lengths) + 1) / n) for token, n in found.items()}
+
+    def get_scores(self, query: Sequence[str]) -> list[float]:
+        """One score a document; a token that the query repeats counts each time."""
+        scores = [0.0] * len(self._counts)
+        shares: dict[str, list[float]] = {}
+        for token in query:
+            if token not in self._idf:
+                continue
+            if token not in shares:
+                shares[token] = [
+                    self._share(token, counts[token], norm)
+                    for counts, norm in zip(self._counts, self._norms, strict=True)
+                ]
+            scores = [a + b for a, b in zip(scores, shares[token], strict=True)]
+        return scores
+
+    def _share(self, token: str, count: int, norm: float) -> float:
+        return self._idf[token] * (self._delta + (count * (self._k1 + 1)) / (norm + count))
 
 
 def _module(name: str, **contents: Any) -> ModuleType:
@@ -31,7 +138,7 @@ def _as_it_is(function: Any) -> Any:
 
 
 def _utils() -> ModuleType:
-    # They tell where snapshots are on disk; here snapshots are values (`Toolbox`).
+    # They tell where snapshots are on disk; here snapshots are values (`Environment`).
     names = ("get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq")
     return _module("bfcl_eval.utils", **dict.fromkeys(names, _no_files))
 
@@ -73,8 +180,8 @@ def _of_datetime() -> ModuleType:
 @functools.cache
 def named_part(name: str) -> ModuleType:
     """The names of `NAMES` of the module ``name``. Raises `ImportError`."""
-    found = importlib.import_module(name)
-    return _module(name, **{key: getattr(found, key) for key in NAMES[name]})
+    module = importlib.import_module(name)
+    return _module(name, **{key: getattr(module, key) for key in NAMES[name]})
 
 
 NAMES: Mapping[str, Sequence[str]] = {
@@ -93,12 +200,12 @@ NAMES: Mapping[str, Sequence[str]] = {
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
     "_strptime": _of_datetime,
     "bfcl_eval.utils": _utils,
-    "faiss": vectors.faiss,
+    "faiss": _faiss,
     "mpmath": _mpmath,
     "overrides": _overrides,
     "pathlib": _pathlib,
     "rank_bm25": _rank_bm25,
-    "sentence_transformers": vectors.sentence_transformers,
+    "sentence_transformers": _sentence_transformers,
     "subprocess": _subprocess,
     "time": _of_datetime,
 }

@@ -1,0 +1,180 @@
+"""Calls as upstream's decoders read them, and those written as JSON or XML
+(``model_handler/parser/json_parser.py`` and ``xml_parser.py``), with anything before and behind.
+
+JSON: ``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function
+name=...>...``, the parameters' values in an attribute (verbose) or as content (concise), each with
+a type; what is parsed begins with the root element, so it holds no document type and no entities
+of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ace_ray.calls import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, expression
+
+
+class Read(NamedTuple):
+    """One call of an answer.
+
+    ``name`` and ``args`` are what upstream's decoder gives, of JSON any values at all. A keyword
+    None stands for ``**`` in Python, in Java and JavaScript for a value without a name.
+    ``positional`` makes the values that have no name, by their places among all arguments; each
+    raises `NotCalls` or `Refused` where there is none. ``bare`` counts those that upstream does not
+    drop: it fails on more than one. ``repeated`` is a name that is given twice: of its values
+    upstream's decoder takes the last.
+    """
+
+    name: Any
+    args: Any
+    positional: Mapping[int, Callable[[], Any]] = MappingProxyType({})
+    bare: int = 0
+    repeated: str | None = None
+
+
+_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_LIST_BEGINS = re.compile(r"\[\s*+\{")
+_LIST_ENDS = re.compile(r"\}\s*+\]")
+
+
+def read_json(text: str) -> list[Read]:
+    """The calls of a list; none where the text is no JSON.
+
+    Raises `NotCalls` for an object without the two keys, and beyond the bounds of `json_value`."""
+    first, last = text.find("["), text.rfind("]")
+    if 0 <= first < last:
+        text = text[first : last + 1]
+    begin = _LIST_BEGINS.search(text)
+    end = begin and _LIST_ENDS.search(text, begin.end())
+    if begin and end:
+        text = text[begin.start() : end.end()]
+    try:
+        value = json_value(text)
+    except json.JSONDecodeError:
+        return []
+    if not isinstance(value, (list, dict, str)):
+        raise NotCalls("JSON that is no list")
+    return [_json_call(item) for item in value if isinstance(item, dict)]
+
+
+def _json_call(item: dict[str, Any]) -> Read:
+    if "function" not in item or "parameters" not in item:
+        raise NotCalls("an object without function and parameters")
+    if isinstance(item["function"], (list, dict)):
+        raise NotCalls("a function's name that is no text")
+    return Read(item["function"], item["parameters"])
+
+
+def json_value(text: str) -> Any:
+    """The value of a JSON text, with Python's leniency (NaN, Infinity).
+
+    Raises `json.JSONDecodeError` where it is none, and `NotCalls` beyond `MAX_CHARS`, `MAX_DEPTH`
+    or Python's limit on digits.
+    """
+    if len(text) > MAX_CHARS:
+        raise NotCalls(f"longer than {MAX_CHARS} characters")
+    depth = 0
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        for found in _NESTING.finditer(text):
+            bracket = found[0]
+            depth += (bracket in "[{") - (bracket in "]}")
+            if depth > MAX_DEPTH:
+                raise NotCalls(f"nested more than {MAX_DEPTH} deep")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise NotCalls(f"{type(error).__name__} in JSON") from None
+
+
+_BEGIN, _END = "<functions>", "</functions>"
+_LITERALS = ("array", "tuple", "object", "dict")
+
+
+def read_xml(text: str, *, verbose: bool) -> list[Read]:
+    """The calls of the first ``<functions>`` element, with anything before and behind.
+
+    Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
+    begin = text.find(_BEGIN)
+    end = text.find(_END, begin)
+    if begin < 0 or end < 0:
+        raise NotCalls("no <functions> element")
+    return [_xml_call(function, verbose) for function in _xml_root(text[begin : end + len(_END)])]
+
+
+def _xml_root(text: str) -> list[ET.Element]:
+    if len(text) > MAX_CODE:
+        raise NotCalls(f"longer than {MAX_CODE} characters")
+    parser = ET.XMLParser(target=_Bounded())
+    try:
+        parser.feed(text)
+        root: ET.Element = parser.close()
+    except (ET.ParseError, ValueError) as error:
+        raise NotCalls(f"no XML: {str(error)[:200]}") from None
+    return root.findall("function")
+
+
+class _Bounded(ET.TreeBuilder):
+    """Builds a tree that is at most `MAX_DEPTH` deep."""
+
+    depth = 0
+
+    def start(self, tag: str, attrs: Mapping[str, str], /) -> ET.Element:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise NotCalls(f"elements nested more than {MAX_DEPTH} deep")
+        return super().start(tag, dict(attrs))
+
+    def end(self, tag: str, /) -> ET.Element:
+        self.depth -= 1
+        return super().end(tag)
+
+    def doctype(self, *_: object) -> None:
+        raise NotCalls("a document type in XML")
+
+
+def _xml_call(function: ET.Element, verbose: bool) -> Read:
+    holder = function.find("params") if verbose else None
+    params = (function if holder is None else holder).findall("param")
+    args: dict[str | None, Any] = {}
+    for param in params:
+        kind = param.get("type", "string")
+        if verbose:
+            args[param.get("name")] = _xml_value(param.get("value", ""), kind)
+        else:
+            args[_name_of(param)] = _xml_value((param.text or "").strip(), kind)
+    return Read(_name_of(function), args)
+
+
+def _name_of(element: ET.Element) -> str:
+    name = element.get("name")
+    if name is None:
+        raise NotCalls(f"a {element.tag} without a name")
+    return name
+
+
+def _xml_value(raw: str, kind: str) -> Any:
+    try:
+        if kind == "integer":
+            return int(raw)
+        if kind == "float":
+            return float(raw)
+    except ValueError:
+        raise NotCalls(f"no {kind}") from None
+    if kind == "boolean":
+        return raw.lower() == "true"
+    if kind == "null":
+        return None
+    if kind not in _LITERALS:
+        return raw
+    try:
+        return ast.literal_eval(expression(raw.lstrip(" \t")))
+    except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
+        raise NotCalls(f"{type(error).__name__} in a literal") from None

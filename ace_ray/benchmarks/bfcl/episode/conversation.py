@@ -1,0 +1,186 @@
+"""Conversations with tools (upstream ``base_handler.inference_multi_turn_prompting`` and ``_FC``):
+who said what, what ran, and why they ended; and the episode of a multi-turn entry."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.decode import executable
+from ace_ray.benchmarks.bfcl.functions import offered
+from ace_ray.benchmarks.bfcl.prompts import Prompts
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
+from ace_ray.records import Entry, Episode
+from ace_ray.sandbox.protocol import Session
+
+MAX_STEPS = 21
+"""Steps with calls in one turn: upstream's limit is 20, and it stops after one more."""
+
+Results = Literal["tool", "user"]
+"""How a prompt-mode model is told what its calls returned: one ``tool`` message a call, named like
+the call (upstream's local models), or one user message with all (its API models)."""
+Execute = Callable[[list[str]], Awaitable[list[str]]]
+"""The results of the calls of one step."""
+Embedder = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
+"""Vectors of texts, in order. Raises `RowError`."""
+Message = Mapping[str, Any]
+Docs = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class EpisodeSettings:
+    """What all episodes of a run share. ``docs``: the functions by class; ``native``: they go
+    through the model's own template."""
+
+    prompts: Prompts
+    docs: Mapping[str, Docs]
+    native: bool = False
+    results: Results = "tool"
+
+    def functions(self, entry: Entry) -> tuple[Docs, Mapping[int, Docs]]:
+        """Those that an entry's conversation begins with, and those held out, by turn."""
+        classes, missed = entry.data["involved_classes"], entry.data.get("missed_function")
+        functions, held_out = offered(self.docs, classes, missed)
+        return functions, {int(turn): later for turn, later in held_out.items()}
+
+    def tools(self, functions: Docs) -> list[dict[str, Any]] | None:
+        """Of native mode; None in prompt mode."""
+        return self.prompts.tools(functions) if self.native else None
+
+    def opening(self, messages: Sequence[Message], functions: Docs) -> list[dict[str, Any]]:
+        """The first turn's messages, in prompt mode with the functions before them."""
+        return [*map(dict, messages)] if self.native else self.prompts.messages(messages, functions)
+
+
+@dataclass
+class Conversation:
+    """Turns of one conversation, whose messages are the episode's. ``tools`` are offered through
+    the model's own template; None in prompt mode."""
+
+    context: EpisodeContext
+    execute: Execute
+    tools: list[dict[str, Any]] | None = None
+    results: Results = "tool"
+    turns: list[list[Answer]] = field(default_factory=list)
+    observed: list[list[list[str]]] = field(default_factory=list)
+    """The results of each step with calls, by turn."""
+
+    async def turn(self, messages: Sequence[Message]) -> None:
+        """One turn: the model is asked until its answer holds no call.
+
+        Raises `Truncated`, by "steps" too; `PromptTooLong` where the first prompt of all does not
+        fit; other `RowError`s as the model and the tools do.
+        """
+        self.context.episode.messages += [dict(message) for message in messages]
+        answers: list[Answer] = []
+        observed: list[list[str]] = []
+        self.turns.append(answers)
+        self.observed.append(observed)
+        while True:
+            completion = await self.context.ask(tools=self.tools)
+            if isinstance(completion, Truncated):
+                raise completion
+            answers.append(Answer.of(completion))
+            calls = executable(answers[-1])
+            if not calls:
+                return
+            observed.append(await self.execute(calls))
+            self.context.episode.messages += self._told(calls, observed[-1])
+            if len(observed) >= MAX_STEPS:
+                raise Truncated("steps")
+
+    async def play(self, turns: Iterable[Sequence[Message]]) -> str:
+        """All turns; returns why they ended early, "" where they came to their end."""
+        try:
+            for messages in turns:
+                await self.turn(messages)
+        except Truncated as truncated:
+            return truncated.reason
+        return ""
+
+    def state(self, ended: str) -> dict[str, Any]:
+        """What is stored of the conversation, so that it is scored without an engine."""
+        return {
+            "turns": [[answer.as_json() for answer in turn] for turn in self.turns],
+            "results": self.observed,
+            "ended": ended,
+        }
+
+    def _told(self, calls: Sequence[str], results: Sequence[str]) -> list[dict[str, Any]]:
+        if self.tools is not None:
+            return tool_results(self.context.episode.messages[-1], results)
+        told = [
+            {"role": "tool", "name": call, "content": result}
+            for call, result in zip(calls, results, strict=True)
+        ]
+        return told if self.results == "tool" else [{"role": "user", "content": repr(told)}]
+
+
+class Sandbox:
+    """An episode's handle to its `Environment`, wherever that lives. ``embed`` is for vector memory
+    alone."""
+
+    def __init__(self, session: Session, embed: Embedder | None = None) -> None:
+        self._session, self._embed = session, embed
+
+    async def step(self, calls: list[str]) -> list[str]:
+        """The results of the calls of one step, as a model is shown them."""
+        if self._embed is not None:
+            await self._give_vectors(await self._call("texts", texts=calls))
+        return list(await self._call("step", texts=calls))
+
+    async def dump(self) -> str:
+        """What a prompt shows of a memory."""
+        return str(await self._call("dump"))
+
+    async def snapshot(self) -> dict[str, Any]:
+        """A memory as JSON values."""
+        return dict(await self._call("snapshot"))
+
+    async def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Put a snapshot back."""
+        if self._embed is not None:
+            stores = [part["store"] for part in snapshot.values()]
+            await self._give_vectors([text for store in stores for text in store.values()])
+        await self._call("restore", snapshot=dict(snapshot))
+
+    async def _give_vectors(self, texts: Sequence[str]) -> None:
+        if texts and self._embed is not None:
+            embeddings = await self._embed(texts)
+            await self._call("vectors", vectors=dict(zip(texts, embeddings, strict=True)))
+
+    async def _call(self, name: str, **arguments: Any) -> Any:
+        return (await self._session.call(name, arguments)).value
+
+
+async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettings) -> Episode:
+    """The episode of a multi-turn entry.
+
+    A conversation that is truncated (by the step limit, the context or the deadline) keeps what it
+    has reached. Functions that are held out come in their turn: written down by the user in prompt
+    mode, as further tools in native mode. ``state`` of the episode: ``turns`` (answers, see
+    `Answer.as_json`), ``results`` (texts of each step) and ``ended``. Raises `RowError` when it
+    could not be had.
+    """
+    functions, held_out = settings.functions(entry)
+    prompts, native = settings.prompts, settings.native
+    async with context.sandbox() as session:
+        conversation = Conversation(
+            context, Sandbox(session).step, settings.tools(functions), settings.results
+        )
+
+        def turns() -> Iterator[Sequence[Message]]:
+            for number, messages in enumerate(entry.data["question"]):
+                if number in held_out:
+                    if conversation.tools is not None:
+                        more = prompts.tools(held_out[number], hints=0)
+                        conversation.tools = [*conversation.tools, *more]
+                    text = prompts.more_functions(None if native else held_out[number])
+                    messages = [{"role": "user", "content": text}]
+                yield settings.opening(messages, functions) if number == 0 else messages
+
+        ended = await conversation.play(turns())
+    context.episode.state = conversation.state(ended)
+    return context.episode

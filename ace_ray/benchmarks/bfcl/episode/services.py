@@ -1,0 +1,167 @@
+"""Services that episodes may ask over HTTP: search, pages, embeddings. Off unless configured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from ace_ray.config import Section
+from ace_ray.errors import RowError, UserError
+from ace_ray.models.http import HttpRequest, Reply, Transport
+from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
+from ace_ray.models.urls import http_url
+
+MAX_BATCH = 64
+"""Texts in one request for embeddings."""
+
+
+class ServiceConfig(Section):
+    url: str = Field(min_length=1, description="where requests go, without query")
+    api_key_env: str | None = Field(
+        None, min_length=1, description="environment variable with the key, sent as bearer token"
+    )
+    timeout_s: float = Field(30.0, gt=0, description="per attempt")
+    max_retries: int = Field(4, ge=0, le=20, description="attempts after the first")
+    max_bytes: int = Field(2 << 20, ge=1, description="what is read of an answer")
+
+
+class EmbeddingsConfig(ServiceConfig):
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+
+
+class WebSearchConfig(Section):
+    search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
+    fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
+    max_page_chars: int = Field(100_000, ge=1, description="what a model is shown of a page")
+
+
+class ServiceFailed(RowError):
+    """A service gave no usable answer, after all retries; the row is tried again on resume."""
+
+
+def check_service(config: ServiceConfig, where: str) -> None:
+    """What can be known of a service before anything starts; sends no request.
+
+    Raises:
+        UserError: the URL is malformed or holds a secret, or the key is not in the environment.
+    """
+    try:
+        http_url(config.url)
+        if "?" in config.url or "#" in config.url:
+            raise ValueError("it holds a query or a fragment")
+    except ValueError as error:
+        raise UserError(
+            f"is no URL of a service: {error}",
+            where=f"{where}.url",
+            fix="write http(s)://host/path, without query; keys go into the environment",
+        ) from None
+    name = config.api_key_env
+    if name is not None and not os.environ.get(name, "").strip():
+        raise UserError(
+            f"the environment variable {name} is not set",
+            where=f"{where}.api_key_env",
+            fix="set it to the service's key, or leave api_key_env out",
+        )
+
+
+class Service:
+    """One service. ``transport`` raises `OSError` where there is no answer; ``pause`` waits between
+    attempts."""
+
+    def __init__(
+        self, config: ServiceConfig, transport: Transport, *, pause: Any = asyncio.sleep
+    ) -> None:
+        self._config, self._transport, self._pause = config, transport, pause
+        self._host = urlsplit(config.url).hostname or config.url
+
+    async def get(self, params: Mapping[str, str]) -> Reply:
+        """The answer to a GET request, whatever its status below 500 that is not tried again.
+
+        Raises `ServiceFailed`."""
+        return await self._ask("GET", params, None)
+
+    async def post(self, value: Any) -> Reply:
+        """The same to a POST request with a JSON body."""
+        body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return await self._ask("POST", {}, body)
+
+    async def _ask(self, method: str, params: Mapping[str, str], body: bytes | None) -> Reply:
+        attempts = 1 + self._config.max_retries
+        for attempt in range(1, attempts + 1):
+            wait_s = 0.0
+            try:
+                reply = await self._transport.fetch(
+                    HttpRequest(
+                        method,
+                        self._config.url,
+                        self._headers(body),
+                        body,
+                        self._config.timeout_s,
+                        self._config.max_bytes,
+                        params,
+                    )
+                )
+            except OSError as error:
+                cause = self._clean(f"{type(error).__name__}: {error}")
+            else:
+                if reply.status not in RETRIED and reply.status < 500:
+                    return reply
+                cause = f"HTTP {reply.status}"
+                wait_s = retry_after_s(reply.headers.get("Retry-After", ""), time.time())
+            if attempt == attempts or wait_s > MAX_RETRY_AFTER_S:
+                break
+            await self._pause(max(wait_s, backoff_s(attempt)))
+        raise ServiceFailed(f"{self._host} gave no answer in {attempt} attempts: {cause}")
+
+    def _key(self) -> str:
+        name = self._config.api_key_env
+        return os.environ.get(name, "").strip() if name else ""
+
+    def _headers(self, body: bytes | None) -> dict[str, str]:
+        headers = {"Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key := self._key():
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def _clean(self, text: str) -> str:
+        key = self._key()
+        return " ".join((text.replace(key, "***") if key else text)[:300].split())
+
+
+class Embeddings:
+    """Vectors from an OpenAI-compatible endpoint, each text asked for once a process."""
+
+    def __init__(self, config: EmbeddingsConfig, service: Service) -> None:
+        self._model, self._service = config.model, service
+        self._known: dict[str, list[float]] = {}
+
+    async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text. Raises `ServiceFailed`."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        for start in range(0, len(missing), MAX_BATCH):
+            batch = missing[start : start + MAX_BATCH]
+            reply = await self._service.post({"model": self._model, "input": batch})
+            self._known.update(zip(batch, _vectors(reply, len(batch)), strict=True))
+        return [self._known[text] for text in texts]
+
+
+def _vectors(reply: Reply, wanted: int) -> list[list[float]]:
+    try:
+        if reply.status != 200:
+            raise ValueError(f"HTTP {reply.status}")
+        rows = sorted(json.loads(reply.body)["data"], key=lambda row: row["index"])
+        vectors = [[float(number) for number in row["embedding"]] for row in rows]
+        if len(vectors) != wanted or len({len(row) for row in vectors}) != 1 or not vectors[0]:
+            raise ValueError("not one vector a text")
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ServiceFailed(f"no embeddings: {type(error).__name__}: {error}"[:300]) from error
+    return vectors

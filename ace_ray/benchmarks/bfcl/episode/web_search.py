@@ -1,0 +1,162 @@
+"""Web search entries: a question, and two tools behind configured services.
+
+The tools answer in the shapes of upstream's ``web_search.py``; what they find depends on the day
+and on the services, so these entries are never comparable with the leaderboard's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.episode.conversation import Conversation, EpisodeSettings
+from ace_ray.benchmarks.bfcl.episode.services import (
+    Service,
+    ServiceFailed,
+    WebSearchConfig,
+)
+from ace_ray.benchmarks.bfcl.prompts import with_system
+from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
+from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
+from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.models.http import Reply, Transport
+from ace_ray.records import Entry, Episode
+
+MAX_RESULTS = 50
+MAX_STEP_CALLS = 500
+"""Each is a request to a service."""
+PAGE_FAILED = 424
+"""Status (failed dependency) by which the fetch service says that a page, and not the service, has
+failed; the body says how. Any other but 200 is the service's own failure."""
+_FIELD_CHARS = 10_000
+_CAUSE_CHARS = 200
+_MODES = ("raw", "markdown", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A call of a tool that has been read and not yet been made."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def _search(keywords: str, max_results: int | None = 10, region: str | None = "wt-wt") -> None: ...
+def _fetch(url: str, mode: str = "raw") -> None: ...
+
+
+_SIGNATURES = {
+    "search_engine_query": inspect.signature(_search),
+    "fetch_url_content": inspect.signature(_fetch),
+}
+
+
+class WebTools:
+    """The two tools. Raises `ServiceFailed` where a service is down: no answer of a model is wrong
+    because of that."""
+
+    def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
+        self._search = Service(config.search, transport)
+        self._fetch = Service(config.fetch, transport)
+        self._max_chars, self._snippets = config.max_page_chars, snippets
+
+    async def step(self, calls: list[str]) -> list[str]:
+        """The results of the calls of one step, as a model is shown them."""
+        results = [await self._execute(text) for text in calls[:MAX_STEP_CALLS]]
+        refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
+        return results + [refused] * (len(calls) - len(results))
+
+    async def _execute(self, text: str) -> str:
+        try:
+            if len(text) > MAX_CALL_CHARS:
+                raise ValueError(f"a call of more than {MAX_CALL_CHARS} characters")
+            wanted = evaluate(text, _TOOLS, _no_nesting)
+            if wanted.name == "search_engine_query":
+                result = await self._searched(**wanted.arguments)
+            else:
+                result = await self._fetched(**wanted.arguments)
+        except ServiceFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a call is its result
+            return f"Error during execution: {error}"
+        return json.dumps(result) if isinstance(result, dict) else str(result)
+
+    async def _searched(
+        self, keywords: Any, max_results: Any = 10, region: Any = "wt-wt"
+    ) -> list[dict[str, str]] | dict[str, str]:
+        wanted = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
+        asked = {"q": str(keywords), "max_results": str(max(0, wanted)), "region": str(region)}
+        reply = await self._search.get(asked)
+        if reply.status != 200:  # the service's fault, or our configuration's
+            raise ServiceFailed(f"the search answers HTTP {reply.status}")
+        fields = ("title", "href", "body") if self._snippets else ("title", "href")
+        return [
+            {field: str(result.get(field, ""))[:_FIELD_CHARS] for field in fields}
+            for result in _results(reply)[: max(0, wanted)]
+        ]
+
+    async def _fetched(self, url: Any, mode: Any = "raw") -> dict[str, str]:
+        if not str(url).startswith(("http://", "https://")):
+            raise ValueError(f"no http(s) address: {url}")
+        if mode not in _MODES:
+            return _not_fetched(url, f"mode is none of {', '.join(_MODES)}")
+        reply = await self._fetch.get({"url": str(url), "mode": str(mode)})
+        text = reply.body.decode("utf-8", "replace")[: self._max_chars]
+        if reply.status == PAGE_FAILED:
+            return _not_fetched(url, " ".join(text.split())[:_CAUSE_CHARS] or "no such page")
+        if reply.status != 200:
+            raise ServiceFailed(f"the fetch service answers HTTP {reply.status}")
+        return {"content": text}
+
+
+def _not_fetched(url: Any, cause: str) -> dict[str, str]:
+    return {"error": f"{url} could not be read: {cause}"}
+
+
+def _results(reply: Reply) -> list[Mapping[str, Any]]:
+    try:
+        results = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        results = None
+    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+        raise ServiceFailed("the search answers with something else than a list of objects")
+    return results
+
+
+def _wanting(name: str) -> Callable[..., _Wanted]:
+    def wanted(*args: Any, **named: Any) -> _Wanted:
+        try:
+            return _Wanted(name, _SIGNATURES[name].bind(*args, **named).arguments)
+        except TypeError as error:
+            raise TypeError(f"WebSearchAPI.{name}() {error}") from None
+
+    return wanted
+
+
+_TOOLS = {name: _wanting(name) for name in _SIGNATURES}
+
+
+def _no_nesting(_: Any) -> None:
+    raise ValueError("a call among the arguments")
+
+
+async def rollout(
+    entry: Entry,
+    context: EpisodeContext,
+    settings: EpisodeSettings,
+    config: WebSearchConfig,
+    transport: Transport,
+) -> Episode:
+    """The episode of a web search entry; ``state`` as of multi-turn entries.
+
+    Raises `RowError`, among it `ServiceFailed`."""
+    functions, _ = settings.functions(entry)
+    tools = WebTools(config, transport, snippets=bool(entry.data["show_snippet"]))
+    messages = with_system(settings.prompts.agentic, entry.data["question"][0])
+    conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
+    ended = await conversation.play([settings.opening(messages, functions)])
+    context.episode.state = conversation.state(ended)
+    return context.episode

@@ -1,0 +1,315 @@
+"""Functions as a model is shown them: which are offered, with which hints, documented in a
+prompt or as tools of a chat template.
+
+Rules from upstream's ``utils.py`` (``populate_test_cases_with_predefined_functions``,
+``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
+(``format_function_doc``). For native tool calling the published types, upstream's own ("gorilla"
+types), become JSON Schema after upstream's ``convert_to_tool`` and ``constants/type_mappings.py``.
+The functions come from a loader that has checked their shapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.forms import Documented
+from ace_ray.benchmarks.bfcl.texts import OWN_HINTS, Hints, fill
+
+Function = Mapping[str, Any]
+
+_PYTHON_TYPES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
+_LISTS: Mapping[Language, tuple[str, ...]] = {
+    "java": ("ArrayList", "Array"),
+    "javascript": ("array",),
+}
+_ARGUMENT_INDENT = 8
+
+
+def offered(
+    docs: Mapping[str, Sequence[Function]],
+    classes: Iterable[str],
+    held_out: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[list[Function], dict[str, list[Function]]]:
+    """The functions of ``classes`` that are offered from the start, and those that are held out,
+    by the number of the turn that brings them."""
+    functions = [function for name in classes for function in docs[name]]
+    later: dict[str, list[Function]] = {}
+    for turn, names in (held_out or {}).items():
+        later[turn] = []
+        for name in names:
+            found = next((one for one in functions if one["name"] == name), None)
+            if found is not None:
+                functions.remove(found)
+                later[turn].append(found)
+    return functions, later
+
+
+def with_hints(
+    functions: Iterable[Function], language: Language, hints: Hints = OWN_HINTS
+) -> list[Function]:
+    """The functions with hints at the language of their calls; the given ones stay as they are.
+
+    In Java and JavaScript every parameter becomes a string, and its description says what the
+    string stands for.
+    """
+    hinted_functions: list[Function] = []
+    for function in functions:
+        changed = {**function, "description": function["description"] + hints.language[language]}
+        if language != "python":
+            parameters = function["parameters"]
+            properties = {
+                name: _as_string(schema, language, hints)
+                for name, schema in parameters["properties"].items()
+            }
+            changed["parameters"] = {**parameters, "properties": properties}
+        hinted_functions.append(changed)
+    return hinted_functions
+
+
+def documented(functions: Sequence[Function], form: Documented) -> str:
+    """The list of functions as text."""
+    if form == "json":
+        return indented(functions)
+    if form == "xml":
+        return "\n".join(_xml(function) for function in functions)
+    return "\n\n".join(part for function in functions for part in (_python(function), "\n"))
+
+
+def _as_string(schema: Mapping[str, Any], language: Language, hints: Hints) -> dict[str, Any]:
+    kind, changed = schema["type"], dict(schema)
+    text = str(schema.get("description", ""))
+    text += hints.any[language] if kind == "any" else fill(hints.typed[language], type=kind)
+    if kind in _LISTS[language]:
+        text += fill(hints.items[language], type=changed.pop("items")["type"])
+    if kind == "dict" and language == "javascript" and "properties" in changed:
+        text += fill(hints.properties, schema=json.dumps(changed.pop("properties")))
+    # the keys keep their places: they are shown in this order
+    return {**changed, "description": text, "type": "string"}
+
+
+def _xml(function: Function) -> str:
+    parameters = function["parameters"]
+    required = parameters.get("required")
+    lines = [
+        f'<function name="{function["name"]}">\n'
+        f"  <desc>{function['description']}</desc>\n"
+        "  <params>\n"
+    ]
+    for name, schema in parameters["properties"].items():
+        _xml_parameter(name, schema, required, 4, lines)
+    lines.append("  </params>\n</function>\n")
+    return "".join(lines)
+
+
+def _xml_parameter(
+    name: str,
+    schema: Mapping[str, Any],
+    required: Sequence[str] | None,
+    indent: int,
+    lines: list[str],
+) -> None:
+    space = " " * indent
+    kind = schema.get("type", "string")
+    items, others = schema.get("items", {}), schema.get("additionalProperties")
+    if "type" in items:
+        kind = f"{kind}[{items['type']}]"
+    elif isinstance(others, Mapping):
+        kind = f"{kind}[{others.get('type', 'string')}]"
+    # without a list of required parameters all are
+    needed = "true" if required is None or name in required else "false"
+    attributes = f'name="{name}" type="{kind}" required="{needed}"'
+    if "default" in schema:
+        attributes += f' default="{schema["default"]!r}"'
+    # upstream takes all commas out of the tag, also those within a default
+    lines.append(f"{space}<param {attributes.replace(',', '')}>\n")
+    lines.append(f"{space}  <desc>{_described(schema)}</desc>\n")
+    if "properties" in schema:
+        lines.append(f"{space}  <params>\n")
+        for inner, inner_schema in schema["properties"].items():
+            _xml_parameter(inner, inner_schema, schema.get("required"), indent + 4, lines)
+        lines.append(f"{space}  </params>\n")
+    lines.append(f"{space}</param>\n")
+
+
+def _python(function: Function) -> str:
+    lines = [
+        f'# Function: {function["name"]}\n    """\n    {function["description"]}\n\n',
+    ]
+    properties = function["parameters"]["properties"]
+    if properties:
+        lines.append("    Args:\n")
+        for name, schema in properties.items():
+            _python_parameter(name, schema, _ARGUMENT_INDENT, lines)
+    lines.append('    """\n')
+    return "".join(lines)
+
+
+def _python_parameter(name: str, schema: Mapping[str, Any], indent: int, lines: list[str]) -> None:
+    default = f", default={schema['default']!r}" if "default" in schema else ""
+    kind = _python_type(schema)
+    lines.append(f"{' ' * indent}{name} ({kind}{default}): {_described(schema)}\n")
+    for inner, inner_schema in schema.get("properties", {}).items():
+        _python_parameter(inner, inner_schema, indent + 4, lines)
+
+
+def _python_type(schema: Mapping[str, Any]) -> str:
+    kind = str(schema.get("type", "string"))
+    if kind in ("array", "list", "tuple") and "items" in schema:
+        return f"list[{_python_type(schema['items'])}]"
+    if kind in ("object", "dict"):
+        others = schema.get("additionalProperties")
+        return f"dict[str, {_python_type(others)}]" if isinstance(others, Mapping) else "dict"
+    return _PYTHON_TYPES.get(kind, kind)
+
+
+def _described(schema: Mapping[str, Any]) -> str:
+    text = str(schema.get("description", ""))
+    return f"{text} Enum values: {schema['enum']}." if "enum" in schema else text
+
+
+_TYPES = {
+    "integer": "integer",
+    "number": "number",
+    "float": "number",
+    "string": "string",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "array": "array",
+    "list": "array",
+    "dict": "object",
+    "object": "object",
+    "tuple": "array",
+    "any": "string",
+    "byte": "integer",
+    "short": "integer",
+    "long": "integer",
+    "double": "number",
+    "char": "string",
+    "ArrayList": "array",
+    "Array": "array",
+    "HashMap": "object",
+    "Hashtable": "object",
+    "Queue": "array",
+    "Stack": "array",
+    "Any": "string",
+    "String": "string",
+    "Bigint": "integer",
+}
+"""All others become "string"."""
+
+
+def tool_name(name: str) -> str:
+    """The name of a function's tool: dots become underscores, which OpenAI's form requires."""
+    return name.replace(".", "_")
+
+
+def openai_tools(
+    functions: Sequence[Function],
+    language: Language = "python",
+    hints: Hints = OWN_HINTS,
+    *,
+    hinted: bool = True,
+) -> list[dict[str, Any]]:
+    """Tools for a chat template, in the order of ``functions``; these stay as they are.
+
+    Each ``parameters`` is a JSON Schema of an object. What a function returns (``response``) stays
+    beside it, as upstream has it for OpenAI's form.
+    """
+    shown = with_hints(functions, language, hints) if hinted else list(functions)
+    tools = []
+    for function in shown:
+        parameters = function["parameters"]
+        properties = _properties(parameters["properties"], hints)
+        schema = {**parameters, "type": "object", "properties": properties}
+        tool = {**function, "name": tool_name(function["name"]), "parameters": schema}
+        tools.append({"type": "function", "function": tool})
+    return tools
+
+
+def _properties(properties: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
+    return {name: _schema(schema, hints) for name, schema in properties.items()}
+
+
+def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
+    kind = published.get("type")
+    schema = {**published, "type": _TYPES.get(str(kind), "string")}
+    if kind == "float":
+        schema["format"] = "float"
+        schema["description"] = str(published.get("description", "")) + hints.float_type
+    if "properties" in published:
+        schema["properties"] = _properties(published["properties"], hints)
+    elif "items" in published:
+        schema["items"] = _items(published["items"], hints)
+    return schema
+
+
+def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
+    """Elements get no note on floats, and their ``properties`` do."""
+    schema = dict(published)
+    if "type" in published:
+        schema["type"] = _TYPES.get(published["type"], "string")
+    if "properties" in published:
+        schema["properties"] = _properties(published["properties"], hints)
+    elif "items" in published:
+        schema["items"] = _items(published["items"], hints)
+    return schema
+
+
+_STEP = "    "
+
+
+def indented(value: Any) -> str:
+    """Exactly ``json.dumps(value, indent=4)`` for JSON values with texts as keys.
+
+    Raises `TypeError` for other values and keys, `RecursionError` for very deep ones.
+    """
+    parts: list[str] = []
+    _write(value, "\n", parts)
+    return "".join(parts)
+
+
+def _write(value: Any, line: str, parts: list[str]) -> None:
+    """``line`` begins a new line at the indent of the value's own closing bracket."""
+    kind = type(value)
+    if kind is str:
+        parts.append(encode_basestring_ascii(value))
+    elif kind is dict:
+        if not value:
+            parts.append("{}")
+            return
+        inner = line + _STEP
+        before = "{" + inner
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError(f"keys must be texts, not {type(key).__name__}")
+            if type(item) is str:
+                parts.append(
+                    f"{before}{encode_basestring_ascii(key)}: {encode_basestring_ascii(item)}"
+                )
+            else:
+                parts.append(f"{before}{encode_basestring_ascii(key)}: ")
+                _write(item, inner, parts)
+            before = "," + inner
+        parts.append(line + "}")
+    elif kind is list or kind is tuple:
+        if not value:
+            parts.append("[]")
+            return
+        inner = line + _STEP
+        before = "[" + inner
+        for item in value:
+            if type(item) is str:
+                parts.append(before + encode_basestring_ascii(item))
+            else:
+                parts.append(before)
+                _write(item, inner, parts)
+            before = "," + inner
+        parts.append(line + "]")
+    elif value is None or kind in (bool, int, float):
+        parts.append(json.dumps(value))
+    else:
+        raise TypeError(f"{kind.__name__} is no JSON value")

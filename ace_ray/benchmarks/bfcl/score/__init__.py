@@ -1,0 +1,1 @@
+"""Outputs made elsewhere, and from verdicts to summaries, tables and reports."""

@@ -1,0 +1,315 @@
+"""Answers that ``bfcl generate`` stored, as the episodes that a run would have stored.
+
+Upstream (``base_handler.py::write``) writes ``BFCL_v4_<category>_result.json`` in
+``result/<model>/<group>/``, one ``{"id", "result", ...}`` a line; older versions had no folder of
+the group, and ``BFCL_v3_`` with other names of three categories.
+
+The result of a single answer is what the model's handler made of it: a text, or of models with
+function calling (FC) ``[{name: arguments}, ...]``. Of a conversation it is a list of such answers
+for each turn. Where inference failed it is a text that says so, which upstream judges like any
+other: it is no call, and no conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import json_value
+from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
+from ace_ray.benchmarks.bfcl.functions import tool_name
+from ace_ray.benchmarks.outputs import (
+    Entries,
+    Output,
+    Placed,
+    Row,
+    each_once,
+    read_rows,
+    require_known,
+    sample_of,
+    shown,
+    text_of,
+    value_of,
+)
+from ace_ray.calls import NotCalls
+from ace_ray.errors import UserError
+from ace_ray.records import Completion, Entry, Episode, ToolAnswer, ToolCall
+
+MAX_ANSWERS = 1_000
+"""Of one conversation; upstream's have at most 21 in each of eight turns."""
+_FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
+_GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
+_FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
+"""Between a model's folder and its files; the last four of memory."""
+_LEVELS = 5
+"""Folders that are looked into, from ``result`` down."""
+_RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
+_NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
+_CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
+_TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
+
+Form = Literal["text", "calls", "tagged"]
+"""How one model's answers hold calls: in the text, as prompts ask for them; as lists, so that a
+text is none; or in the text between ``<tool_call>`` tags, as Qwen's handler stores them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of a result folder; ``named`` is the category as its name has it."""
+
+    path: Path
+    named: str
+
+    @property
+    def category(self) -> str:
+        return _RENAMED.get(self.named, self.named)
+
+
+def entries_of(package: UpstreamPackage) -> Entries:
+    """Those of a copy of bfcl-eval, all categories: also what cannot be run here is scored."""
+    return Entries(
+        lambda _, category: load(package, [category]),
+        languages=["en"],
+        categories=groups.CATEGORIES,
+    )
+
+
+def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
+    """The outputs at ``path``: one model's result folder, one file of it, or JSON lines with
+    ``id`` and ``output`` (in any shape of a ``result``), and perhaps ``sample``.
+
+    Files come in the order of the categories. Those that no version scores now are passed over
+    (``exec_*``, ``rest``, ``sql``, ``chatable``), and so are the conversations before memory
+    questions.
+
+    Raises `UserError`, for a bad line with its file and number; where results of several models or
+    none are found; and where the calls of a model with function calling are texts in a form of its
+    own that is not read.
+    """
+    return each_once(_outputs(path, entries), path)
+
+
+def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
+    if path.is_file() and not _FILE.fullmatch(path.name):
+        form = _form_of([path], "output", "")
+        for where, row in read_rows(path):
+            entry = _answered_by(row, entries, where)
+            value = value_of(row, "output", where)
+            yield where, Output(entry, sample_of(row, where), _episode(entry, value, form, where))
+        return
+    sources = _sources(path)
+    model = _model_folder(sources[0].path).name
+    form = _form_of([source.path for source in sources], "result", model)
+    for source in sources:
+        for where, row in read_rows(source.path):
+            entry_id = text_of(row, "id", where)
+            if "_prereq_" in entry_id:
+                continue
+            if source.named in _RENAMED:
+                entry_id = entry_id.replace(f"{source.named}_", f"{source.category}_", 1)
+            entry = entries.find(entry_id, where, language="en", category=source.category)
+            value = value_of(row, "result", where)
+            yield where, Output(entry, 0, _episode(entry, value, form, where))
+
+
+def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
+    """As `Entries.answered_by`, without loading all categories: an id begins with its own."""
+    if "category" not in row:
+        category = text_of(row, "id", where).partition(":")[0].rpartition("_")[0]
+        if category in entries.categories:
+            row = {**row, "category": category}
+    return entries.answered_by(row, where)
+
+
+def _sources(path: Path) -> list[Source]:
+    """The files that are scored, by category. Raises `UserError`."""
+    if path.is_file():
+        files = [path]
+    elif path.is_dir():
+        files = sorted(_below(path))
+    else:
+        raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
+    fix = "name one model's folder, result/<model>, one of its files, or a JSON lines file"
+    if not files:
+        raise UserError("holds no BFCL_v4_<category>_result.json", where=str(path), fix=fix)
+    if len(models := {_model_folder(file): None for file in files}) > 1:
+        names = ", ".join([folder.name for folder in models][:3])
+        what = f"holds the results of {len(models)} models: {names}"
+        raise UserError(what, where=str(path), fix=fix)
+    sources: dict[str, Source] = {}
+    for file in files:
+        name = _FILE.fullmatch(file.name)
+        assert name is not None  # `_below` looks for these, and so does who names a file
+        source = Source(file, name[1])
+        if _NOT_SCORED.fullmatch(source.named):
+            continue
+        require_known("category", source.category, groups.CATEGORIES, str(file))
+        if other := sources.get(source.category):
+            what = f"is a second file of {source.category}, beside {other.path}"
+            raise UserError(what, where=str(file), fix="leave one of them")
+        sources[source.category] = source
+    if not sources:
+        raise UserError("holds no category that is scored", where=str(path), fix=fix)
+    return [sources[category] for category in groups.CATEGORIES if category in sources]
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        if len(here.relative_to(folder).parts) >= _LEVELS - 1:
+            folders.clear()
+        yield from (here / name for name in files if _FILE.fullmatch(name))
+
+
+def _model_folder(file: Path) -> Path:
+    folder = file.absolute().parent
+    while folder.name in _FOLDERS:
+        folder = folder.parent
+    return folder
+
+
+def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
+    """How a model's answers hold calls, by all of them: one list shows that texts are no calls.
+
+    Of a model whose name says FC, as upstream names those with function calling, texts alone are
+    read where calls are marked in them. Raises `UserError` where none is.
+    """
+    tagged = False
+    for path in paths:
+        for _, row in read_rows(path):
+            for answer in _flat(row.get(key), row.get("id")):
+                if isinstance(answer, list):
+                    return "calls"
+                tagged = tagged or (isinstance(answer, str) and _TAG in answer)
+    if "FC" not in model:
+        return "text"
+    if tagged:
+        return "tagged"
+    raise UserError(
+        "these are results of a model with function calling (FC), and all are texts in which no "
+        "<tool_call> is",
+        where=str(paths[0]),
+        fix="write calls as [{name: arguments}, ...], or name the folder without FC to have texts "
+        "read as answers to prompts",
+    )
+
+
+def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
+    """The answers in a result, of whatever shape."""
+    nested = isinstance(value, list) and str(entry_id).startswith(("multi_", "memory_", "web_"))
+    for turn in value if nested else [[value]]:
+        yield from turn if isinstance(turn, list) else ()
+
+
+def _episode(entry: Entry, value: Any, form: Form, where: str) -> Episode:
+    """Of a result; ``state`` is what `BFCL.check` reads."""
+    ended = ""
+    if entry.category in _CONVERSATIONS:
+        turns, ended = _conversation(entry, value, form, where)
+    else:
+        turns = [[_answer(value, form, where)]]
+    episode = Episode()
+    for answer in (answer for turn in turns for answer in turn):
+        tools, text = None, answer.text
+        if answer.calls is not None:
+            tools = ToolAnswer(answer.text, answer.calls)
+            text = text or json.dumps([{call.name: call.arguments} for call in answer.calls])
+        episode.record(Completion(text, tools=tools))
+    if entry.category in _CONVERSATIONS or form != "text":
+        stored = [[answer.as_json() for answer in turn] for turn in turns]
+        episode.state = {"turns": stored, "ended": ended}
+    return episode
+
+
+def _conversation(
+    entry: Entry, value: Any, form: Form, where: str
+) -> tuple[list[list[Answer]], str]:
+    """The answers of each turn, and what cut them."""
+    agentic = entry.category in groups.AGENTIC
+    if not isinstance(value, list) or (agentic and len(value) != 1):
+        return [], "inference"
+    turns = []
+    for turn in value:
+        if not isinstance(turn, list):
+            what = f"a turn is {shown(turn)}, not a list of answers"
+            raise UserError(what, where=where)
+        turns.append(turn)
+    if (count := sum(map(len, turns)) + len(turns)) > MAX_ANSWERS:
+        raise UserError(f"holds {count:,} turns and answers, too many", where=where)
+    wanted = 1 if agentic else len(entry.gold)
+    # Upstream stops a conversation in the turn that has so many answers, each of which held calls.
+    cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
+    return [[_answer(one, form, where) for one in turn] for turn in turns], "steps" if cut else ""
+
+
+def _answer(value: Any, form: Form, where: str) -> Answer:
+    if value is None:
+        value = ""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        value = "\n".join(value)  # the texts beside calls that were not made
+    if isinstance(value, str):
+        if form == "text":
+            return Answer(value)
+        calls = _tagged(value) if form == "tagged" else ()
+        return Answer("" if calls else value, calls)
+    if not isinstance(value, list):
+        what = f"an answer is {shown(value)}, not a text or a list of {{name: arguments}}"
+        raise UserError(what, where=where)
+    return Answer("", tuple([_call(one, where) for one in value]))
+
+
+def _call(value: Any, where: str) -> ToolCall:
+    """A call as handlers store it: ``{name: arguments}``, or ``{"name", "arguments"}``.
+
+    Arguments are the text of a model that was offered names without dots, or an object of one that
+    was offered the published names, as upstream's handlers of local models do.
+    """
+    if isinstance(value, dict) and value.keys() == {"name", "arguments"}:
+        name, arguments = value["name"], value["arguments"]
+    elif isinstance(value, dict) and len(value) == 1:
+        ((name, arguments),) = value.items()
+    else:
+        raise UserError(f"a call is {shown(value)}, not {{name: arguments}}", where=where)
+    if isinstance(name, str) and isinstance(arguments, str):
+        return ToolCall(name, arguments)
+    if isinstance(name, str) and isinstance(arguments, dict):
+        return ToolCall(tool_name(name), _json(arguments, where))
+    what = f"the arguments of {shown(name)} are {shown(arguments)}, not an object or its JSON text"
+    raise UserError(what, where=where)
+
+
+def _json(value: Any, where: str) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        raise UserError("arguments are nested too deeply", where=where) from None
+
+
+def _tagged(text: str) -> tuple[ToolCall, ...]:
+    """The calls between tags (upstream ``qwen_fc.py``): blocks that are no JSON are passed over,
+    and one that is JSON and no call spoils all."""
+    calls, place = [], 0
+    while (begin := text.find(_TAG, place)) >= 0:
+        end = text.find(_TAG_END, begin + len(_TAG))
+        if end < 0:
+            break
+        place = end + len(_TAG_END)
+        try:
+            value = json_value(text[begin + len(_TAG) : end])
+        except (NotCalls, json.JSONDecodeError):
+            continue
+        name = value.get("name") if isinstance(value, dict) else None
+        arguments = value.get("arguments") if isinstance(value, dict) else None
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            return ()
+        calls.append(ToolCall(tool_name(name), json.dumps(arguments)))
+    return tuple(calls)

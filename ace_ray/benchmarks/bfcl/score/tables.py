@@ -1,0 +1,244 @@
+"""What is printed of a summary, and what reports need: the leaderboard's groups and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
+from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
+from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, V3, V4, Column
+from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Curves,
+    Estimate,
+    Figure,
+    Paper,
+    ReportedRun,
+    ScoredRow,
+    Table,
+    Value,
+    own_task,
+)
+from ace_ray.benchmarks.sizes import curves_by_size
+from ace_ray.records import RULE_SETS
+
+HEADER = ("group", "category", "n", "official", "strict")
+_TABLE_GROUPS = ("non_live", "live", "multi_turn", "web_search", "memory")
+_TABLE_COLUMNS = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
+
+
+def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, Any]:
+    """Categories, then the groups that are whole, then both overall scores.
+
+    ``absent`` are categories that were not run, and why; they read ``N/A``.
+    """
+    lines = []
+    for category, stats in summary["categories"].items():
+        group = next((name for name in _TABLE_GROUPS if category in GROUPS[name]), "not scored")
+        lines.append([group, category, str(stats["official"]["n"]), *_cells(stats, "accuracy")])
+    for category in absent:
+        group = next(name for name in _TABLE_GROUPS if category in GROUPS[name])
+        lines.append([group, category, "", "N/A", "N/A"])
+    for version in ("v4", "v3"):
+        for name in (*_TABLE_COLUMNS, "overall") if version == "v4" else ("overall",):
+            found = {rules: summary["rules"][rules][version][name] for rules in RULE_SETS}
+            title = found["official"]["title"]
+            if name == "overall" or found["official"]["value"] is not None:
+                lines.append([title, "", "", *_cells(found, "value")])
+    return {"header": list(HEADER), "lines": lines}
+
+
+def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How episodes ended, and the accuracy of each form of prompt, where there are any."""
+    tables = []
+    if summary["endings"]:
+        tables.append(
+            {
+                "title": "how episodes ended",
+                "header": ["category", *ENDINGS],
+                "lines": [
+                    [category, *map(str, found.values())]
+                    for category, found in summary["endings"].items()
+                ],
+            }
+        )
+    if sensitivity := summary["format_sensitivity"]:
+        official, strict = sensitivity["official"], sensitivity["strict"]
+        lines = [
+            [form, str(stats["n"]), *_cells({"official": stats, "strict": strict["forms"][form]})]
+            for form, stats in official["forms"].items()
+        ]
+        lines += [
+            [f"{name} (points)", "", *(_points(found[name]) for found in (official, strict))]
+            for name in ("range", "stdev")
+        ]
+        header = ["form", "n", "official", "strict"]
+        tables.append({"title": "format sensitivity", "header": header, "lines": lines})
+    return tables
+
+
+def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
+    """What else there is to say, a sentence each."""
+    sentences = [f"{category} was not run: {why}" for category, why in absent.items()]
+    if score := summary["contamination"]:
+        low, high = score["interval"]
+        single, live = score["perplexity"].values()
+        sentences.append(
+            f"contamination score {score['score']:.2f} [{low:.2f}, {high:.2f}]: perplexity of the "
+            f"gold calls {single:.2f} single-turn, {live:.2f} live"
+        )
+    return sentences
+
+
+def _cells(found: Mapping[str, Any], key: str = "accuracy") -> list[str]:
+    return [_cell(found[rules][key], found[rules]["interval"]) for rules in RULE_SETS]
+
+
+def _cell(value: float | None, interval: list[float] | None) -> str:
+    if value is None or interval is None:
+        return "N/A"
+    low, high = interval
+    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _points(value: float | None) -> str:
+    return "N/A" if value is None else f"{value:.1f}"
+
+
+_HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic", "overall")
+_VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
+
+
+def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+    """The groups of v4, and both overall scores."""
+    columns = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
+    return columns | {V3["overall"].title: _column(run, "v3", "overall", rules)}
+
+
+def categories(run: ReportedRun) -> Sequence[CategoryResult]:
+    return [
+        CategoryResult(
+            "en",
+            name,
+            "accuracy",
+            stats["declared"],
+            stats["scored"],
+            {rules: _category(run, name, rules) for rules in RULE_SETS},
+        )
+        for name, stats in run.summary["categories"].items()
+    ]
+
+
+_TITLES = {
+    "non_live": "Non-live",
+    "live": "Live",
+    "multi_turn": "Multi-turn",
+    "web_search": "Web search",
+    "memory": "Memory",
+}
+TITLED_GROUPS: Mapping[str, Sequence[str]] = {
+    **{title: GROUPS[name] for name, title in _TITLES.items()},
+    "Format sensitivity": (FORMAT_SENSITIVITY,),
+}
+"""Those of the leaderboard; format sensitivity is a group of its own and scores nothing."""
+
+
+def task(row: ScoredRow) -> str:
+    """Questions of one memory stand together, and so do the forms of one question."""
+    if row.category in MEMORY:  # memory_kv_12-student-3
+        return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
+    if row.category == FORMAT_SENSITIVITY:
+        return asked_id(row.id)
+    return own_task(row)
+
+
+def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+    """The leaderboard's columns, the accuracy of each form, and accuracy against size."""
+    tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
+    notes = []
+    if forms := _forms(runs, rules):
+        tables.append(forms)
+    else:
+        notes.append("no table of format sensitivity: no run has its rows")
+    figures: list[Figure] = []
+    if sizes := _sizes(runs, rules):
+        figures.append(sizes)
+    else:
+        notes.append("no curve over sizes: it needs models of at least two known sizes")
+    return Paper(tables, figures, notes)
+
+
+def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate | None:
+    cell = run.summary["rules"][rules][version][name]
+    if cell["value"] is None or (name == "overall" and not run.headline):
+        return None
+    n = sum(run.summary["categories"][c][rules]["n"] for c in _members(version, name))
+    low, high = cell["interval"]
+    return Estimate(cell["value"], (low, high), n)
+
+
+def _members(version: str, name: str) -> set[str]:
+    """The categories that a column comes from."""
+    columns = _VERSIONS[version]
+    if name not in columns:
+        return {name}
+    return set().union(*(_members(version, part) for part in columns[name].parts))
+
+
+def _category(run: ReportedRun, name: str, rules: str) -> Estimate | None:
+    found = run.summary["categories"].get(name)
+    if found is None or found["unscored"] > run.summary["max_unscored"] * found["declared"]:
+        return None
+    return _estimate(found[rules])
+
+
+def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
+    columns = _VERSIONS[version]
+    labels, legend = marked(runs)
+    return Table(
+        name=f"leaderboard-{version}",
+        title=f"BFCL {version}: the leaderboard's columns (%), {rules} rules",
+        header=["Model", *(column.title for column in columns.values())],
+        lines=[
+            [label, *(_column(run, version, name, rules) for name in columns)]
+            for run, label in zip(runs, labels, strict=True)
+        ],
+        notes=[*legend, "a column of which a category is missing has no value"],
+    )
+
+
+def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
+    shown = [run for run in runs if run.summary["format_sensitivity"]]
+    if not shown:
+        return None
+    labels, legend = marked(shown)
+    found = [run.summary["format_sensitivity"][rules] for run in shown]
+    lines: list[list[Value]] = [
+        [str(form), *(_estimate(one["forms"].get(str(form))) for one in found)] for form in FORMS
+    ]
+    for name in ("range", "stdev"):
+        points = [None if one[name] is None else f"{one[name]:.1f}" for one in found]
+        lines.append([f"{name} (points)", *points])
+    return Table(
+        name="format-sensitivity",
+        title=f"Format sensitivity: accuracy of each form of prompt (%), {rules} rules",
+        header=["Form", *labels],
+        lines=lines,
+        notes=legend,
+    )
+
+
+def _estimate(stats: Mapping[str, Any] | None) -> Estimate | None:
+    if stats is None or stats["accuracy"] is None:
+        return None
+    low, high = stats["interval"]
+    return Estimate(stats["accuracy"], (low, high), stats["n"])
+
+
+def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:
+    names = ("non_live", "live", "irrelevance_mean", "multi_turn")
+    panels = {V4[n].title: lambda run, n=n: _column(run, "v4", n, rules) for n in names}
+    title = f"Accuracy against model size ({rules} rules)"
+    return curves_by_size(runs, panels, "bfcl-sizes", title)

@@ -1,1 +1,0 @@
-"""From verdicts to the summary: groups, overall scores, format sensitivity, contamination."""

@@ -1,0 +1,311 @@
+"""The tools of one attempt, as a `Scenario`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, wraps
+from typing import Any
+
+from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
+from ace_ray.benchmarks.bfcl.tools.limits import (
+    BROKEN_CPU_S,
+    MAX_CALLS,
+    Budget,
+    TooLarge,
+    as_json,
+    check_size,
+    guarded,
+)
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
+from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
+from ace_ray.records import Entry
+from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.tools import unknown_tool
+
+Docs = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The functions' docs as published, by the class that has the functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitialState:
+    """Picklable. ``names`` are the methods that can be called, of each class in order: all that the
+    docs name, those held out in some turns too, since upstream executes them as well."""
+
+    names: Mapping[str, tuple[str, ...]]
+    initial_config: Mapping[str, Any] = field(default_factory=dict)
+    long_context: bool = False
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.names)
+
+
+def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
+    """The initial state of a multi-turn or memory entry."""
+    return InitialState(
+        {
+            name: tuple(str(doc["name"]) for doc in docs[name])
+            for name in entry.data["involved_classes"]
+        },
+        entry.data.get("initial_config", {}),
+        "long_context" in entry.category,
+    )
+
+
+MAX_CALL_CHARS = 100_000
+
+_STATELESS = frozenset(["MathAPI"])
+_SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
+# Where upstream hands out objects of its modules in long_context entries.
+_SNAPSHOT = ("core_memory", "archival_memory", "memory")
+
+Shared = dict[int, Any]
+"""What instances share that upstream creates in one process: defaults of arguments that calls
+change, and records of the long contexts. A memo of `copy.deepcopy`."""
+
+
+class Environment:
+    """Fresh instances of an entry's classes. `call` knows
+
+    - ``execute`` {"text": one call}: what a model is shown of its result;
+    - ``step`` {"texts": [one call, ...]}: the same of each, in order;
+    - ``dump``: what a prompt shows of a memory (text);
+    - ``snapshot``: a memory as JSON values, ``restore`` {"snapshot": ...}: the same, put back;
+    - ``texts`` {"texts": [one call, ...]}: those whose embeddings the calls may need, and
+      ``vectors`` {"vectors": {text: [float, ...]}}: these, given (vector memory only).
+
+    Results are upstream's (``multi_turn_utils.execute_multi_turn_func_call``): a dict as JSON, a
+    string as it is, ``str()`` of anything else, and ``Error during execution: ...``.
+    """
+
+    def __init__(
+        self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]], budget: Budget
+    ):
+        self.instances = instances
+        self._tools = tools
+        self._budget = budget
+        self._opened = self._held()
+        self._vectors: dict[str, Sequence[float]] = {}
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        if name == "execute":
+            return Observation(self.execute(str(arguments.get("text", ""))))
+        if name == "step":
+            return Observation(self.step([str(text) for text in arguments.get("texts", ())]))
+        if name == "dump":
+            return Observation(str(self._memory()._dump_core_memory_to_context()))
+        if name == "snapshot":
+            return Observation(self._snapshot())
+        if name == "restore":
+            self._restore(arguments.get("snapshot") or {})
+            return Observation(None)
+        if name == "texts":
+            texts = [str(text) for text in arguments.get("texts", ())]
+            return Observation(self._unknown_texts(texts))
+        if name == "vectors":
+            self._vectors.update(arguments.get("vectors", {}))
+            return Observation(None)
+        return unknown_tool(name)
+
+    def state(self) -> Any:
+        """``{class: {public attribute: value}}``, see `size.as_json`."""
+        return {
+            name: {
+                key: as_json(value)
+                for key, value in vars(instance).items()
+                if not key.startswith("_")
+            }
+            for name, instance in self.instances.items()
+        }
+
+    def step(self, texts: Sequence[str]) -> list[str]:
+        """The results of the calls of one step."""
+        return [self.execute(text) for text in texts]
+
+    def execute(self, text: str) -> str:
+        """The result of one call, as a model is shown it. Raises `MemoryError`, nothing else."""
+        budget = self._budget
+        budget.calls -= 1
+        budget.text -= len(text)
+        budget.walked -= self._grown()
+        began = time.process_time()
+        try:
+            if len(text) > MAX_CALL_CHARS:
+                raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
+            budget.check()
+            with known_vectors(self._vectors):
+                shown = self._shown(evaluate(text, self._tools, self._taken))
+        except MemoryError:  # the state may be half changed
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
+            shown = _error(error)
+        budget.cpu_s -= time.process_time() - began
+        budget.results -= len(shown)
+        return shown
+
+    def broke(self, chars: int) -> None:
+        """Take what a call of so many characters costs that broke the limits of a process, and
+        did nothing else."""
+        self._budget.calls -= 1
+        self._budget.text -= chars
+        self._budget.cpu_s -= BROKEN_CPU_S
+
+    def _shown(self, result: Any) -> str:
+        if type(result) is str:
+            return result
+        check_size(result)
+        if type(result) is dict:
+            try:
+                return json.dumps(result)
+            except Exception:  # noqa: BLE001  # upstream catches everything here
+                return str(result)
+        return str(result)
+
+    def _taken(self, result: Any) -> Any:
+        """A nested call's result as an argument: a copy, where upstream passes the object itself. A
+        few dozen objects that hold each other take forever to print."""
+        self._budget.calls -= 1
+        self._budget.text -= check_size(result)
+        self._budget.walked -= self._grown()
+        self._budget.check()
+        return copy.deepcopy(result)
+
+    def _grown(self) -> int:
+        """What a search may look through beyond what the entry brought."""
+        return max(0, self._held() - self._opened)
+
+    def _held(self) -> int:
+        """The items of the lists and mappings that the instances hold."""
+        return sum(
+            len(value)
+            for instance in self.instances.values()
+            for value in vars(instance).values()
+            if isinstance(value, (list, dict))
+        )
+
+    def _memory(self) -> Any:
+        return next(iter(self.instances.values()))
+
+    def _snapshot(self) -> Any:
+        memories = {}
+        for key in _SNAPSHOT:
+            if key in vars(self._memory()):
+                value = getattr(self._memory(), key)
+                memories[key] = as_json(value.export() if hasattr(value, "export") else value)
+        return memories
+
+    def _restore(self, snapshot: Mapping[str, Any]) -> None:
+        memory = self._memory()
+        with known_vectors(self._vectors):
+            for key in _SNAPSHOT:
+                if key in snapshot and key in vars(memory):
+                    value = getattr(memory, key)
+                    if hasattr(value, "load_from_snapshot"):
+                        value.load_from_snapshot(snapshot[key])
+                    else:
+                        setattr(memory, key, copy.deepcopy(snapshot[key]))
+
+    def _unknown_texts(self, texts: Sequence[str]) -> list[str]:
+        literals = dict.fromkeys(one for text in texts[:MAX_CALLS] for one in strings_in(text))
+        return [text for text in literals if text not in self._vectors]
+
+
+def open_environment(
+    sources: ToolSources, initial_state: InitialState, shared: Shared | None = None
+) -> Environment:
+    """Fresh instances of the initial state's classes, loaded with its configuration.
+
+    Environments that are given the same ``shared`` share what upstream's instances in one process
+    do; by default nothing is.
+
+    Raises:
+        UserError: a class is missing, does not load, or lacks a method that the docs name.
+    """
+    memo: Shared = {} if shared is None else shared
+    instances: dict[str, Any] = {}
+    budget = Budget()
+    tools: dict[str, Callable[..., Any]] = {}
+    for class_name, names in initial_state.names.items():
+        instance = load_class(sources, class_name)()
+        # Memories are loaded from files upstream, and by `restore` here.
+        if class_name not in _STATELESS and not class_name.startswith("MemoryAPI_"):
+            config = copy.deepcopy(initial_state.initial_config.get(class_name, {}))
+            instance._load_scenario(config, long_context=initial_state.long_context)
+        if initial_state.long_context:
+            for key in _SHARED.get(class_name, ()):
+                given = initial_state.initial_config.get(class_name, {}).get(key, {})
+                records = getattr(instance, key)
+                added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in given}
+                setattr(instance, key, records | added)
+        for name in names:
+            method = _with_defaults(getattr(instance, name), memo)
+            tools[name] = guarded(class_name, name, method, instance, budget)
+        instances[class_name] = instance
+    return Environment(instances, tools, budget)
+
+
+def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
+    """``method`` with defaults of its own where they can be changed: upstream's are lists that one
+    conversation would hand on to the next."""
+    changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
+    if not changeable:
+        return method
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def called(*args: Any, **named: Any) -> Any:
+        try:
+            given = signature.bind(*args, **named).arguments
+        except TypeError:
+            return method(*args, **named)  # raises it in Python's words
+        missing = {k: v for k, v in changeable.items() if k not in given}
+        return method(*args, **named, **{k: copy.deepcopy(v, memo) for k, v in missing.items()})
+
+    return called
+
+
+@cache
+def _changeable(function: Callable[..., Any]) -> Mapping[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if isinstance(p.default, (list, dict, set))}
+
+
+def _error(error: Exception) -> str:
+    if isinstance(error, (CallRefused, TooLarge)):
+        return f"Error during execution: {error}"
+    try:
+        return f"Error during execution: {str(error)[:MAX_CALL_CHARS]}"
+    except Exception:  # noqa: BLE001  # a text that cannot be made of it
+        return f"Error during execution: {type(error).__name__}"
+
+
+def shared_changed(shared: Shared) -> bool:
+    """Whether calls have changed what environments shared."""
+    kept = {id(item): item for item in shared.get(id(shared), ())}
+    return any(kept[key] != made for key, made in shared.items() if key in kept)
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The first attribute, as ``Class.attribute``, that differs between instances of the same
+    classes; "" if none does. Attributes with a leading underscore are no state.
+
+    ``theirs`` is the answer key's side: comparing never costs more than it holds. Values that
+    cannot be compared, which crash upstream, differ.
+    """
+    for name, instance in theirs.items():
+        for key, value in vars(instance).items():
+            if not key.startswith("_") and not _same(vars(ours[name]), key, value):
+                return f"{name}.{key}"
+    return ""
+
+
+def _same(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
+    try:
+        return key in attributes and bool(attributes[key] == value)
+    except Exception:  # noqa: BLE001  # e.g. endless recursion in a directory that holds itself
+        return False

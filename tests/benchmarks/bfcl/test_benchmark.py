@@ -1,0 +1,368 @@
+"""BFCL behind the seam: what is asked for, what is refused, and whole episodes without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import pickle
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamPackage
+from ace_ray.benchmarks.bfcl.gold import gold_text
+from ace_ray.benchmarks.bfcl.prompts import without_system
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.errors import PromptTooLong, UserError
+from ace_ray.records import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.sandbox.local import LocalSession
+
+NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
+
+
+class Scripted:
+    """Answers in turn, the last for ever; remembers what it was asked."""
+
+    def __init__(self, *answers: str | Sequence[ToolCall]) -> None:
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+        self.offered: list[Any] = []
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        self.asked.append([dict(message) for message in messages])
+        self.offered.append(tools)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        text = answer if isinstance(answer, str) else json.dumps([call.name for call in answer])
+        calls = () if isinstance(answer, str) else tuple(answer)
+        read = None if tools is None else ToolAnswer(text if not calls else "", calls)
+        return Completion(text, prompt_tokens=7, completion_tokens=2, tools=read)
+
+
+def bfcl(**options: Any) -> BFCL:
+    return BFCL.from_options(options)
+
+
+def web(fetch: str, **more: Any) -> dict[str, Any]:
+    return {"search": {"url": "http://s"}, "fetch": {"url": fetch}, **more}
+
+
+def entry_of(benchmark: BFCL, category: str, number: int = 0) -> Entry:
+    return [entry for entry in benchmark.entries() if entry.category == category][number]
+
+
+def staged(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> EpisodeContext:
+    async def open_sandbox() -> LocalSession:
+        return LocalSession(benchmark.scenario(entry))
+
+    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=open_sandbox, **more)
+
+
+def played(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> Episode:
+    return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))
+
+
+def verdicts(benchmark: BFCL, entry: Entry, episode: Episode) -> dict[str, tuple[bool, str]]:
+    """As a checker sees it: benchmark, entry and episode have travelled."""
+    travelled: BFCL = pickle.loads(pickle.dumps(benchmark))
+    state = None if episode.state is None else json.loads(json.dumps(episode.state))
+    found = travelled.check(entry, replace(episode, state=state))
+    assert set(found) == set(RULE_SETS)
+    return {rules: (verdict.valid, verdict.error_type) for rules, verdict in found.items()}
+
+
+def test_all_is_what_can_be_run() -> None:
+    benchmark = bfcl()
+    run = {entry.category for entry in benchmark.entries()}
+    assert run == set(groups.SCORING) - NOT_RUN
+    summary = benchmark.summarize([], 0.0)
+    assert set(summary["not_run"]) == NOT_RUN
+    assert "memory_vector was not run: no embedding endpoint" in summary["comparable"]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"categories": ["web_search"]}, ("'web_search' cannot be run", "web_search")),
+        ({"categories": ["memory_vector"]}, ("no embedding endpoint",)),
+        ({"categories": ["rest"]}, ("no category or group 'rest'", "simple_python")),
+        (
+            {"categories": ["format_sensitivity"], "mode": "native"},
+            ("forms of a prompt", "prompt mode"),
+        ),
+        ({"contamination": True, "mode": "native"}, ("contamination", "mode: prompt")),
+        ({"prompts": "official"}, ("no official prompts", "data: installed")),
+        ({"data": "/nowhere/at/all"}, ("/nowhere/at/all",)),
+        ({"embedding": {"url": "ftp://x", "model": "m"}}, ("embedding.url", "no URL")),
+        ({"web_search": {"search": {"url": "https://s"}, "fetch": {}}}, ("web_search", "url")),
+        (
+            {
+                "data": "mini",
+                "categories": ["memory_vector"],
+                "embedding": {"url": "http://e", "model": "m"},
+            },
+            ("the mini set has no class MemoryAPI_vector", "data: installed"),
+        ),
+        (
+            {
+                "web_search": {
+                    "search": {"url": "https://s", "api_key_env": "NO_SUCH_KEY"},
+                    "fetch": {"url": "https://f"},
+                }
+            },
+            ("NO_SUCH_KEY is not set",),
+        ),
+        ({"kategories": ["all"]}, ("kategories", "categories")),
+    ],
+)
+def test_what_cannot_be_is_one_line(options: dict[str, Any], parts: Sequence[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        bfcl(**options).ready(named=True)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_it_is_a_benchmark_by_its_name() -> None:
+    assert isinstance(make_benchmark("bfcl", {"categories": ["multiple"]}), BFCL)
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "native"}, {"system": "user"}])
+def test_what_is_resolved_makes_the_same_benchmark(options: dict[str, Any]) -> None:
+    one = bfcl(**options)
+    again = bfcl(**json.loads(json.dumps(one.resolved())))
+    assert again.identity() == one.identity()
+    assert data_hash(again.dataset()) == data_hash(one.dataset())
+    assert again.prompt(entry_of(again, "multiple")) == one.prompt(entry_of(one, "multiple"))
+
+
+def test_what_moves_a_score_is_in_the_identity() -> None:
+    identities = [
+        json.dumps(bfcl(**options).identity(), sort_keys=True)
+        for options in (
+            {},
+            {"mode": "native"},
+            {"system": "user"},
+            {"results": "user"},
+            {"contamination": True},
+            {"categories": ["multiple"]},
+            {"web_search": web("http://a"), "categories": ["web_search"]},
+            {"web_search": web("http://b"), "categories": ["web_search"]},
+            {"web_search": web("http://b", max_page_chars=9), "categories": ["web_search"]},
+            {"embedding": {"url": "http://e", "model": "one"}, "categories": ["multi_turn"]},
+            {"embedding": {"url": "http://e", "model": "two"}, "categories": ["multi_turn"]},
+        )
+    ]
+    assert len(set(identities)) == len(identities)
+
+
+def test_a_benchmark_that_travels_is_small() -> None:
+    """Entries travel through the board."""
+    whole = bfcl()
+    assert whole.entries()
+    assert len(pickle.dumps(whole)) < 200_000
+
+
+def test_the_entry_s_own_answer_is_right_and_another_is_wrong() -> None:
+    benchmark = bfcl(categories=["single_turn"])
+    for category in ("simple_python", "multiple", "parallel", "live_parallel_multiple"):
+        entry = entry_of(benchmark, category)
+        right = gold_text(entry.gold, entry.data["function"])
+        assert verdicts(
+            benchmark, entry, played(benchmark, entry, Scripted(right))
+        ) == dict.fromkeys(RULE_SETS, (True, ""))
+        wrong = verdicts(benchmark, entry, played(benchmark, entry, Scripted("I cannot.")))
+        assert wrong["official"] == (False, "ast_decoder:decoder_failed")
+        assert not wrong["strict"][0]
+
+
+def test_java_is_asked_and_judged_as_java() -> None:
+    benchmark = bfcl(categories=["simple_java"])
+    entry = entry_of(benchmark, "simple_java")
+    ((name, arguments),) = entry.gold[0].items()
+    text = ", ".join(f"{key}={values[0]}" for key, values in arguments.items())
+    model = Scripted(f"[{name}({text})]")
+    assert verdicts(benchmark, entry, played(benchmark, entry, model))["official"] == (True, "")
+    assert "Java" in model.asked[0][0]["content"]
+
+
+def test_native_calls_are_offered_stored_and_judged() -> None:
+    benchmark = bfcl(categories=["simple_java", "multiple"], mode="native")
+    entry = entry_of(benchmark, "multiple")
+    ((name, arguments),) = entry.gold[0].items()
+    given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
+    call = ToolCall(name.replace(".", "_"), json.dumps(given))
+    model = Scripted([call])
+    episode = played(benchmark, entry, model)
+    assert verdicts(benchmark, entry, episode)["official"] == (True, "")
+    assert [tool["function"]["name"] for tool in model.offered[0]] == [
+        function["name"].replace(".", "_") for function in entry.data["function"]
+    ]
+    assert model.asked[0] == entry.data["question"][0], "no system prompt beside the tools"
+    broken = played(benchmark, entry, Scripted([ToolCall(call.name, "{")]))
+    assert verdicts(benchmark, entry, broken)["official"] == (False, "ast_decoder:decoder_failed")
+
+
+def test_a_form_of_format_sensitivity_is_asked_and_read() -> None:
+    benchmark = bfcl(categories=["format_sensitivity"])
+    entries = benchmark.entries()
+    assert len(entries) % 26 == 0
+    entry = next(e for e in entries if "ret_fmt=json&tool_call_tag=True" in e.id)
+    ((name, arguments),) = entry.gold[0].items()
+    given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
+    answer = json.dumps([{"function": name, "parameters": given}])
+    tagged = played(benchmark, entry, Scripted(f"<TOOLCALL>{answer}</TOOLCALL>"))
+    if len(entry.gold) == 1:
+        assert verdicts(benchmark, entry, tagged)["official"] == (True, "")
+    bare = played(benchmark, entry, Scripted(answer))
+    assert verdicts(benchmark, entry, bare)["official"][1] == "ast_decoder:decoder_failed"
+
+
+def test_the_engine_is_asked_how_likely_the_gold_calls_are() -> None:
+    benchmark = bfcl(categories=["multiple", "simple_java"], contamination=True)
+    asked = []
+
+    async def token_logprobs(messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
+        asked.append((list(messages), text))
+        return [-1.0, -3.0]
+
+    entry = entry_of(benchmark, "multiple")
+    episode = played(benchmark, entry, Scripted("[]"), token_logprobs=token_logprobs)
+    assert asked == [(benchmark.prompt(entry), gold_text(entry.gold, entry.data["function"]))]
+    found = benchmark.check(entry, episode)["strict"].metrics
+    assert found == {"gold_token_probability": pytest.approx(0.1353352832366127)}
+    played(benchmark, entry_of(benchmark, "simple_java"), Scripted("[]"))
+    assert len(asked) == 1, "Java has no gold text of its own"
+
+
+def test_a_diagnostic_costs_no_verdict() -> None:
+    benchmark = bfcl(categories=["multiple"], contamination=True)
+
+    async def too_long(*_: Any) -> list[float]:
+        raise PromptTooLong("no room for the gold calls")
+
+    entry = entry_of(benchmark, "multiple")
+    right = gold_text(entry.gold, entry.data["function"])
+    episode = played(benchmark, entry, Scripted(right), token_logprobs=too_long)
+    assert verdicts(benchmark, entry, episode)["strict"] == (True, "")
+
+
+def test_categories_that_a_group_names_are_said_not_to_be_run() -> None:
+    summary = bfcl(categories=["agentic", "non_live"]).summarize([], 0.0)
+    assert set(summary["not_run"]) == NOT_RUN
+    assert bfcl(categories=["non_live"]).summarize([], 0.0)["not_run"] == {}
+
+
+def test_an_agentic_episode_that_was_cut() -> None:
+    benchmark = bfcl(categories=["memory_kv"])
+    entry = entry_of(benchmark, "memory_kv")
+    answer = entry.gold["ground_truth"][0]
+    for ended, valid in (("", True), ("steps", True), ("context", False), ("deadline", False)):
+        episode = Episode(state={"turns": [[answer]], "ended": ended})
+        found = verdicts(benchmark, entry, episode)["official"]
+        assert found == ((True, "") if valid else (False, "agentic:inference_error"))
+
+
+def test_a_multi_turn_entry_played_by_its_key() -> None:
+    benchmark = bfcl(categories=["multi_turn"])
+    entry = entry_of(benchmark, "multi_turn_miss_func")
+    answers = []
+    for turn in entry.gold:
+        answers += [f"[{', '.join(turn)}]", "Done."] if turn else ["I have no function for it."]
+    model = Scripted(*answers)
+    episode = played(benchmark, entry, model)
+    assert verdicts(benchmark, entry, episode) == dict.fromkeys(RULE_SETS, (True, ""))
+    assert episode.model_calls == len(answers)
+    assert "cancel_order" not in model.asked[0][0]["content"], "held out"
+    assert "cancel_order" in model.asked[-1][-3]["content"], "brought by the user"
+    metrics = benchmark.check(entry, episode)["official"].metrics
+    assert metrics["turns_passed"] == 1 == metrics["ended:finished"]
+
+
+def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
+    benchmark = bfcl(categories=["memory_kv"])
+    questions = [e for e in benchmark.entries() if e.data["scenario"] == "student"]
+    assert {benchmark.preparation(entry) for entry in questions} == {"memory_kv/student"}
+    writer = Scripted("[core_memory_add(key='hardest', value='statistics')]", "Noted.", "I see.")
+    context = staged(benchmark, questions[0], writer)
+    prepared = asyncio.run(benchmark.prepare(questions[0], context))
+    used = context.episode
+    assert used.model_calls == len(writer.asked) >= 3
+    assert used.prompt_tokens == 7 * used.model_calls
+    assert "statistics" in writer.asked[-1][0]["content"], "shown to the next conversation"
+    for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
+        reader = Scripted("[core_memory_clear()]", answer)
+        entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
+        episode = played(benchmark, entry, reader, prepared=prepared)
+        assert "statistics" in reader.asked[0][0]["content"], "nobody else's question cleared it"
+        assert verdicts(benchmark, entry, episode)["official"][0] is valid
+
+
+def test_messages_for_templates_without_system() -> None:
+    benchmark = bfcl(categories=["multiple", "multi_turn_base"], system="user", results="user")
+    for category in ("multiple", "multi_turn_base"):
+        model = Scripted("[list_orders()]", "Done.", "Done.")
+        entry = entry_of(benchmark, category)
+        played(benchmark, entry, model)
+        roles = [message["role"] for message in model.asked[-1]]
+        assert set(roles) <= {"user", "assistant"}
+        assert all(one != two for one, two in itertools.pairwise(roles))
+        assert {m["role"] for m in benchmark.template_probe(entry)} == {"user", "assistant"}
+        assert model.asked[0] == benchmark.prompt(entry)
+    said = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    assert without_system(said) == [{"role": "user", "content": "a\n\nb"}]
+
+
+@pytest.mark.parametrize("mode", ["prompt", "native"])
+def test_every_entry_has_a_prompt_and_takes_any_answer(mode: str) -> None:
+    categories = ["all"] if mode == "native" else ["all", "format_sensitivity"]
+    benchmark = bfcl(categories=categories, mode=mode)
+    for entry in benchmark.entries():
+        prompt = benchmark.prompt(entry)
+        assert all(message["content"] for message in prompt)
+        assert (benchmark.tools(entry) is None) == (mode == "prompt")
+        assert benchmark.template_probe(entry) if benchmark.interactive(entry) else True
+        for output in ("", "[" * 1000, "\ud800", "[f(x=" + "9" * 5000 + ")]"):
+            state = {"turns": [[output]], "ended": ""} if benchmark.interactive(entry) else None
+            found = benchmark.check(entry, Episode(output=output, state=state))
+            if entry.category not in groups.RELEVANCE:
+                assert not any(verdict.valid for verdict in found.values())
+
+
+def test_gold_answers_of_the_mini_set() -> None:
+    said: list[str] = []
+    assert BFCL.check_data("mini", said.append), said
+
+
+def test_the_real_copy_s_prompts_and_gold(bfcl_copy: UpstreamPackage) -> None:
+    benchmark = bfcl(data=bfcl_copy.name, categories=["live_parallel", "memory_rec_sum"])
+    assert benchmark.identity()["prompts"] == "official"
+    assert "compares with its local prompt models" in benchmark.summarize([], 0.0)["comparable"]
+    assert len(benchmark.entries()) == 16 + 155
+
+
+def test_an_altered_copy_is_not_called_official(bfcl_copy: UpstreamPackage, tmp_path: Path) -> None:
+    if bfcl_copy.root.is_file():
+        pytest.skip("BFCL_DATA names a wheel, which this cannot alter")
+    folder = tmp_path / "bfcl_eval"
+    shutil.copytree(bfcl_copy.root, folder)
+    prompts = folder / "constants" / "default_prompts.py"
+    prompts.write_text(prompts.read_text().replace("expert in composing", "expert at composing"))
+    with (folder / TOOL_FOLDER / "math_api.py").open("a") as file:
+        file.write("# altered\n")
+    benchmark = bfcl(data=str(folder), categories=["simple_python"])
+    said = benchmark.summarize([], 0.0)["comparable"]
+    assert "the tools are not the official ones" in said
+    assert "the prompts are not the official ones" in said

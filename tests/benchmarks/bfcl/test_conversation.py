@@ -1,0 +1,229 @@
+"""Multi-turn conversations as they are played: what a model sees, what is stored, the endings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS, EpisodeSettings, rollout
+from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.sandbox.local import LocalSession
+from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Said, Script, said
+
+
+def called(*calls: tuple[str, Any]) -> Completion:
+    made = tuple(
+        ToolCall(name, args if isinstance(args, str) else json.dumps(args)) for name, args in calls
+    )
+    return Completion("raw", tools=ToolAnswer("", made))
+
+
+def entry_of(category: str, number: int = 0) -> Entry:
+    return load(COPY, [category])[number]
+
+
+def context_for(entry: Entry, model: Script, **more: Any) -> EpisodeContext:
+    async def opened() -> LocalSession:
+        return LocalSession(open_environment(SOURCES, initial_state_of(entry, DOCS)))
+
+    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
+
+
+def played(entry: Entry, model: Script, *, seconds: float | None = None, **options: Any) -> Episode:
+    async def run() -> Episode:
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        works = options.pop("works", None)
+        context = context_for(entry, model, deadline=deadline, works=works)
+        return await rollout(entry, context, EpisodeSettings(own(), DOCS, **options))
+
+    return asyncio.run(run())
+
+
+def checked(entry: Entry, episode: Episode) -> bool:
+    state = json.loads(json.dumps(episode.state))
+    turns = [[Answer.stored(one) for one in turn] for turn in state["turns"]]
+    return check_multi_turn(entry, turns, state["ended"], SOURCES, DOCS)["official"].valid
+
+
+def key(entry: Entry) -> list[Said]:
+    """Answers that follow the key, each turn ending with a sentence."""
+    return [
+        said for turn in entry.gold for said in ([f"[{', '.join(turn)}]", "ok"] if turn else ["?"])
+    ]
+
+
+@pytest.mark.parametrize("category", ["multi_turn_base", "multi_turn_miss_func"])
+def test_the_key_played_is_valid(category: str) -> None:
+    for entry in load(COPY, [category]):
+        if any("('" in call for turn in entry.gold for call in turn):
+            continue  # arguments without a name, which no model's answer may have
+        episode = played(entry, Script(key(entry)))
+        assert episode.state["ended"] == ""
+        assert checked(entry, episode)
+
+
+def test_what_a_prompt_model_sees() -> None:
+    entry = entry_of("multi_turn_base")
+    model = Script(["[get_price(item='roll'), total(customer='x')]", "fine", "bye"])
+    episode = played(entry, model)
+    first, second, third = model.sent
+    functions = [doc for name in entry.data["involved_classes"] for doc in DOCS[name]]
+    assert first == own().messages(entry.data["question"][0], functions)
+    calls = ["get_price(item='roll')", "total(customer='x')"]
+    answer = {"role": "assistant", "content": "[get_price(item='roll'), total(customer='x')]"}
+    told = [
+        {"role": "tool", "name": call, "content": result}
+        for call, result in zip(calls, episode.state["results"][0][0], strict=True)
+    ]
+    assert second == [*first, answer, *told]
+    assert third == [*second, {"role": "assistant", "content": "fine"}, *entry.data["question"][1]]
+    assert model.tools == [None, None, None]
+    assert episode.messages == [*third, {"role": "assistant", "content": "bye"}]
+    assert episode.state["turns"] == [[answer["content"], "fine"], ["bye"]]
+    assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
+
+
+def test_results_told_by_the_user() -> None:
+    entry = entry_of("multi_turn_base")
+    model = Script(["[close_day()]", "fine"])
+    episode = played(entry, model, results="user")
+    result = episode.state["results"][0][0][0]
+    told = repr([{"role": "tool", "name": "close_day()", "content": result}])
+    assert model.sent[1][-1] == {"role": "user", "content": told}
+
+
+def test_functions_held_out_are_written_down_in_their_turn() -> None:
+    entry = entry_of("multi_turn_miss_func")
+    (turn, (name, *_)), *_ = entry.data["missed_function"].items()
+    model = Script([])
+    played(entry, model)
+    doc = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
+    assert f'"{name}"' not in model.sent[0][0]["content"]
+    given = model.sent[int(turn)][-1]
+    assert given == {"role": "user", "content": own().more_functions([doc])}
+    assert name in given["content"]
+
+
+class TestNative:
+    def test_what_a_model_with_tools_sees(self) -> None:
+        entry = entry_of("multi_turn_base")
+        model = Script(
+            [
+                called(("get_price", {"item": "roll"}), ("total", {"customer": "x"})),
+                said("fine"),
+                called(("close_day", {})),
+                called(("close_day", "no json")),
+            ]
+        )
+        episode = played(entry, model, native=True)
+        assert model.sent[0] == entry.data["question"][0]
+        assert model.tools[0] == own().tools(DOCS["Bakery"])
+        assistant, one, two = model.sent[1][-3:]
+        assert assistant["tool_calls"] == [
+            {
+                "id": "call00000",
+                "type": "function",
+                "function": {"name": "get_price", "arguments": {"item": "roll"}},
+            },
+            {
+                "id": "call00001",
+                "type": "function",
+                "function": {"name": "total", "arguments": {"customer": "x"}},
+            },
+        ]
+        texts = episode.state["results"][0][0]
+        assert [one["content"], two["content"]] == texts
+        assert [one["tool_call_id"], two["tool_call_id"]] == ["call00000", "call00001"]
+        assert (one["role"], one["name"]) == ("tool", "get_price")
+        third = model.sent[3][-2]["tool_calls"][0]
+        assert third["id"] == "call00002"
+        # Arguments that are no JSON are no call: the turn is over.
+        assert episode.state["turns"][1][1]["calls"] == [["close_day", "no json"]]
+        assert len(episode.state["results"][1]) == 1
+
+    def test_functions_held_out_join_the_tools(self) -> None:
+        entry = entry_of("multi_turn_miss_func")
+        (turn, (name, *_)), *_ = entry.data["missed_function"].items()
+        model = Script([said("?")] * 9)
+        played(entry, model, native=True)
+        names = [[tool["function"]["name"] for tool in tools] for tools in model.tools]
+        assert name not in names[0]
+        assert names[int(turn)] == [*names[0], name]
+        held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
+        assert model.tools[int(turn)][-1:] == own().tools([held], hints=0)
+        assert own().tools([held], hints=0) != own().tools([held])
+        assert model.sent[int(turn)][-1]["content"] == own().more_functions(None)
+
+
+class TestEndings:
+    def test_the_step_limit_ends_the_conversation(self) -> None:
+        entry = entry_of("multi_turn_base")
+        model = Script(["[get_price(item='roll')]"] * 100)
+        episode = played(entry, model)
+        assert MAX_STEPS == 21
+        assert episode.model_calls == 21
+        assert len(episode.state["results"][0]) == 21
+        assert episode.state["ended"] == "steps"
+        assert episode.messages[-1]["role"] == "tool"
+
+    def test_a_context_that_is_full(self) -> None:
+        entry = entry_of("multi_turn_base")
+        model = Script(["[get_price(item='roll')]", PromptTooLong("full")])
+        episode = played(entry, model)
+        assert episode.state["ended"] == "context"
+        assert not checked(entry, episode)
+        with pytest.raises(PromptTooLong):
+            played(entry, Script([PromptTooLong("full")]))
+
+    def test_a_deadline(self) -> None:
+        async def works() -> bool:
+            return True
+
+        async def hangs() -> bool:
+            return False
+
+        entry = entry_of("multi_turn_base")
+        model = Script(["[get_price(item='roll')]", "(hangs)"])
+        episode = played(entry, model, seconds=0.2, works=works)
+        assert episode.state["ended"] == "deadline"
+        with pytest.raises(EpisodeStalled, match="engine"):
+            played(entry, Script(["fine", "(hangs)"]), seconds=0.2, works=hangs)
+        with pytest.raises(EpisodeStalled, match="candidate"):
+            played(entry, Script(["(hangs)"]), seconds=0.2, works=works)
+        with pytest.raises(EpisodeStalled):
+            played(entry, Script([]), seconds=-1)
+
+    def test_what_is_no_call_ends_a_turn(self) -> None:
+        entry = entry_of("multi_turn_base")
+        model = Script(["Sure: [close_day()]", "[]"])
+        episode = played(entry, model)
+        assert episode.state["turns"] == [["Sure: [close_day()]"], ["[]"]]
+        assert episode.state["results"] == [[], []]
+
+
+def test_the_session_is_closed_whatever_happens() -> None:
+    closed: list[bool] = []
+    entry = entry_of("multi_turn_base")
+
+    class Session(LocalSession):
+        async def close(self) -> None:
+            closed.append(True)
+
+    async def opened() -> LocalSession:
+        return Session(open_environment(SOURCES, initial_state_of(entry, DOCS)))
+
+    model = Script([RuntimeError("x")])
+    context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
+    with pytest.raises(RuntimeError):
+        asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS)))
+    assert closed == [True]

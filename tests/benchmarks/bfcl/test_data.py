@@ -1,0 +1,349 @@
+"""Copies are found wherever they are, and what is wrong with one is said in one line."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, RELEVANCE, SCORING
+from ace_ray.benchmarks.bfcl.data import upstream_package
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    OFFICIAL_DATA_SHA256,
+    VERSION,
+    UpstreamPackage,
+    data_sha256,
+)
+from ace_ray.benchmarks.bfcl.forms import FORMS
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.errors import UserError
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy, write_wheel
+
+COUNTS = {
+    "simple_python": 400,
+    "simple_java": 100,
+    "simple_javascript": 50,
+    "multiple": 200,
+    "parallel": 200,
+    "parallel_multiple": 200,
+    "irrelevance": 240,
+    "live_simple": 258,
+    "live_multiple": 1053,
+    "live_parallel": 16,
+    "live_parallel_multiple": 24,
+    "live_irrelevance": 884,
+    "live_relevance": 16,
+    "multi_turn_base": 200,
+    "multi_turn_miss_func": 200,
+    "multi_turn_miss_param": 200,
+    "multi_turn_long_context": 200,
+    "memory_kv": 155,
+    "memory_vector": 155,
+    "memory_rec_sum": 155,
+    "web_search_base": 100,
+    "web_search_no_snippet": 100,
+    "format_sensitivity": 5200,
+}
+DOC_COUNTS = {
+    "GorillaFileSystem": 18,
+    "MathAPI": 17,
+    "MessageAPI": 10,
+    "TwitterAPI": 14,
+    "TicketAPI": 9,
+    "TradingBot": 20,
+    "TravelAPI": 18,
+    "VehicleControlAPI": 22,
+    "WebSearchAPI": 2,
+    "MemoryAPI_kv": 15,
+    "MemoryAPI_vector": 12,
+    "MemoryAPI_rec_sum": 5,
+}
+
+
+def refused(match: str, spec: str | Path, *categories: str) -> str:
+    """What a user reads when the copy is loaded; one line."""
+    with pytest.raises(UserError, match=match) as caught:
+        load(UpstreamPackage.locate(str(spec)), categories or CATEGORIES)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def test_the_published_data_have_the_studied_counts(bfcl_copy: UpstreamPackage) -> None:
+    entries = load(bfcl_copy)
+    assert Counter(entry.category for entry in entries) == COUNTS
+    assert set(COUNTS) == set(CATEGORIES)
+    assert sum(COUNTS[category] for category in SCORING) == 5106
+    assert len({entry.key for entry in entries}) == len(entries)
+    assert {name: len(docs) for name, docs in function_docs(bfcl_copy).items()} == DOC_COUNTS
+    conversations = prerequisites(bfcl_copy)
+    assert {name: len(rows) for name, rows in conversations.items()} == {
+        "student": 10,
+        "customer": 10,
+        "finance": 7,
+        "healthcare": 5,
+        "notetaker": 5,
+    }
+    by_category = {entry.category: entry for entry in entries}
+    assert all((by_category[c].gold is None) == (c in RELEVANCE) for c in CATEGORIES)
+    forms = [entry.id for entry in entries if entry.category == "format_sensitivity"]
+    assert forms[27].startswith(f"format_sensitivity_27:{FORMS[1]}:simple_python_")
+    assert data_sha256(bfcl_copy) == OFFICIAL_DATA_SHA256
+    assert bfcl_copy.version == VERSION
+
+
+def test_a_row_becomes_the_entry_that_was_agreed_on(made_up: Path) -> None:
+    entries = {entry.id: entry for entry in load(UpstreamPackage.locate(str(made_up)))}
+    single = entries["simple_python_0"]
+    assert single.data.keys() == {"question", "function"}
+    assert (single.benchmark, single.language, single.group) == ("bfcl", "en", single.id)
+    assert single.gold[0]["garden.water"]["minutes"] == [12]
+    held_out = entries["multi_turn_miss_func_0"]
+    assert held_out.data["missed_function"] == {"2": ["cancel_order"]}
+    assert held_out.data["question"][2] == held_out.gold[1] == []
+    assert "path" not in held_out.data
+    memory = entries["memory_rec_sum_2-student-0"]
+    assert memory.data["involved_classes"] == ["MemoryAPI_rec_sum"]
+    assert memory.data["scenario"] == "student"
+    assert memory.gold == {"ground_truth": ["Yusuf"]}
+    assert entries["web_search_base_1"].data["show_snippet"] is True
+    assert entries["web_search_no_snippet_1"].data["show_snippet"] is False
+    asked = f"format_sensitivity_26:{FORMS[0]}:simple_python_3"
+    assert entries[asked].data == entries["simple_python_3"].data
+    assert entries[asked].gold == entries["simple_python_3"].gold
+    assert entries["live_irrelevance_0-0-0"].gold is None
+
+
+def test_folder_and_wheel_hold_the_same(made_up: Path, tmp_path: Path) -> None:
+    wheel = write_wheel(made_up, tmp_path / "bfcl_eval-any.whl")
+    copies = [UpstreamPackage.locate(str(path)) for path in (made_up, made_up / "bfcl_eval", wheel)]
+    assert {copy.version for copy in copies} == {VERSION}
+    assert not any(copy.is_mini for copy in copies)
+    assert len({data_hash(load(copy)) for copy in copies}) == 1
+    for copy in copies:
+        again = UpstreamPackage.locate(copy.name)
+        assert again == copy == pickle.loads(pickle.dumps(copy))
+        assert copy.has(upstream_package.PROMPT_SOURCE)
+        assert not copy.has("data/nothing.json")
+
+
+def test_relative_paths_resolve_to_absolute_ones(
+    made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made_up.parent)
+    name = UpstreamPackage.locate(made_up.name).name
+    monkeypatch.chdir("/")
+    assert UpstreamPackage.locate(name).root == (made_up / "bfcl_eval").resolve()
+
+
+def test_the_installed_package_is_found_and_not_imported(made_up: Path) -> None:
+    code = (
+        "import sys\n"
+        "from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage\n"
+        "from ace_ray.benchmarks.bfcl.data.loader import load\n"
+        "copy = UpstreamPackage.locate('installed')\n"
+        "assert 'bfcl_eval' not in sys.modules\n"
+        "print(copy.name, copy.version, len(load(copy, ['multiple'])), copy.root)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{made_up}:{Path(__file__).parents[3]}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["installed", VERSION, "3", str(made_up / "bfcl_eval")]
+
+
+def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line = refused("bfcl-eval is not installed", "installed")
+    assert f"pip install --no-deps bfcl-eval=={VERSION}" in line
+
+
+@pytest.mark.parametrize("spec", ["", "nowhere", "imported:x/y", "imported"])
+def test_a_name_for_nothing(spec: str) -> None:
+    assert "pip install" in refused("neither mini|nothing is imported", spec)
+
+
+def test_a_folder_without_the_package(tmp_path: Path) -> None:
+    refused("has no bfcl_eval/data in it; give the folder", tmp_path)
+
+
+def test_another_version(tmp_path: Path) -> None:
+    folder = write_copy(tmp_path / "old", "2025.7.1")
+    for path in (folder, write_wheel(folder, tmp_path / "old.whl")):
+        line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", path)
+        assert f"bfcl-eval=={VERSION}" in line
+
+
+def test_a_folder_that_does_not_say_its_version(tmp_path: Path) -> None:
+    assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
+
+
+def test_unpacked_official_data_are_known_by_their_contents(
+    bfcl_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(bfcl_folder / "data", tmp_path / "bfcl_eval" / "data")
+    assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
+
+
+def test_what_is_no_wheel(tmp_path: Path, made_up: Path) -> None:
+    path = tmp_path / "x.whl"
+    path.write_text("hello")
+    refused(r"x\.whl: is damaged or no wheel", path)
+    with zipfile.ZipFile(path, "w") as other:
+        other.writestr("other-1.dist-info/METADATA", "Version: 1\n")
+    refused("is no wheel of bfcl-eval", path)
+    raw = write_wheel(made_up, path).read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+    refused("is damaged or no wheel", path)
+
+
+def test_a_wheel_with_a_damaged_member(tmp_path: Path, made_up: Path) -> None:
+    path = write_wheel(made_up, tmp_path / "x.whl")
+    raw = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as wheel:
+        start = wheel.getinfo("bfcl_eval/data/BFCL_v4_multiple.json").header_offset
+    raw[start + 90 : start + 110] = bytes(20)
+    path.write_bytes(raw)
+    refused(r"BFCL_v4_multiple\.json: is damaged", path, "multiple")
+
+
+def test_a_wheel_that_unpacks_to_very_much(
+    tmp_path: Path, made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ace_ray.benchmarks.bfcl.data.upstream_package.DATA_LIMIT_BYTES", 1000)
+    path = write_wheel(made_up, tmp_path / "x.whl")
+    refused("has more than 1,000 bytes", path, "multiple")
+
+
+@pytest.mark.parametrize("wheel", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        upstream_package.question_file("multiple"),
+        upstream_package.answer_file("memory_kv"),
+        upstream_package.FORMAT_IDS,
+    ],
+)
+def test_a_missing_file(made_up: Path, tmp_path: Path, name: str, wheel: bool) -> None:
+    (made_up / "bfcl_eval" / name).unlink()
+    path = write_wheel(made_up, tmp_path / "x.whl") if wheel else made_up
+    assert name in refused("no such file", path)
+
+
+def test_a_truncated_file(made_up: Path, tmp_path: Path) -> None:
+    path = made_up / "bfcl_eval" / upstream_package.question_file("parallel")
+    path.write_bytes(path.read_bytes()[:-100])
+    refused(r"BFCL_v4_parallel\.json:3: is not valid JSON", made_up)
+    refused(r"BFCL_v4_parallel\.json:3: is not", write_wheel(made_up, tmp_path / "x.whl"))
+    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
+    path.write_bytes(path.read_bytes()[:-10])
+    refused("format_sensitivity.json: is not valid JSON", made_up, "format_sensitivity")
+
+
+@pytest.mark.parametrize("category", ["multiple", "multi_turn_base", "memory_vector"])
+def test_answers_of_other_questions(made_up: Path, category: str) -> None:
+    answers, questions = (
+        upstream_package.answer_file(category),
+        upstream_package.question_file(category),
+    )
+    assert answers is not None
+    path = made_up / "bfcl_eval" / answers
+    kept = path.read_text()
+    edit_line(path, 2, lambda row: {**row, "id": "other_1"})
+    refused(rf"{questions}:2: id .* is not in .*{answers}; every id needs one", made_up, category)
+    path.write_text(kept)
+    edit_line(path, 2, lambda row: None)
+    refused(rf"{questions}:2: id .* is not in", made_up, category)
+    path.write_text(kept)
+    edit_line(path, 2, lambda row: {**row, "id": row["id"].replace("1", "0")})
+    refused(":2: id .* is already used in|is not in", made_up, category)
+
+
+WRONG_ROWS = [
+    ("multiple", "question", [], "one list of messages"),
+    ("multiple", "question", [[{"role": "tool", "content": "x"}]], "one list of messages"),
+    ("multiple", "question", [[{"role": "user", "content": None}]], "one list of messages"),
+    ("multiple", "function", {}, "a list of objects with"),
+    ("multiple", "function", [{"name": "f", "description": "d"}], "a list of objects with"),
+    ("simple_java", "function", "x", "a list of objects with"),
+    ("multi_turn_base", "question", [[]], "is empty; exactly the turns in missed_function"),
+    ("multi_turn_base", "involved_classes", ["Nothing"], "involved_classes names 'Nothing'"),
+    ("multi_turn_base", "initial_config", {"TicketAPI": 1}, "an object for each class"),
+    ("multi_turn_miss_func", "missed_function", {"2": []}, "lists of names"),
+    ("multi_turn_miss_func", "missed_function", {"2": ["no"]}, "names 'no', no function"),
+    ("multi_turn_miss_func", "missed_function", {"1": ["total"]}, "turn 1 .* has messages"),
+    ("memory_kv", "scenario", "pirate", "unknown scenario 'pirate'"),
+    ("web_search_base", "involved_classes", "x", "a list of texts"),
+]
+
+
+@pytest.mark.parametrize(("category", "key", "value", "match"), WRONG_ROWS)
+def test_rows_of_another_shape(
+    made_up: Path, category: str, key: str, value: object, match: str
+) -> None:
+    path = made_up / "bfcl_eval" / upstream_package.question_file(category)
+    edit_line(path, 1, lambda row: {**row, key: value})
+    assert ".json:1: " in refused(match, made_up, category)
+    edit_line(path, 1, lambda row: {k: v for k, v in row.items() if k != key})
+    refused("is missing|involved_classes|missed_function", made_up, category)
+
+
+@pytest.mark.parametrize(
+    ("category", "gold"),
+    [
+        ("multiple", []),
+        ("multiple", [{"f": {}, "g": {}}]),
+        ("multiple", [{"f": {"a": 1}}]),
+        ("multi_turn_base", [["f()"], "g()"]),
+        ("multi_turn_base", [["f()"]]),
+        ("memory_kv", []),
+        ("web_search_base", [1]),
+    ],
+)
+def test_answers_of_another_shape(made_up: Path, category: str, gold: object) -> None:
+    name = upstream_package.answer_file(category)
+    assert name is not None
+    edit_line(made_up / "bfcl_eval" / name, 1, lambda row: {**row, "ground_truth": gold})
+    assert f"{name}:1: " in refused("ground_truth|has calls for 1 turns", made_up, category)
+
+
+def test_functions_that_are_nested_without_end(made_up: Path) -> None:
+    deep: dict[str, object] = {"type": "string"}
+    for _ in range(40):
+        deep = {"type": "dict", "properties": {"x": deep}}
+
+    def nest(row):
+        row["function"][0]["parameters"]["properties"]["deep"] = deep
+        return row
+
+    edit_line(made_up / "bfcl_eval" / upstream_package.question_file("multiple"), 1, nest)
+    refused('"function" has the wrong shape', made_up, "multiple")
+
+
+def test_ids_of_format_sensitivity_that_there_are_not(made_up: Path) -> None:
+    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
+    path.write_text('{"multiple": ["multiple_99"]}')
+    refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
+    path.write_text('{"memory_kv": ["memory_0"]}')
+    refused("is not an object of ids by single-turn category", made_up, "format_sensitivity")
+
+
+def test_links_out_of_a_folder_are_not_followed(made_up: Path, tmp_path: Path) -> None:
+    path = made_up / "bfcl_eval" / upstream_package.question_file("multiple")
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    refused("is a symbolic link", made_up, "multiple")
+
+
+def test_an_unknown_category() -> None:
+    refused("unknown category 'sql'; write one of simple_python", "mini", "sql")

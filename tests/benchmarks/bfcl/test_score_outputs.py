@@ -1,0 +1,479 @@
+"""Result folders of ``bfcl generate`` as episodes: their shapes, what is refused, and parity."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl import categories as groups
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
+from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
+from ace_ray.benchmarks.outputs import Output
+from ace_ray.calls import Call
+from ace_ray.errors import UserError
+from ace_ray.records import RULE_SETS, Entry, Episode
+
+CHILD = Path(__file__).resolve().parents[2] / "parity" / "bfcl_results_child.py"
+FAILED = "Error during inference: the prompt has too many tokens"
+GROUPS = {
+    **dict.fromkeys(groups.NON_LIVE, "non_live"),
+    **dict.fromkeys(groups.LIVE, "live"),
+    **dict.fromkeys(groups.MULTI_TURN, "multi_turn"),
+    **dict.fromkeys(groups.WEB_SEARCH, "agentic"),
+    **{name: f"agentic/memory/{name.removeprefix('memory_')}" for name in groups.MEMORY},
+    groups.FORMAT_SENSITIVITY: groups.FORMAT_SENSITIVITY,
+}
+Results = Callable[[Entry], list[Any]]
+"""Some results for an entry, right and wrong ones."""
+
+
+@pytest.fixture(scope="module")
+def mini() -> BFCL:
+    return BFCL.from_options({"data": "mini"})
+
+
+def write(path: Path, rows: Sequence[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_results(
+    folder: Path, answers: Sequence[tuple[Entry, Any]], *, flat: bool = False
+) -> Path:
+    """A model's folder in upstream's layout: grouped, or as it was before."""
+    rows: dict[str, list[Any]] = {}
+    for entry, result in answers:
+        line = {"id": entry.id, "result": result, "latency": 0.5, "inference_log": [["x"]]}
+        rows.setdefault(entry.category, []).append(line)
+    for category, lines in rows.items():
+        place = folder if flat else folder / GROUPS[category]
+        write(place / f"BFCL_v4_{category}_result.json", lines)
+    return folder
+
+
+def outputs(path: Path, data: str | UpstreamPackage = "mini") -> list[Output]:
+    copy = UpstreamPackage.locate(data) if isinstance(data, str) else data
+    return list(read_outputs(path, entries_of(copy)))
+
+
+def entries(category: str, data: str | UpstreamPackage = "mini") -> list[Entry]:
+    return load(UpstreamPackage.locate(data) if isinstance(data, str) else data, [category])
+
+
+# results of every kind
+
+
+def _text(calls: Sequence[str]) -> str:
+    return f"[{', '.join(calls)}]"
+
+
+def _said(entry: Entry) -> list[Any]:
+    """Conversations that end in words."""
+    right = f"{{'answer': '{entry.gold['ground_truth'][0]}', 'context': 'as you said'}}"
+    return [[["[look(a=1)]", right]], [["I do not know."]], [], FAILED, [["[look(a=1)]"]]]
+
+
+def _named(text: str) -> str:
+    """A gold call; upstream's may have no names of arguments, which answers must have."""
+    call: Any = ast.parse(text, mode="eval").body
+    return "" if call.args else text
+
+
+def in_words(entry: Entry) -> list[Any]:
+    """Results of a model that is prompted."""
+    if entry.category in groups.AGENTIC:
+        return _said(entry)
+    if entry.category in groups.MULTI_TURN:
+        gold = [[_named(call) for call in turn] for turn in entry.gold]
+        right = [[*([_text(turn)] if turn else []), "Done."] for turn in gold]
+        endless = [*right[:-1], ["[pwd()]"] * 21]
+        return [right, right[:-1], [["Done."] for _ in right], endless, FAILED, []]
+    if entry.category in groups.RELEVANCE:
+        return ["[f(x=1)]", "I cannot.", FAILED, "", None]
+    if entry.category in ("simple_java", "simple_javascript"):
+        (function,) = entry.gold[0]
+        return [f"[{function}()]", "no call", FAILED]
+    text = gold_text(entry.gold, entry.data["function"])
+    return [text, gold_text(entry.gold[:-1], entry.data["function"]), f"Sure: {text}", FAILED, ""]
+
+
+def _listed(calls: Sequence[Call], *, text: bool = True) -> list[Any]:
+    return [{_name(one, text): _arguments(one, text)} for one in calls]
+
+
+def _name(call: Call, text: bool) -> str:
+    return call.name.replace(".", "_") if text else call.name
+
+
+def _arguments(call: Call, text: bool) -> Any:
+    args = dict(call.args)
+    return json.dumps(args) if text else args
+
+
+def _tags(calls: Sequence[Call]) -> str:
+    blocks = [{"name": call.name, "arguments": dict(call.args)} for call in calls]
+    return "\n".join(f"<tool_call>\n{json.dumps(block)}\n</tool_call>" for block in blocks)
+
+
+def _parsed(text: str) -> Call:
+    call: Any = ast.parse(text, mode="eval").body
+    return Call(call.func.id, {one.arg: ast.literal_eval(one.value) for one in call.keywords})
+
+
+def in_calls(shape: Callable[[Sequence[Call]], Any]) -> Results:
+    """Results of a model with function calling."""
+
+    def results(entry: Entry) -> list[Any]:
+        if entry.category in groups.AGENTIC:
+            return [[[shape([Call("look", {"a": 1})]), *_said(entry)[0][0][1:]]], FAILED]
+        if entry.category in groups.MULTI_TURN:
+            gold = [[_parsed(call) for call in turn] for turn in entry.gold]
+            right = [[*([shape(turn)] if turn else []), "Done."] for turn in gold]
+            return [right, right[:-1], [["Done."] for _ in right], FAILED]
+        if entry.category in groups.RELEVANCE:
+            return [shape([Call("f", {"x": 1})]), "I cannot.", FAILED]
+        if entry.category in ("simple_java", "simple_javascript"):
+            return ["no call", FAILED]
+        calls = gold_calls(entry.gold, entry.data["function"])
+        return [shape(calls), shape([*calls, calls[0]]), gold_text(entry.gold, []), FAILED]
+
+    return results
+
+
+def pairs(results: Results, found: Sequence[Entry]) -> Iterator[tuple[int, Entry, Any]]:
+    for entry in found:
+        for number, result in enumerate(results(entry)):
+            yield number, entry, result
+
+
+def verdicts(benchmark: BFCL, output: Output) -> dict[str, str]:
+    found = benchmark.check(output.entry, output.episode)
+    json.dumps(output.episode.state)
+    return {rules: found[rules].error_type for rules in RULE_SETS}
+
+
+# what is read
+
+
+def test_texts_are_judged_as_the_answers_of_a_run(mini: BFCL, tmp_path: Path) -> None:
+    for category in groups.SINGLE_TURN:
+        for number, entry, result in pairs(in_words, entries(category)):
+            folder = tmp_path / f"{entry.id}-{number}"
+            (output,) = outputs(write_results(folder, [(entry, result)]))
+            assert (output.entry.key, output.sample) == (entry.key, 0)
+            assert output.episode.output == (result or "")
+            assert output.episode.state is None
+            assert output.episode.messages[-1]["content"] == (result or "")
+            answered = mini.check(entry, Episode(output=result or ""))
+            assert mini.check(entry, output.episode) == answered
+
+
+def test_gold_answers_are_right_and_mangled_ones_wrong(mini: BFCL, tmp_path: Path) -> None:
+    shapes = (in_words, in_calls(_listed), in_calls(lambda calls: _listed(calls, text=False)))
+    for place, shape in enumerate(shapes):
+        for category in ("simple_python", "parallel", "live_multiple", "multi_turn_base"):
+            found = [entry for entry in entries(category) if _plays(entry)]
+            assert found
+            for number in (0, 1):
+                folder = tmp_path / f"{category}-{place}-{number}"
+                write_results(folder, [(entry, shape(entry)[number]) for entry in found])
+                kinds = [verdicts(mini, output)["official"] for output in outputs(folder)]
+                assert all((kind == "") == (number == 0) for kind in kinds), (category, kinds)
+
+
+def test_calls_in_lists_are_native_answers(mini: BFCL, tmp_path: Path) -> None:
+    first, second, *_ = entries("simple_python")
+    (call,) = gold_calls(first.gold, first.data["function"])
+    given = [(first, _listed([call])), (second, "[not_a_call(a=1)]")]
+    right, words = outputs(write_results(tmp_path / "m", given))
+    stored = {"content": "", "calls": [[_name(call, True), _arguments(call, True)]]}
+    assert right.episode.state == {"turns": [[stored]], "ended": ""}
+    assert words.episode.state["turns"] == [[Answer("[not_a_call(a=1)]", ()).as_json()]]
+    assert verdicts(mini, right)["strict"] == ""
+    assert verdicts(mini, words)["official"] == "ast_decoder:decoder_failed"
+    assert right.episode.messages[0]["tool_calls"][0]["function"]["name"] == _name(call, True)
+    others = [{"name": call.name, "arguments": dict(call.args)}]
+    (output,) = outputs(write_results(tmp_path / "o", [(first, others)]))
+    assert verdicts(mini, output)["official"] == ""
+
+
+def test_tagged_calls_are_read_of_models_with_function_calling(mini: BFCL, tmp_path: Path) -> None:
+    first, second, third, *_ = entries("simple_python")
+    (call,) = gold_calls(first.gold, first.data["function"])
+    broken = "<tool_call>\n{\n</tool_call>"
+    given = [
+        (first, f"Let me see.\n{_tags([call])}\n{broken}"),
+        (second, f"{_tags([call])}\n<tool_call>\n[]\n</tool_call>"),
+        (third, "<tool_call>\n" * 100_000),
+    ]
+    found = outputs(write_results(tmp_path / "Some_Qwen-FC", given))
+    assert verdicts(mini, found[0])["official"] == ""
+    for output in found[1:]:
+        assert verdicts(mini, output)["official"] == "ast_decoder:decoder_failed"
+    # A model that is prompted and writes tags has written no call.
+    (prompted,) = outputs(write_results(tmp_path / "Some_Qwen", given[:1]))
+    assert verdicts(mini, prompted)["official"] == "ast_decoder:decoder_failed"
+
+
+def test_texts_of_another_form_are_refused(tmp_path: Path) -> None:
+    first, *_ = entries("simple_python")
+    given = [(first, '{"name": "f", "parameters": {"a": 1}}')]
+    refused(write_results(tmp_path / "Some_Llama-FC", given), "no <tool_call> is")
+    assert outputs(write_results(tmp_path / "Some_Llama", given))
+
+
+def test_conversations(mini: BFCL, tmp_path: Path) -> None:
+    *_, entry = entries("multi_turn_base")
+    (second, *_) = entries("memory_kv")
+    right = [["[close_day()]", "Done."]] * len(entry.gold)
+    kinds = {
+        "": right,
+        "steps": [*right[:-1], ["[list_orders()]"] * 21],
+        "inference": FAILED,
+    }
+    for ended, result in kinds.items():
+        (output,) = outputs(write_results(tmp_path / f"m{ended}", [(entry, result)]))
+        assert output.episode.state["ended"] == ended
+        if isinstance(result, list):
+            assert output.episode.state["turns"] == result
+            assert output.episode.model_calls == sum(map(len, result))
+    assert verdicts(mini, output) == dict.fromkeys(RULE_SETS, "multi_turn:inference_error")
+    found = []
+    for number, result in enumerate(_said(second)):
+        (output,) = outputs(write_results(tmp_path / f"a{number}", [(second, result)]))
+        found.append(verdicts(mini, output)["official"].removeprefix("agentic:"))
+    failed = "inference_error"
+    assert found == ["", "answer_not_found", failed, failed, "no_last_message"]
+
+
+def test_layouts(tmp_path: Path) -> None:
+    """Grouped, flat, of version 3, one file, and the folder of all results."""
+    found = {name: entries(name)[0] for name in ("simple_python", "simple_java", "memory_rec_sum")}
+    given = [(entry, "x" if "simple" in name else [["x"]]) for name, entry in found.items()]
+    keys = [entry.key for entry in found.values()]
+    grouped = write_results(tmp_path / "result" / "m", given)
+    kept = grouped / "agentic/memory/rec_sum"
+    write(kept / "BFCL_v4_memory_rec_sum_prereq_result.json", [{"id": "x", "result": 1}])
+    write(grouped / "memory_snapshot" / "memory_rec_sum" / "student_final.json", [])
+    before = {"id": "memory_rec_sum_prereq_0-customer-0", "result": []}
+    asked = {"id": keys[2][2], "result": [["x"]]}
+    write(kept / "BFCL_v4_memory_rec_sum_result.json", [before, asked])
+    flat = write_results(tmp_path / "flat", given, flat=True)
+    for folder in (grouped, tmp_path / "result", flat):
+        assert [output.entry.key for output in outputs(folder)] == keys
+    assert [one.entry.key for one in outputs(grouped / "non_live")] == keys[:2]
+    (one,) = outputs(flat / "BFCL_v4_simple_java_result.json")
+    assert one.entry.key == keys[1]
+    old = tmp_path / "old"
+    for name, row in {
+        "simple": "simple_0",
+        "java": "java_0",
+        "exec_simple": "exec_simple_0",
+    }.items():
+        write(old / f"BFCL_v3_{name}_result.json", [{"id": row, "result": "x"}])
+    assert [output.entry.key for output in outputs(old)] == keys[:2]
+
+
+def test_json_lines(mini: BFCL, tmp_path: Path) -> None:
+    first, *_ = entries("parallel")
+    conversation, *_ = entries("web_search_base")
+    calls = gold_calls(first.gold, first.data["function"])
+    rows = [
+        {"id": first.id, "output": gold_text(first.gold, first.data["function"])},
+        {"id": first.id, "output": "no", "sample": "b", "category": "parallel"},
+        {"id": conversation.id, "output": _said(conversation)[0]},
+    ]
+    found = outputs(write(tmp_path / "texts.jsonl", rows))
+    assert [(one.entry.id, one.sample) for one in found] == [
+        (first.id, 0),
+        (first.id, "b"),
+        (conversation.id, 0),
+    ]
+    kinds = [verdicts(mini, one)["official"] for one in found]
+    assert kinds == ["", "ast_decoder:decoder_failed", ""]
+    (one,) = outputs(write(tmp_path / "c.jsonl", [{"id": first.id, "output": _listed(calls)}]))
+    assert verdicts(mini, one)["official"] == ""
+    for row, message in [
+        ({"id": "parallel_9999", "output": ""}, "unknown id of en/parallel"),
+        ({"id": "parallels", "output": ""}, "unknown id: 'parallels'"),
+        ({"id": first.id}, '"output" is missing'),
+        ({"id": first.id, "output": "", "category": "paralel"}, "is 'parallel'"),
+    ]:
+        refused(write(tmp_path / "bad.jsonl", [rows[0] | {"sample": 9}, row]), message, ":2")
+
+
+# what is refused
+
+
+def refused(path: Path, message: str, where: str = "") -> None:
+    with pytest.raises(UserError) as caught:
+        outputs(path)
+    assert message in str(caught.value)
+    assert where in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (3, "an answer is 3, not a text or a list of {name: arguments}"),
+        ({"f": {}}, "not a text or a list"),
+        ([3], "a call is 3, not {name: arguments}"),
+        ([{"a": {}, "b": {}}], "a call is {'a': {}, 'b': {}}"),
+        ([{}], "a call is {}"),
+        ([{"f": 3}], "the arguments of 'f' are 3, not an object or its JSON text"),
+        ([{"name": 3, "arguments": "{}"}], "the arguments of 3 are '{}'"),
+    ],
+)
+def test_answers_of_another_shape(tmp_path: Path, result: Any, message: str) -> None:
+    first, second, *_ = entries("simple_python")
+    folder = write_results(tmp_path / "m", [(first, "x"), (second, result)])
+    refused(folder, message, "simple_python_result.json:2")
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ([3], "a turn is 3, not a list of answers"),
+        (["x"], "a turn is 'x', not a list of answers"),
+        ([[3]], "an answer is 3"),
+        ([["x"] * 1001], "holds 1,002 turns and answers, too many"),
+        ([[]] * 1001, "holds 1,001 turns and answers, too many"),
+    ],
+)
+def test_conversations_of_another_shape(tmp_path: Path, result: Any, message: str) -> None:
+    entry, *_ = entries("multi_turn_base")
+    refused(write_results(tmp_path / "m", [(entry, result)]), message, "result.json:1")
+
+
+def test_rows_that_are_none(tmp_path: Path) -> None:
+    entry, *_ = entries("simple_python")
+    path = tmp_path / "m" / "BFCL_v4_simple_python_result.json"
+    good = {"id": entry.id, "result": "x"}
+    for row, message in [
+        ({"result": "x"}, '"id" is missing'),
+        ({"id": 3, "result": "x"}, '"id" is 3, not a text'),
+        ({"id": entry.id}, '"result" is missing'),
+        ({"id": "simple_python_999", "result": "x"}, "unknown id of en/simple_python"),
+        (good, "with sample 0 was given before"),
+        ([], "holds a list"),
+    ]:
+        refused(write(path, [good, row]), message, f"{path}:2")
+    path.write_text(json.dumps(good) + "\n" + "[" * 100_000)
+    refused(path, "nested too deeply", f"{path}:2")
+    write(path, [])
+    refused(path.parent, "holds no outputs", str(path.parent))
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    entry, *_ = entries("simple_python")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", "holds no BFCL_v4_<category>_result.json")
+    refused(tmp_path / "nowhere", "no such file or folder")
+    write(tmp_path / "old" / "BFCL_v3_rest_result.json", [])
+    refused(tmp_path / "old", "holds no category that is scored")
+    write(tmp_path / "odd" / "BFCL_v4_simple_pyton_result.json", [])
+    refused(tmp_path / "odd", "the nearest known one is 'simple_python'")
+    write_results(tmp_path / "all" / "a", [(entry, "x")])
+    write_results(tmp_path / "all" / "b", [(entry, "x")])
+    refused(tmp_path / "all", "holds the results of 2 models: a, b")
+    write_results(tmp_path / "all" / "a", [(entry, "x")], flat=True)
+    refused(tmp_path / "all" / "a", "is a second file of simple_python")
+    os.mkfifo(tmp_path / "BFCL_v4_multiple_result.json")
+    refused(tmp_path / "BFCL_v4_multiple_result.json", "no such file or folder")
+
+
+# parity
+
+PER_CATEGORY, KINDS = 4, 6
+
+
+@pytest.fixture(scope="module")
+def upstreams_python() -> Path:
+    python = os.environ.get("BFCL_PYTHON")
+    if not python:
+        pytest.skip("BFCL_PYTHON names no Python with upstream's tree-sitter (docs/parity.md)")
+    return Path(python)
+
+
+@pytest.mark.parametrize(
+    ("model", "results"),
+    [
+        ("prompted", in_words),
+        ("with-calls-FC", in_calls(_listed)),
+        ("with-tags-Qwen-FC", in_calls(_tags)),
+    ],
+)
+def test_parity_with_upstreams_evaluator(
+    model: str, results: Results, bfcl_copy: UpstreamPackage, upstreams_python: Path, tmp_path: Path
+) -> None:
+    """On real entries: every kind of result for some of each category, in as many folders, each
+    with all kinds."""
+    benchmark = BFCL.from_options({"data": bfcl_copy.name})
+    benchmark.ready(named=True)
+    folders: dict[int, list[tuple[Entry, Any]]] = {}
+    for category in groups.CATEGORIES:
+        if category == groups.FORMAT_SENSITIVITY and model != "prompted":
+            continue
+        chosen = [entry for entry in load(bfcl_copy, [category]) if _plays(entry)]
+        for place, entry in enumerate(chosen[:PER_CATEGORY]):
+            kinds = results(entry)
+            for number in range(KINDS):
+                result = kinds[(number + place) % len(kinds)]
+                folders.setdefault(number, []).append((entry, result))
+    judged = valid = 0
+    for number, answers in folders.items():
+        write_results(tmp_path / str(number) / model, answers)
+        theirs = _evaluated(upstreams_python, bfcl_copy.root.parent, tmp_path / str(number))[model]
+        ours = {
+            output.entry.id: benchmark.check(output.entry, output.episode)["official"]
+            for output in outputs(tmp_path / str(number) / model, bfcl_copy)
+        }
+        assert {one: not kind for one, kind in theirs.items()} == {
+            one: verdict.valid for one, verdict in ours.items()
+        }
+        if model != "with-tags-Qwen-FC":  # no call in a text is there an empty list of calls
+            assert theirs == {one: verdict.error_type for one, verdict in ours.items()}
+        judged += len(ours)
+        valid += sum(verdict.valid for verdict in ours.values())
+    assert judged == sum(map(len, folders.values())) > 200
+    assert 0.15 * judged < valid < 0.6 * judged
+
+
+def _plays(entry: Entry) -> bool:
+    """Whether its key can be written as a result, and upstream's Python has what it needs."""
+    if entry.category not in groups.MULTI_TURN:
+        return True
+    named = all(_named(call) for turn in entry.gold for call in turn)
+    return named and "MathAPI" not in entry.data["involved_classes"]
+
+
+def _evaluated(python: Path, parent: Path, folder: Path) -> Any:
+    made = folder.parent / f"{folder.name}-evaluated"
+    made.mkdir()
+    done = subprocess.run(
+        [str(python), str(CHILD), str(parent), str(folder)],
+        capture_output=True,
+        text=True,
+        cwd=made,
+        env={
+            "PATH": os.environ.get("PATH", ""),
+            "BFCL_PROJECT_ROOT": str(made),
+            "PYTHONUTF8": "1",
+        },
+        timeout=1_800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
