@@ -32,7 +32,9 @@ class Simulator:
 
     def __init__(self) -> None:
         simulator = self
-        self.is_up, self.bodies, self.keys = True, [], set()
+        self.is_up = True
+        self.bodies: list[Any] = []
+        self.keys: set[Any] = set()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:

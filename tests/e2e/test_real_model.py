@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_every_row_is_a_real_answer(run):
         assert speakers.count("agent") == row["model_calls"] > 1
         assert ("user" in speakers) is (row["category"] == "agent_multi_turn")
         assert {name for one in state["end"] for name in one} != set()
-    texts = {(row["language"], row["category"], row["id"]): set() for row in rows}
+    texts = defaultdict[tuple[str, str, str], set[str]](set)
     for row in rows:
         texts[row["language"], row["category"], row["id"]].add(row["output"])
     # Two samples with their own seeds: a model at temperature 0.8 says different things.

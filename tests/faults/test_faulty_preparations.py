@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,19 +13,20 @@ from tests.faults.fault_runs import Driver, Run
 
 pytestmark = pytest.mark.slow
 
+PACKAGE = UpstreamPackage.locate("mini")
+SCENARIO = next(iter(prerequisites(PACKAGE)))
+
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory) -> tuple[Run, Driver]:
-    copy = UpstreamPackage.locate("mini")
-    scenario, talks = next(iter(prerequisites(copy).items()))
+def faulty(tmp_path_factory) -> Iterator[tuple[Run, Driver]]:
+    talks = prerequisites(PACKAGE)[SCENARIO]
     first = talks[0]["question"][0][-1]["content"]
     run = Run(tmp_path_factory.mktemp("prepared"))
-    run.entries = load(copy, ["memory_kv"])
+    run.entries = load(PACKAGE, ["memory_kv"])
     run.write(
         engine={"die": {first: ""}},
         benchmarks=[{"name": "bfcl", "categories": ["memory_kv", "irrelevance"]}],
     )
-    run.scenario = scenario
     try:
         yield run, run.to_the_end()
     finally:
@@ -33,7 +35,7 @@ def faulty(tmp_path_factory) -> tuple[Run, Driver]:
 
 def test_its_rows_are_quarantined_together_and_no_others(faulty):
     run, driver = faulty
-    killed = {e.id for e in run.entries if e.data["scenario"] == run.scenario}
+    killed = {e.id for e in run.entries if e.data["scenario"] == SCENARIO}
     assert len(killed) > 1
     rows = run.rows()
     assert {row["id"] for row in rows if row["status"] == "quarantined"} == killed, driver.text

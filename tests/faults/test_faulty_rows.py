@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +15,7 @@ WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_O
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory) -> tuple[Run, Driver]:
+def faulty(tmp_path_factory) -> Iterator[tuple[Run, Driver]]:
     run = Run(tmp_path_factory.mktemp("faulty"))
     asked = run.questions
     run.write(

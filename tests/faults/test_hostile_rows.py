@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,7 +24,7 @@ ENDLESS = len(OUTPUTS)
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory) -> tuple[Run, Driver]:
+def hostile(tmp_path_factory) -> Iterator[tuple[Run, Driver]]:
     run = Run(tmp_path_factory.mktemp("hostile"))
     asked = run.questions
     run.write(

@@ -262,7 +262,7 @@ def made(
     )
 
 
-def column(values: Sequence[bool], **more: object) -> list[ResultRow]:
+def column(values: Iterable[object], **more: object) -> list[ResultRow]:
     """A row per value, in entries ``0``, ``1``, ..."""
     return [made(bool(value), str(i), **more) for i, value in enumerate(values)]  # type: ignore[arg-type]
 

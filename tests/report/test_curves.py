@@ -133,7 +133,7 @@ def test_curves_over_steps(tmp_path: Path) -> None:
         (3000, 0.8, 60),
     ]
     for form in ("png", "svg"):
-        assert draw(figure, form)  # type: ignore[arg-type]
+        assert draw(figure, form)
 
 
 def test_a_law_of_a_family_and_none_of_a_pair(tmp_path: Path) -> None:

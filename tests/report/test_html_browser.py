@@ -105,7 +105,12 @@ def watched(browser: Any, **context: Any) -> Watched:
     found.page.route("**/*", only_files)
     found.page.on("console", lambda message: found.said.append(message.text))
     found.page.on("pageerror", lambda error: found.said.append(str(error)))
-    found.page.on("dialog", lambda dialog: (found.said.append(dialog.message), dialog.dismiss()))
+
+    def dismissed(dialog: Any) -> None:
+        found.said.append(dialog.message)
+        dialog.dismiss()
+
+    found.page.on("dialog", dismissed)
     found.page.add_init_script(
         "window.violations = [];"
         "document.addEventListener('securitypolicyviolation',"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.records import RULE_SETS
 from ace_ray.report import hypotheses
 from ace_ray.report.comparison_tables import p_text, sentence
 from ace_ray.report.hypotheses import WEIGHT, repeats_of, results_of
@@ -212,7 +213,7 @@ def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> hypotheses.Te
     """Runs that differ in ``moved`` of ``n``; of ``of`` rows generated twice ``flips`` differ."""
     rows = column([True] * n)
     again = [made(i >= flips, str(i), repeat=1) for i in range(of)]
-    repeats = repeats_of(rows, again)
+    repeats = repeats_of(rows, again, RULE_SETS)
     (line,) = lines(rows, column([False] * moved + [True] * (n - moved)), repeats=[repeats, None])
     return line
 
@@ -247,7 +248,9 @@ def test_a_group_with_few_repeats_borrows_from_all() -> None:
         *(made(i >= 10, str(i), repeat=1) for i in range(50)),
         *(made(True, str(i), category="d", repeat=1) for i in range(2)),
     ]
-    found = lines(rows, rows, repeats=[repeats_of(rows, again), None], named={"Both": ["c", "d"]})
+    found = lines(
+        rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None], named={"Both": ["c", "d"]}
+    )
     noise = {line.hypothesis.group.name: line.noise for line in found}
     every = 10 / 52
     assert noise["c"] is not None
@@ -261,7 +264,9 @@ def test_averaged_samples_are_less_noisy() -> None:
         return [row for s in range(4) for row in column([valid] * 100, sample=s)]
 
     again = [made(i >= 20, str(i), repeat=1) for i in range(100)]
-    (line,) = lines(four(True), four(True), repeats=[repeats_of(four(True), again), None])
+    (line,) = lines(
+        four(True), four(True), repeats=[repeats_of(four(True), again, RULE_SETS), None]
+    )
     assert line.noise_floor == pytest.approx(Z95 * np.sqrt(0.2 / 4 / 100))
 
 
@@ -271,7 +276,7 @@ def test_repeats_of_a_torn_dialogue_say_nothing() -> None:
         made(True, "d_0", group="d", repeat=1),
         made(True, "d_1", group="d", repeat=1, status="infra_error"),
     ]
-    found = lines(rows, rows, repeats=[repeats_of(rows, again), None])
+    found = lines(rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None])
     assert [line.noise for line in found] == [None, None]
 
 

@@ -90,7 +90,8 @@ def test_special_and_agent_categories(whole: Path) -> None:
     assert shares(agent.lines[0]) == [60.0, 75.0, 20.0, 75.0]
     cell = agent.lines[0][1]
     assert isinstance(cell, Estimate)
-    assert (cell.n, cell.interval) == (20, pytest.approx(wilson(12, 20)))
+    assert cell.n == 20
+    assert cell.interval == pytest.approx(wilson(12, 20))
 
 
 def test_special_errors_leave_irrelevant_out(tmp_path: Path) -> None:

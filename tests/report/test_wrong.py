@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.report.html.answers import MESSAGES, TEXT, answers
 from ace_ray.report.runs import Run, load_runs
 from ace_ray.report.wrong import GoldAnswers, choose
+from ace_ray.run.planning.preflight import make_benchmarks
 from tests.report.builders import Row, block, row, write_run
 
 RULES = ("official", "strict")
@@ -165,11 +168,13 @@ def test_a_manifest_that_this_version_cannot_read_has_no_gold(
 def test_runs_of_the_same_data_read_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import ace_ray.report.wrong as module
-
     made = []
-    real = module.make_benchmarks
-    monkeypatch.setattr(module, "make_benchmarks", lambda config: made.append(1) or real(config))
+
+    def counted(config: RunConfig) -> list[Benchmark]:
+        made.append(config)
+        return make_benchmarks(config)
+
+    monkeypatch.setattr("ace_ray.report.wrong.make_benchmarks", counted)
     rows = [wrong("normal_atom_bool", 0)]
     GoldAnswers(loaded(*(write_run(tmp_path / n, rows, model=f"o/{n}") for n in "ABC")))
     assert len(made) == 1

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,10 @@ def _table(change: Callable[[pa.Table], pa.Table], **options: Any) -> Mutation:
     return write
 
 
+def _times(value: Any, n: int) -> list[Any]:
+    return [value] * n
+
+
 def _column(
     name: str, values: Callable[[int], list[Any]], kind: pa.DataType | None = None
 ) -> Mutation:
@@ -410,14 +415,14 @@ def _all() -> Iterator[tuple[str, Mutation]]:
         yield f"parts: {name} no text", _column(name, lambda n: [b"\xff\xfe\x80"] * n, pa.binary())
     for name in ("sample", "repeat", "attempts", "prompt_tokens", "model_calls"):
         for value in (-1, (1 << 31) - 1):
-            yield f"parts: {name} {value}", _column(name, lambda n, value=value: [value] * n)
+            yield f"parts: {name} {value}", _column(name, partial(_times, value))
     for name in ("generation_s", "duration_s"):
         for value in (float("nan"), float("inf"), -1.0, 1e308):
-            yield f"parts: {name} {value}", _column(name, lambda n, value=value: [value] * n)
+            yield f"parts: {name} {value}", _column(name, partial(_times, value))
     for at in (-(1 << 62), 1 << 62):
         yield (
             f"parts: started_at {at}",
-            _column("started_at", lambda n, at=at: [at] * n, pa.timestamp("us", tz="UTC")),
+            _column("started_at", partial(_times, at), pa.timestamp("us", tz="UTC")),
         )
     for kind, text in {
         "empty": "", "a list": "[]", "a number": "7", "deep": "[" * 900 + "]" * 900,
@@ -426,7 +431,7 @@ def _all() -> Iterator[tuple[str, Mutation]]:
         "digits": '{"p": ' + "9" * 5000 + "}", "half": '{"p": "\\ud800"}',
     }.items():  # fmt: skip
         for name in ("messages", "state", "official_metrics"):
-            yield f"parts: {name} {kind}", _column(name, lambda n, text=text: [text] * n)
+            yield f"parts: {name} {kind}", _column(name, partial(_times, text))
     for name in ("a\nb.parquet", "\x1b[2Jx.parquet", "part-\u202e.parquet", "part-1.parquet",
                  "part-00000000000009-aa-x.parquet", "part-99999999999999999999-a.parquet",
                  "-rf.parquet", "%2e%2e%2fx.parquet"):  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.run import graph
 from ace_ray.run.graph import PAUSE_S, ThrottledExecutor, pause
 
 
@@ -21,7 +20,7 @@ def test_a_run_that_is_to_end_does_not_wait() -> None:
 
 def test_each_look_pauses_as_long_as_the_graph_says(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(graph.time, "sleep", slept.append)
+    monkeypatch.setattr("ace_ray.run.graph.time.sleep", slept.append)
     monkeypatch.setattr(ThrottledExecutor, "pause", staticmethod(lambda: 0.07))
     ThrottledExecutor().on_execution_step(None)
     assert slept == [0.07]

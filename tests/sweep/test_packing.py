@@ -210,7 +210,7 @@ class TestSchedule:
         shelf, other = ({"b": SimpleNamespace(lock_key=lambda x=x: x)} for x in ("shelf", ""))
         found = [run("r0"), run("r1"), run("r2")]
         for one, benchmarks in zip(found, (shelf, shelf, other), strict=True):
-            one.plan.benchmarks = benchmarks  # type: ignore[union-attr]
+            one.plan.benchmarks = benchmarks  # type: ignore[union-attr, misc]
         placed = {p.lane.runs[0].label: p for p in schedule(lanes(found, EIGHT, swap=True), EIGHT)}
         first, second = sorted((placed["r0"], placed["r1"]), key=lambda one: one.begins)
         assert (first.begins, placed["r2"].begins) == (0, 0)
@@ -302,6 +302,6 @@ def test_episodes_count_for_more() -> None:
     episode = run("b", rows=10)
     assert plain.tokens == 10 * (100 + 100)
     for row in episode.plan.rows:  # type: ignore[union-attr]
-        row.interactive = True
+        row.interactive = True  # type: ignore[misc]
     assert episode.tokens == 8 * plain.tokens
     assert SweepRun("refused", 1, "x", refused="torn").tokens == 0

@@ -20,6 +20,7 @@ from ace_ray.errors import UserError
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.health.interrupts import RunFailed
 from ace_ray.run.planning import cluster
+from ace_ray.run.session import Session
 from ace_ray.store import Unreachable
 from ace_ray.sweep import lane as lane_module
 from ace_ray.sweep.packing import Lane
@@ -291,7 +292,7 @@ class TestLane:
         asked: list[Any] = []
         monkeypatch.setattr(cluster, "connect", lambda: asked.append("connect"))
         monkeypatch.setattr(cluster, "grow", lambda *args: asked.append(args[:2]))
-        monkeypatch.setattr(lane_module.Session, "run", lambda self: asked.append("run"))
+        monkeypatch.setattr(Session, "run", lambda self: asked.append("run"))
         run({"run_id": run_id, "config": config}, nodes=[], gpus=[2, 1])
         assert asked == ["connect", ([2, 1], 3600.0), "run"]
         asked.clear()

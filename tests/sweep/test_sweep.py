@@ -16,14 +16,16 @@ import pytest
 import yaml
 
 from ace_ray.errors import UserError
+from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweep import runs as runs_module
 from ace_ray.sweep import sweep as module
 from ace_ray.sweep.config import load_sweep
+from ace_ray.sweep.ledger import write_ledger
 from ace_ray.sweep.packing import Lane, Machine
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweep.runs import SweepRun, is_finished
 from ace_ray.sweep.sweep import Sweep
 
 Play = Callable[["FakeLane"], None]
@@ -204,7 +206,7 @@ def die(lane: FakeLane, run: SweepRun) -> None:
 def outage(stage: Stage, monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
     """Once a lane has run, nobody can tell so many times what is finished; the times left."""
     left = list(range(times))
-    finished = module.is_finished
+    finished = is_finished
     monkeypatch.setattr(module, "AGAIN_S", 0.0)
 
     def asks(*arguments: Any) -> bool:
@@ -505,7 +507,7 @@ class TestWhatFails:
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         refused = [1, 2]
-        write = module.write_ledger
+        write = write_ledger
 
         def refuses(*arguments: Any) -> None:
             if refused:
@@ -1087,7 +1089,7 @@ class TestWatching:
         """S3 is away between the look and the plan: it is no fault of the checkpoint."""
         stage.save(1)
         left = [1, 2]
-        plan = runs_module.plan_run
+        plan = plan_run
 
         def away(config: Any) -> Any:
             if left and stage.started:

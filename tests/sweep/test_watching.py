@@ -11,6 +11,7 @@ import pytest
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep import watching as module
+from ace_ray.sweep.checkpoints import find_checkpoints
 from ace_ray.sweep.config import SweepOptions
 from ace_ray.sweep.watching import Watching
 
@@ -234,7 +235,7 @@ def test_the_last_checkpoint_is_not_lost_to_an_outage_at_the_end(
     watched.save(1)
     watched.look()
     (tmp_path / "stop").touch()
-    find = module.find_checkpoints
+    find = find_checkpoints
 
     def away(*arguments: Any) -> Any:
         raise UserError("the store is away")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN
 from ace_ray.benchmarks.acebench.data.upstream_prompts import PHRASE_MODULES, ROLE_MODULES
@@ -44,8 +45,12 @@ def rows_of(category: str) -> list[tuple[dict, dict]]:
     function = {"name": "light", "parameters": {"type": "object", "properties": {}}}
     rows = []
     for row_id in ids:
-        question = {"id": row_id, "question": "user: light up\u2028now", "function": [function]}
-        answer = {"id": row_id, "ground_truth": {"light": {"room": 1}}}
+        question: dict[str, Any] = {
+            "id": row_id,
+            "question": "user: light up\u2028now",
+            "function": [function],
+        }
+        answer: dict[str, Any] = {"id": row_id, "ground_truth": {"light": {"room": 1}}}
         if category in AGENT:
             question |= {"initial_config": {"BaseApi": {"lamp": True}}, "path": []}
             question |= {"involved_classes": ["BaseApi"]}

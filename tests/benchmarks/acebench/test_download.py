@@ -9,11 +9,13 @@ import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench.data import archive as archives
 from ace_ray.benchmarks.acebench.data import download
+from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_COMMIT
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.synthetic_checkout import write_checkout
@@ -61,7 +63,7 @@ class Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    handler = type("Handler", (Server,), {})
+    handler: Any = type("Handler", (Server,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         running.daemon_threads = True
         handler.url = f"http://127.0.0.1:{running.server_port}/archive"
@@ -120,7 +122,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int =
 @pytest.mark.parametrize("manner", ["", "chunked"])
 def test_pull(server, cache, packed, manner):
     server.body, server.manner = packed, manner
-    said = []
+    said: list[str] = []
     folder = download.pull(url=server.url, sha256=sha(packed).upper(), cache=cache, say=said.append)
     assert left_in(cache) == [folder.name]
     manifest = (folder / "manifest.json").read_text()
@@ -134,7 +136,9 @@ def test_pull_of_a_zip(server, cache, packed):
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar, zipfile.ZipFile(buffer, "w") as bundle:
         for info in tar:
             if info.isreg():
-                bundle.writestr(info.name, tar.extractfile(info).read())
+                file = tar.extractfile(info)
+                assert file is not None
+                bundle.writestr(info.name, file.read())
     server.body = buffer.getvalue()
     assert download.pull(url=server.url, sha256=sha(server.body), cache=cache).is_dir()
 
@@ -154,7 +158,7 @@ def test_official_address_is_pinned_even_with_a_hash(server, cache, packed, monk
 
 def test_official_url_names_the_commit():
     assert download.OFFICIAL_URL.startswith("https://")
-    assert download.OFFICIAL_URL.endswith(download.OFFICIAL_COMMIT)
+    assert download.OFFICIAL_URL.endswith(OFFICIAL_COMMIT)
 
 
 def test_wrong_hash(server, cache, packed):

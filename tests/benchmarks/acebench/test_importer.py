@@ -31,7 +31,7 @@ def left_in(cache: Path) -> list[str]:
 
 
 def test_import_lands_whole(checkout, cache):
-    said = []
+    said: list[str] = []
     before = set(sys.modules)
     folder = importer.import_checkout(checkout, cache=cache, say=said.append)
     assert not {name for name in set(sys.modules) - before if "model_inference" in name}
@@ -53,7 +53,7 @@ def test_import_lands_whole(checkout, cache):
 def test_second_import_is_a_no_op_and_says_so(checkout, cache):
     folder = importer.import_checkout(checkout, cache=cache)
     stamp = (folder / "manifest.json").stat().st_mtime_ns
-    said = []
+    said: list[str] = []
     assert importer.import_checkout(checkout, cache=cache, say=said.append) == folder
     assert said[0].startswith("already imported, nothing to do: 38 rows")
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp
@@ -82,7 +82,7 @@ def test_a_damaged_import_is_not_handed_out(checkout, cache):
 
 
 def test_layout_without_upstream_texts(tmp_path, cache):
-    said = []
+    said: list[str] = []
     folder = importer.import_checkout(write_data(tmp_path / "rows"), cache=cache, say=said.append)
     assert not (folder / "upstream").exists()
     assert "official prompts and worlds are not available" in said[1]

@@ -150,7 +150,7 @@ def test_agent_rows_agree_with_their_worlds(entry: Entry) -> None:
     assert offered.keys() <= known
     paths = entry.gold["mile_stone"]
     for step in [s for path in ([paths] if isinstance(paths[0], str) else paths) for s in path]:
-        (call,) = ast.parse(step, mode="eval").body.elts  # type: ignore[attr-defined]
+        (call,) = ast.parse(step, mode="eval").body.elts
         arguments = {keyword.arg for keyword in call.keywords}
         parameters = offered[call.func.id]
         assert set(parameters["required"]) <= arguments <= parameters["properties"].keys()

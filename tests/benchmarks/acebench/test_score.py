@@ -45,7 +45,11 @@ def data(tmp_path: Path) -> Path:
     }.items():
         questions, answers = [], []
         for number, suffix in enumerate(ids):
-            row = {"id": f"{category}_{suffix}", "question": "user: how?\n", "function": functions}
+            row: dict[str, Any] = {
+                "id": f"{category}_{suffix}",
+                "question": "user: how?\n",
+                "function": functions,
+            }
             gold: Any = {"forecast": {"city": "Rome", "days": number}}
             answer = {"id": row["id"], "ground_truth": gold}
             if category == AGENT:

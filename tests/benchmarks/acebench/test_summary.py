@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import sqrt
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,7 @@ def test_samples_of_a_dialogue_are_judged_whole() -> None:
 def test_totals_and_process_accuracy_of_agents() -> None:
     half = Verdict(False, "class attributes wrong", metrics={"process_accuracy": 0.5})
     full = Verdict(True, metrics={"process_accuracy": 1.0})
-    cost = {"prompt_tokens": 7, "completion_tokens": 3, "generation_s": 0.5}
+    cost: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3, "generation_s": 0.5}
     found = summarize(
         row("agent_multi_step", i, verdicts={"official": v, "strict": v}, **cost)
         for i, v in enumerate([half, full])

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ray
+
 from ace_ray.models.fake import FakeEngine
 from ace_ray.models.probe import Logprobs
 from ace_ray.models.sources import resolve
@@ -53,7 +55,7 @@ class Engines:
         self.on_swap: Callable[[Path], None] = lambda folder: None
         self.said: dict[str, Logprobs] = {}
         self.started: list[str] = []
-        monkeypatch.setattr(module.ray, "get", lambda answer: answer.value)
+        monkeypatch.setattr(ray, "get", lambda answer: answer.value)
         monkeypatch.setattr(module, "start_engine", self.start)
         monkeypatch.setattr(module, "die", self.die)
 
@@ -94,6 +96,7 @@ class Engines:
     def successor(self) -> Candidate:
         """Of a process that ended, or the first one."""
         begun = self.handle.coordinator.starting(WHO, self.job.first)
+        assert begun is not None
         return Candidate(self.job, WHO, Clock(), begun.run)
 
     def save(self, step: int, *values: float) -> Path:

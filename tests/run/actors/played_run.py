@@ -245,9 +245,9 @@ def played(
     names = {shared_id(rows[n * sharing]) if sharing else row_id(n) for n in killers}
     first = one_pass(rows)
     aside = [
-        {**row, "attempt": first.stored[row["row_id"]]["attempts"] + 1}
+        {**row, "attempt": first.stored[str(row["row_id"])]["attempts"] + 1}
         for row in rows
-        if first.stored.get(row["row_id"], {}).get("status") == "infra_error"
+        if first.stored.get(str(row["row_id"]), {}).get("status") == "infra_error"
     ]
     if first.failure or not aside:
         return first, None

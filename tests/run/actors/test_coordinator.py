@@ -220,7 +220,7 @@ def test_rows_that_were_left_are_no_suspects() -> None:
 
 
 def test_isolated_rows_of_an_earlier_pass_are_known() -> None:
-    earlier = {
+    earlier: dict[Kind, dict[str, IsolatedRow]] = {
         "engine": {"a": IsolatedRow(1, 4)},
         "checker": {"b": IsolatedRow(2, 0, end="quarantined")},
     }

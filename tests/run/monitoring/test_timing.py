@@ -8,7 +8,8 @@ from ace_ray.run.monitoring.counts import Tally
 from ace_ray.run.monitoring.timing import STATES, Clock, timing
 from ace_ray.run.planning.cluster import Resources
 
-SPENT = dict.fromkeys(STATES, 0.0) | {"generation": 10.0, "load": 2.0}
+SPENT: dict[str, float] = {state: 0.0 for state in STATES}
+SPENT |= {"generation": 10.0, "load": 2.0}
 
 
 class Now:
@@ -153,7 +154,7 @@ def test_what_is_served_beside_the_engines_counts(
     resources: Resources, device: str, devices: float, generation: float
 ) -> None:
     tally = Tally()
-    tally.of(0).spent = {"a": SPENT, "b": SPENT}
+    tally.of(0).spent = {"a": {**SPENT}, "b": {**SPENT}}
     found = timing([tally], 0, began=0, planned=0, resources=resources, earlier={})
     assert (found["device"], found["devices"]) == (device, devices)
     assert found["device_s"]["generation"] == pytest.approx(generation)

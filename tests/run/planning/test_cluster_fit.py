@@ -96,8 +96,8 @@ class Growing:
         self.asked: list[Any] = []
         self.said: list[str] = []
         monkeypatch.setattr(cluster, "nodes", lambda: [{"CPU": 1.0}] + [{"GPU": 1.0}] * self.gpus)
-        monkeypatch.setattr(cluster.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(cluster.time, "sleep", self.sleep)
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        monkeypatch.setattr(cluster, "time", clock)
         sdk = SimpleNamespace(request_resources=lambda bundles: self.asked.append(bundles))
         monkeypatch.setitem(sys.modules, "ray.autoscaler.sdk", sdk)
 

@@ -21,7 +21,10 @@ FUNCTIONS = [
     {"name": "view", "arguments": {"properties": {"name": {}}}},
 ]
 GOLD = [{"BaseAPI": {"wifi": True}}, {"Reminderpi": {"reminder_list": {"1": {"n": 1}}}}]
-END = [{"BaseApi": {"wifi": True}}, {"ReminderApi": {"reminder_list": {"1": {"n": 1}}}}]
+END: list[dict[str, Any]] = [
+    {"BaseApi": {"wifi": True}},
+    {"ReminderApi": {"reminder_list": {"1": {"n": 1}}}},
+]
 STEPS = ["[login()]", "[view(name='Eve')]", "[send(to='Eve', text='Domino's')]"]
 RIGHT = ["[login()]", "[view(name='Eve')]", "[send(to='Eve', text=\"Domino's\")]"]
 
@@ -193,7 +196,8 @@ def test_a_call_that_reached_no_tool_does_not_match() -> None:
     assert process("[login(**x)]") == 0
 
 
-LOGIN, VIEW, SEND = ("login", {}), ("view", {"name": "Eve"}), ("send", {"to": "Eve", "text": "x"})
+LOGIN: tuple[str, dict[str, Any]] = ("login", {})
+VIEW, SEND = ("view", {"name": "Eve"}), ("send", {"to": "Eve", "text": "x"})
 NO = {"status": False, "message": "not logged in"}
 CALL, RULE, INFORMATION, OPEN = (
     "function_call_error",
