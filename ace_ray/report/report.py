@@ -14,9 +14,10 @@ from ace_ray.errors import UserError
 from ace_ray.report.content import Content, content_of
 from ace_ray.report.folder import PAGE, claim, claim_within, write
 from ace_ray.report.runs import Run, read_runs
-from ace_ray.report.sweeps import SWEEP, Sweep, load_sweep
+from ace_ray.report.sweeps import Sweep, load_sweep
 from ace_ray.report.table import print_table, say
 from ace_ray.store import Store, open_store
+from ace_ray.sweep.config import SWEEP
 
 DEFAULT_FOLDER = "report"
 WRONG = 5

@@ -21,10 +21,8 @@ from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.report.runs import Run, read_run
 from ace_ray.store import Store
-
-SWEEP = "sweep.json"
-LEDGER = "ledger.json"
-
+from ace_ray.sweep.config import SWEEP
+from ace_ray.sweep.ledger import LEDGER, State
 
 PARTS = {
     "load": "Load",
@@ -81,7 +79,7 @@ class LedgerLine(_Stored):
     label: str
     step: int | None = None
     source: str
-    state: Literal["complete", "incomplete", "failed", "refused", "pending"]
+    state: State
     note: str = ""
     engine: Annotated[Literal["fresh", "swapped", "restarted"] | None, _EMPTY_IS_NONE] = None
     devices: _Amount = 0.0

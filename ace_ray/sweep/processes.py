@@ -8,7 +8,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -97,18 +98,15 @@ class LaneProcess:
             say(line.rstrip("\n"))
 
 
-class Signals:
+@contextmanager
+def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
     """SIGINT and SIGTERM go to ``ask``, from the main thread."""
-
-    def __init__(self, ask: Callable[[int], None]) -> None:
-        self._ask = ask
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, lambda n, frame: self._ask(n))
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda n, frame: ask(n))
+    try:
+        yield
+    finally:
+        for taken, handler in before.items():
+            signal.signal(taken, handler)

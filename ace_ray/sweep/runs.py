@@ -87,10 +87,6 @@ class SweepRun:
             return 0.0
         return (self.workers or 1) * self.plan.config.worker_cpus + 1.0 + self.server_cpus
 
-    def without_plan(self, why: str) -> SweepRun:
-        """The same model, refused."""
-        return SweepRun(self.label, self.step, self.source, refused=why)
-
     @property
     def tokens(self) -> int:
         """About how many tokens pass through the engine: four characters of a prompt make one,
@@ -106,33 +102,30 @@ class SweepRun:
 
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
     """The run of one listed model. Raises `UserError`."""
-    config = sweep.run_of(model, output)
-    plan = plan_run(config)
-    return _measured(SweepRun(model.label or plan.model.name, None, model.source, plan))
+    plan = plan_run(sweep.run_of(model, output))
+    return _planned(SweepRun(model.label or plan.model.name, None, model.source), plan)
 
 
-def awaited_checkpoint(checkpoint: Checkpoint, why: str) -> SweepRun:
-    """A checkpoint that a later call may evaluate."""
-    return SweepRun(f"step {checkpoint.step}", checkpoint.step, checkpoint.source, awaited=why)
+def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
+    """A checkpoint that cannot be evaluated, or not yet."""
+    label = f"step {checkpoint.step}"
+    return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
     """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
     can tell now."""
-    label = f"step {checkpoint.step}"
-    bare = SweepRun(label, checkpoint.step, checkpoint.source)
     if checkpoint.lacks:
-        return bare.without_plan(f"it is not whole: {checkpoint.lacks}")
+        return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
     try:
-        config = sweep.run_of(SweepModel(source=checkpoint.source), output)
-        plan = plan_run(config)
+        plan = plan_run(sweep.run_of(SweepModel(source=checkpoint.source), output))
         if plan.model.kind == "folder":
             check_whole(Path(plan.model.location))
     except Unreachable:
         raise
     except UserError as error:
-        return bare.without_plan(str(error))
-    return _measured(SweepRun(label, checkpoint.step, checkpoint.source, plan))
+        return unplanned(checkpoint, refused=str(error))
+    return _planned(unplanned(checkpoint), plan)
 
 
 def check_distinct(runs: Sequence[SweepRun]) -> None:
@@ -162,9 +155,7 @@ def is_finished(store: Store, plan: Plan) -> bool:
     return bool(held == json_tree(json.dumps(plan.identity)))
 
 
-def _measured(run: SweepRun) -> SweepRun:
-    plan = run.plan
-    assert plan is not None  # only planned runs are measured
+def _planned(run: SweepRun, plan: Plan) -> SweepRun:
     config = plan.config
     servers = []
     if config.backend == "vllm" and plan.rows.interactive.any():
@@ -172,6 +163,7 @@ def _measured(run: SweepRun) -> SweepRun:
     size = size_of(plan.model)
     return replace(
         run,
+        plan=plan,
         swap_group=_swap_group(plan),
         gpus=gpus_per_worker(config.engine),
         workers=None if config.workers == "auto" else config.workers,

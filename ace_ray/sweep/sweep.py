@@ -14,19 +14,18 @@ from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
-from ace_ray.sweep.config import SweepConfig, SweepModel
-from ace_ray.sweep.identity import claim, sweep_id_of
+from ace_ray.sweep.config import SweepConfig, SweepModel, claim, sweep_id_of
 from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_kept, write_ledger
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
-from ace_ray.sweep.processes import LaneProcess, Signals
+from ace_ray.sweep.processes import LaneProcess, signals_to
 from ace_ray.sweep.runs import (
     SweepRun,
-    awaited_checkpoint,
     check_distinct,
     is_finished,
     run_of_checkpoint,
     run_of_model,
+    unplanned,
 )
 from ace_ray.sweep.watching import Watching
 
@@ -107,7 +106,7 @@ class Sweep:
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
-            with Signals(self._ask_to_stop):
+            with signals_to(self._ask_to_stop):
                 try:
                     return self._evaluate()
                 except (StoreAway, LeaseLost) as error:
@@ -214,7 +213,7 @@ class Sweep:
                 fine |= run.plan is not None
             except UserError as error:
                 # At the start this is the user's to mend; now others are being evaluated.
-                self.runs[-1] = run.without_plan(str(error))
+                self.runs[-1] = unplanned(checkpoint, refused=str(error))
                 self._say(f"{run.label}: refused, {error}")
         return fine
 
@@ -224,9 +223,9 @@ class Sweep:
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
             self._say(f"step {checkpoint.step}: left out, it is being written")
-            self._put(awaited_checkpoint(checkpoint, "it was being written when the watch ended"))
+            self._put(unplanned(checkpoint, awaited="it was being written when the watch ended"))
         for checkpoint in watching.left():
-            self._put(awaited_checkpoint(checkpoint, "it could not be planned"))
+            self._put(unplanned(checkpoint, awaited="it could not be planned"))
         if watching.blind:
             self._say("the last checkpoints could not be looked for: sweep again")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,8 +10,30 @@ from pathlib import Path
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.store import Store, open_store
-from ace_ray.sweep.checkpoints import Checkpoint, Settling, find_checkpoints
+from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
+
+
+class Settling:
+    """Which checkpoints have not changed for a while: a trainer may still be writing one."""
+
+    def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._settle_s, self._now = settle_s, now
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def look(self, found: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Those of ``found`` that are whole and have settled, as far as looks so far can tell."""
+        now = self._now()
+        for checkpoint in found:
+            state, since = self._seen.get(checkpoint.source, ("", now))
+            unchanged = state == checkpoint.state
+            self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
+        return [c for c in found if not c.lacks and self.has_settled(c)]
+
+    def has_settled(self, checkpoint: Checkpoint) -> bool:
+        """Whether it was like this for so long, whole or not."""
+        state, since = self._seen.get(checkpoint.source, ("", math.inf))
+        return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
 class Watching:

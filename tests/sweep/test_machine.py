@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,20 +78,21 @@ class TestThisMachine:
 
 class TestCluster:
     @pytest.fixture
-    def of(self, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-        """Joins a cluster of these nodes."""
+    def of(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+        """Joins a cluster of these nodes; it has to be left again, once for each look."""
+        joined: list[str] = []
 
         def make(*nodes: dict[str, float], **total: float) -> None:
-            ended: list[bool] = []
             ray = SimpleNamespace(
-                cluster_resources=lambda: total, shutdown=lambda: ended.append(True)
+                cluster_resources=lambda: total, shutdown=lambda: joined.remove("it")
             )
             monkeypatch.setitem(sys.modules, "ray", ray)
             monkeypatch.setattr(cluster, "is_running", lambda: True)
-            monkeypatch.setattr(cluster, "connect", lambda: None)
+            monkeypatch.setattr(cluster, "connect", lambda: joined.append("it"))
             monkeypatch.setattr(cluster, "nodes", lambda: list(nodes))
 
-        return make
+        yield make
+        assert joined == []
 
     def test_gpus_of_all_nodes(self, of: Cluster) -> None:
         of({"CPU": 8}, {"GPU": 4}, {"GPU": 8}, **{"accelerator_type:H100": 2.0, "GPU": 12})

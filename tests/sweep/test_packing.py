@@ -52,7 +52,7 @@ def labels(found: Sequence[Lane]) -> list[list[str]]:
 
 
 class TestLanes:
-    def test_kin_share_an_engine_in_order(self) -> None:
+    def test_a_swap_group_shares_an_engine_in_order(self) -> None:
         for machine in (CPU, ONE):
             assert labels(lanes(checkpoints(4), machine, swap=True)) == [
                 ["alike-0", "alike-1", "alike-2", "alike-3"]
@@ -64,7 +64,7 @@ class TestLanes:
         )
         assert sorted(labels(found)) == [["a-0", "a-1"], ["b-0", "b-1"], ["x"], ["y"]]
 
-    def test_kin_that_are_listed_apart(self) -> None:
+    def test_a_swap_group_that_is_listed_apart(self) -> None:
         a, b = checkpoints(2, "a"), checkpoints(2, "b")
         found = lanes([a[0], b[0], a[1], b[1]], CPU, swap=True)
         assert sorted(labels(found)) == [["a-0", "a-1"], ["b-0", "b-1"]]
@@ -207,9 +207,9 @@ class TestSchedule:
         assert [one.begins for one in placed] == [0] * 8
 
     def test_what_only_one_may_have_is_had_one_after_another(self) -> None:
-        shelf, other = ({"b": SimpleNamespace(lock_key=lambda x=x: x)} for x in ("shelf", ""))
+        cache, other = ({"b": SimpleNamespace(lock_key=lambda x=x: x)} for x in ("cache", ""))
         found = [run("r0"), run("r1"), run("r2")]
-        for one, benchmarks in zip(found, (shelf, shelf, other), strict=True):
+        for one, benchmarks in zip(found, (cache, cache, other), strict=True):
             one.plan.benchmarks = benchmarks  # type: ignore[union-attr, misc]
         placed = {p.lane.runs[0].label: p for p in schedule(lanes(found, EIGHT, swap=True), EIGHT)}
         first, second = sorted((placed["r0"], placed["r1"]), key=lambda one: one.begins)

@@ -139,7 +139,7 @@ class TestRefused:
         assert (run.label, run.step, run.source) == ("step 7", 7, str(one))
 
 
-class TestKin:
+class TestSwapGroup:
     def test_checkpoints_of_one_training(self, one: Path, other: Path) -> None:
         assert of(one).swap_group == of(other).swap_group != ""
 
@@ -188,7 +188,7 @@ class TestKin:
         assert of(other, model={"chat_template_kwargs": {"a": 1}}).swap_group != alone
         assert of(other, model={"reasoning_parser": "none"}).swap_group != alone
 
-    def test_listed_models_are_kin_too(self, one: Path, other: Path) -> None:
+    def test_listed_models_have_one_too(self, one: Path, other: Path) -> None:
         listed = [run_of_model(sweep_of(), SweepModel(source=str(p)), "o") for p in (one, other)]
         assert listed[0].swap_group == listed[1].swap_group == of(one).swap_group
 

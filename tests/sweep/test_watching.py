@@ -11,9 +11,9 @@ import pytest
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.sweep import watching as module
-from ace_ray.sweep.checkpoints import find_checkpoints
+from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
-from ace_ray.sweep.watching import Watching
+from ace_ray.sweep.watching import Settling, Watching
 
 Make = Callable[..., "Watched"]
 
@@ -274,3 +274,65 @@ def test_one_that_could_not_be_planned_at_the_end(make: Make, tmp_path: Path) ->
     assert watched.look() == [1]
     assert watched.watching.left() == []
     assert watched.watching.wait_s == 0
+
+
+def seen(state: str = "1", *, lacks: str = "", step: int = 1) -> Checkpoint:
+    return Checkpoint(f"step_{step}", step, f"/run/step_{step}", state, lacks)
+
+
+TORN = seen(lacks="a shard is missing")
+
+
+@pytest.mark.parametrize(
+    ("settle_s", "looks"),
+    [
+        pytest.param(
+            60,
+            [(0, [seen()], []), (59.9, [seen()], []), (60, [seen()], [1]), (61, [seen()], [1])],
+            id="as it is for as long",
+        ),
+        pytest.param(
+            60,
+            [
+                (0, [seen("1")], []),
+                (50, [seen("2")], []),
+                (109, [seen("2")], []),
+                (110, [seen("2")], [1]),
+                (111, [seen("3")], []),
+                (171, [seen("3")], [1]),
+            ],
+            id="a change begins anew",
+        ),
+        pytest.param(
+            60,
+            [(0, [seen("1")], []), (30, [seen("2")], []), (60, [seen("1")], []),
+             (120, [seen("1")], [1])],
+            id="a change and back is a change",
+        ),
+        pytest.param(
+            60,
+            [(0, [TORN], []), (1000, [TORN], []), (1001, [seen("2")], []),
+             (1061, [seen("2")], [1])],
+            id="what lacks something never settles",
+        ),
+        pytest.param(
+            60,
+            [
+                (0, [seen()], []),
+                (30, [seen(), seen(step=2)], []),
+                (60, [seen(), seen(step=2)], [1]),
+                (90, [seen(), seen("2", step=2)], [1]),
+                (150, [seen(), seen("2", step=2)], [1, 2]),
+            ],
+            id="each for itself",
+        ),
+        pytest.param(0, [(0, [seen()], [1])], id="at the first look"),
+        pytest.param(0, [(0, [TORN], [])], id="not torn at the first look"),
+    ],
+)  # fmt: skip
+def test_settling(settle_s: float, looks: list[tuple[float, list[Checkpoint], list[int]]]) -> None:
+    now = 1000.0
+    settling = Settling(settle_s, lambda: now)
+    for seconds, found, settled in looks:
+        now = 1000.0 + seconds
+        assert [checkpoint.step for checkpoint in settling.look(found)] == settled
