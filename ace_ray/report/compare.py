@@ -5,8 +5,6 @@ Printed, and as Markdown, CSV, JSON and figures; docs/statistics.md has the form
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +15,6 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.benchmarks.results import Table
-from ace_ray.clean import spreadsheet
 from ace_ray.report.compared_runs import ComparedRun, compared_runs
 from ace_ray.report.comparison import Comparison, compare_runs
 from ace_ray.report.comparison_tables import sentence, tables_of
@@ -25,7 +22,7 @@ from ace_ray.report.flips import Flips, flip_csv, flip_lines, flip_markdown, fli
 from ace_ray.report.folder import claim, write
 from ace_ray.report.hypotheses import TestResult
 from ace_ray.report.runs import load_runs
-from ace_ray.report.table import markdown, print_table, say
+from ace_ray.report.table import csv_lines, markdown, print_table, say
 from ace_ray.store import Store, open_store
 
 BOTH = "both"
@@ -226,13 +223,8 @@ def _values(result: TestResult) -> dict[str, Any]:
 
 
 def _csv(results: Sequence[TestResult]) -> str:
-    out = io.StringIO()
     rows = [_values(result) for result in results]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(rows[0] if rows else [])
-    for row in rows:
-        writer.writerow(spreadsheet(v) if isinstance(v, str) else v for v in row.values())
-    return out.getvalue()
+    return csv_lines([rows[0] if rows else [], *(row.values() for row in rows)])
 
 
 def _markdown(comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ace_ray.benchmarks.results import Curves
+from ace_ray.benchmarks.results import Curves, Estimate
 from ace_ray.errors import UserError
-from ace_ray.report.best import Best, best_runs
+from ace_ray.records import digest
 from ace_ray.report.compared_runs import (
     ComparedRun,
     NotComparable,
@@ -25,7 +25,16 @@ from ace_ray.report.compared_runs import (
 from ace_ray.report.curves import ScalingFit, size_curves, step_curves
 from ace_ray.report.flips import Flips, flips_of
 from ace_ray.report.hypotheses import TestResult, overall_noise, repeats_of, results_of
-from ace_ray.report.paired import PairedData, cells_of, groups_of, pairs_of
+from ace_ray.report.paired import (
+    Group,
+    PairedData,
+    Unit,
+    cells_of,
+    groups_of,
+    mean_estimate,
+    pairs_of,
+    unit_means,
+)
 from ace_ray.report.runs import BenchmarkRuns, Run, class_of, facts
 
 MOST_FLIPPED = 3
@@ -39,6 +48,33 @@ class ScalingFits:
     benchmark: str
     rules: str
     fits: Mapping[tuple[str, str], ScalingFit]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best run of one group, and how good it is on entries that did not choose it.
+
+    The best of several runs was also the luckiest: on the entries that chose it, its score is too
+    high (the winner's curse). So one half of the entries chooses, the other says how good it is.
+
+    ``chosen`` (a label) is the best run on the choosing half of the entries.
+
+    ``choosing`` is its score there, too high by the choice, ``held_out`` on the other half, which
+    had no part in it. ``tied`` names runs that were as good there; the first run is taken.
+    ``highest`` is the best on all entries and ``everything`` its score, also too high. Ranked were
+    the checkpoints of ``series``, "" for all runs.
+    """
+
+    benchmark: str
+    rules: str
+    series: str
+    group: Group
+    chosen: str
+    tied: tuple[str, ...]
+    choosing: Estimate
+    held_out: Estimate
+    highest: str
+    everything: Estimate
 
 
 @dataclass(frozen=True)
@@ -277,6 +313,65 @@ def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]
                     f"{label}: of {noise.n} entries or dialogues of {data.benchmark} generated "
                     f"twice {noise.flips} changed their verdict ({rules} rules)"
                 )
+
+
+def best_runs(
+    data: PairedData, rules: str, labels: Sequence[str], series: str = ""
+) -> Iterator[Best]:
+    """The best of the runs ``labels`` on each group that has entries in both halves judged in all
+    of them."""
+    values = np.array(
+        [unit_means(data.cells, "accuracy", rules, data.labels.index(label)) for label in labels]
+    )
+    # Runs are ranked on the same entries.
+    common = ~np.isnan(values).any(axis=0)
+    first = choosing_half(data)
+    for group in data.main_groups():
+        within = common & data.cells.within(group.strata)
+        if not (within & first).any() or not (within & ~first).any():
+            continue
+        choosing, everything = _scores(values, within & first), _scores(values, within)
+        chosen, highest = _highest(choosing), _highest(everything)
+        yield Best(
+            benchmark=data.benchmark,
+            rules=rules,
+            series=series,
+            group=group,
+            chosen=labels[chosen],
+            tied=tuple(
+                label
+                for run, label in enumerate(labels)
+                if run != chosen and choosing[run].value == choosing[chosen].value
+            ),
+            choosing=choosing[chosen],
+            held_out=_scores(values, within & ~first)[chosen],
+            highest=labels[highest],
+            everything=everything[highest],
+        )
+
+
+def choosing_half(data: PairedData) -> np.ndarray:
+    """(units,): whether a unit chooses. By a hash of the first key of its cluster, so the same in
+    every comparison of the same entries."""
+    _, first, cluster_of = np.unique(data.cells.cluster_of, return_index=True, return_inverse=True)
+    chooses = [_chooses(data.benchmark, data.cells.units[index]) for index in first]
+    half: np.ndarray = np.array(chooses, dtype=bool)[cluster_of]
+    return half
+
+
+def _chooses(benchmark: str, unit: Unit) -> bool:
+    return int(digest("best", benchmark, *unit)[:8], 16) % 2 == 0
+
+
+def _scores(values: np.ndarray, mask: np.ndarray) -> list[Estimate]:
+    """Of each run, on the units of the mask, which all have; ``values`` are (runs, units)."""
+    scores = [mean_estimate(of_run[mask]) for of_run in values]
+    return [score for score in scores if score is not None]
+
+
+def _highest(scores: Sequence[Estimate]) -> int:
+    """The first of the best."""
+    return max(range(len(scores)), key=lambda run: scores[run].value)
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,17 @@ As data, and as printed lines, Markdown and CSV. Outputs are hostile text, fence
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from ace_ray.benchmarks.results import Table
-from ace_ray.clean import cleaned, one_line, spreadsheet
+from ace_ray.clean import cleaned, one_line
 from ace_ray.errors import UserError
 from ace_ray.report.runs import Run
-from ace_ray.report.table import markdown
+from ace_ray.report.table import csv_lines, markdown
 from ace_ray.run.storage.rows import ResultRow
 
 Change = Literal["lost", "gained"]
@@ -133,26 +129,19 @@ def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
 
 def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
     """Row id -> answer, of ``rows``."""
-    known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
-    columns = [
-        "row_id",
-        "output",
-        *(f"{rules}_{part}" for part in ("valid", "error_type", "error")),
-    ]
-    found: dict[str, Answer] = {}
-    for table in run.ledger.tables(columns, known) if rows else ():
-        for row_id, output, valid, error_type, error in zip(
-            *(table.column(name).to_pylist() for name in columns), strict=True
-        ):
-            found[row_id] = Answer(
-                valid=bool(valid),
-                error_type=one_line(error_type or ""),
-                error=cleaned(error or "", _LONGEST_ERROR),
-                output=cleaned(output or "", LONGEST),
-            )
-    if any(row.row_id not in found for row in rows):
+    columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
+    answers = {
+        stored["row_id"]: Answer(
+            valid=bool(stored[f"{rules}_valid"]),
+            error_type=one_line(stored[f"{rules}_error_type"] or ""),
+            error=cleaned(stored[f"{rules}_error"] or "", _LONGEST_ERROR),
+            output=cleaned(stored["output"] or "", LONGEST),
+        )
+        for stored in run.stored(rows, columns)
+    }
+    if any(row.row_id not in answers for row in rows):
         raise UserError("the run changed while it was read", where=run.uri, fix="compare it again")
-    return found
+    return answers
 
 
 _KEY_COLUMNS = ("change", "category", "language", "id", "sample")
@@ -184,17 +173,12 @@ def flip_tables(flips: Flips) -> list[Table]:
 
 def flip_csv(flips: Flips) -> str:
     """Every flip on a line; texts that a spreadsheet would run have a quote before them."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    of_answers = [f"{side}_{part}" for part in _ANSWER_COLUMNS for side in ("base", "other")]
-    writer.writerow([*_KEY_COLUMNS, *of_answers])
+    of_answers = [(side, part) for part in _ANSWER_COLUMNS for side in ("base", "other")]
+    lines = [[*_KEY_COLUMNS, *(f"{side}_{part}" for side, part in of_answers)]]
     for flip in flips.flips:
-        cells = [getattr(flip, name) for name in _KEY_COLUMNS]
-        cells += [
-            getattr(answer, part) for part in _ANSWER_COLUMNS for answer in (flip.base, flip.other)
-        ]
-        writer.writerow(spreadsheet(cell) if isinstance(cell, str) else cell for cell in cells)
-    return out.getvalue()
+        keys = [getattr(flip, name) for name in _KEY_COLUMNS]
+        lines.append([*keys, *(getattr(getattr(flip, side), part) for side, part in of_answers)])
+    return csv_lines(lines)
 
 
 def flip_markdown(flips: Flips) -> str:

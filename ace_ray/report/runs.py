@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.registry import recorded_class
@@ -16,7 +18,7 @@ from ace_ray.config import EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 from ace_ray.run.storage.parts import Ledger, stored_rows
-from ace_ray.run.storage.rows import ResultRow
+from ace_ray.run.storage.rows import ResultRow, rows_of
 from ace_ray.run.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
 from ace_ray.run.summary import SUCCESS, summarize
 from ace_ray.store import Store, open_store
@@ -109,6 +111,14 @@ class Run:
     def repeats_of(self, benchmark: str) -> list[ResultRow]:
         """The rows that were generated again to measure noise; they count in no accuracy."""
         return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
+
+    def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """``row_id`` and these columns of ``rows``, read again; without those that have gone.
+
+        Raises `UserError` when a part cannot be read."""
+        known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
+        for table in self.ledger.tables(["row_id", *columns], known) if rows else ():
+            yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
         """All that can move a score besides the candidate, as dotted key -> JSON."""

@@ -60,12 +60,10 @@ def csv_text(table: Table) -> str:
     shares = [
         any(isinstance(line[i], Estimate) for line in table.lines) for i in range(len(table.header))
     ]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     header: list[str] = []
     for name, share in zip(table.header, shares, strict=True):
         header += [spreadsheet(name), *(f"{name} {part}" for part in ("low", "high", "n") if share)]
-    writer.writerow(header)
+    written = [header]
     for line in table.lines:
         cells: list[str] = []
         for value, share in zip(line, shares, strict=True):
@@ -76,7 +74,18 @@ def csv_text(table: Table) -> str:
                 cells.append(str(value.n))
             else:
                 cells += [NOT_AVAILABLE] * 4
-        writer.writerow(cells)
+        written.append(cells)
+    return _csv(written)
+
+
+def csv_lines(lines: Iterable[Iterable[Any]]) -> str:
+    """Values of lines as CSV, texts as in `csv_text`."""
+    return _csv([spreadsheet(v) if isinstance(v, str) else v for v in line] for line in lines)
+
+
+def _csv(lines: Iterable[Iterable[Any]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()
 
 

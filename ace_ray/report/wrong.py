@@ -12,8 +12,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import RunConfig, validated
@@ -22,13 +20,13 @@ from ace_ray.records import canonical_json, digest
 from ace_ray.report.runs import Run
 from ace_ray.run.planning.preflight import make_benchmarks
 from ace_ray.run.score import declared_entries
-from ace_ray.run.storage.rows import ResultRow, messages_of, rows_of
+from ace_ray.run.storage.rows import ResultRow, messages_of
 from ace_ray.run.storage.stored import MANIFEST
 
 MOST = 400
 """Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
 
-_COLUMNS = ["row_id", "messages", "output", "reasoning", "state"]
+_COLUMNS = ["messages", "output", "reasoning", "state"]
 _Item = TypeVar("_Item")
 
 
@@ -141,11 +139,8 @@ def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[
 
 def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
     """The stored texts of ``rows``. One that has gone meanwhile is left out."""
-    known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
-    stored: dict[str, dict[str, Any]] = {}
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
-    for table in run.ledger.tables(columns, known) if len(known) else ():
-        stored |= {row["row_id"]: row for row in rows_of(table)}
+    stored = {texts["row_id"]: texts for texts in run.stored(rows, columns)}
     for row in rows:
         found = stored.get(row.row_id)
         if found is None:
