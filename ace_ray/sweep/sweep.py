@@ -144,7 +144,7 @@ class Sweep:
             return find_checkpoints(self._options, self._store_options, self._steps)
         return self._watching.look()
 
-    def _odd(self) -> list[SweepRun]:
+    def _invalid(self) -> list[SweepRun]:
         """What came while watching and is no checkpoint that could be told from others."""
         found = self._watching.invalid if self._watching is not None else {}
         return [
@@ -177,7 +177,7 @@ class Sweep:
             if self._take_new(self._watching):
                 return True
             if not self._watching.wait_s:
-                self._take_leave(self._watching)
+                self._end_watch(self._watching)
                 return False
             self._pause(self._watching.wait_s)
         return False
@@ -198,7 +198,7 @@ class Sweep:
         except UserError as error:
             self._say(f"cannot look for checkpoints now: {error}")
             return False
-        for folder in self._odd():
+        for folder in self._invalid():
             if folder.source not in before:
                 self._say(f"{folder.label}: refused, {folder.refused}")
         for checkpoint in found:
@@ -217,7 +217,7 @@ class Sweep:
                 self._say(f"{run.label}: refused, {error}")
         return fine
 
-    def _take_leave(self, watching: Watching) -> None:
+    def _end_watch(self, watching: Watching) -> None:
         """The watch is over; what it could not settle is left to the next call."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
@@ -346,12 +346,12 @@ class Sweep:
         for process in ended:
             self._running.remove(process)
             try:
-                self._hear(process)
+                self._settle_runs(process)
             finally:
                 process.close()
         return bool(ended)
 
-    def _hear(self, process: LaneProcess) -> None:
+    def _settle_runs(self, process: LaneProcess) -> None:
         """Take in what a lane that has ended said of its runs."""
         done = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
@@ -420,7 +420,7 @@ class Sweep:
         """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""
         self._lease.check()
         lines: list[CostRecord] = []
-        for run in [*self.runs, *self._odd()]:
+        for run in [*self.runs, *self._invalid()]:
             line = cost_record(run, self.store, self._options.price_per_hour)
             # Whole is whole, whoever made it so.
             if run.run_id in self._failed and run.plan and not is_finished(self.store, run.plan):

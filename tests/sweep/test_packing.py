@@ -91,36 +91,34 @@ class TestLanes:
         )
         assert parts == [[n, n + 1] for n in range(0, 16, 2)]
 
-    def test_few_models_on_many_gpus_get_several_engines_each(self) -> None:
-        assert [lane.gpus for lane in lanes(checkpoints(2), EIGHT, swap=True)] == [4, 4]
-        assert [lane.gpus for lane in lanes([run("x")], EIGHT, swap=True)] == [8]
-
-    def test_an_engine_that_spans_gpus(self) -> None:
-        found = lanes(checkpoints(8, gpus=2), EIGHT, swap=True)
-        assert [lane.gpus for lane in found] == [2] * 4
-        found = lanes(checkpoints(8, gpus=8), EIGHT, swap=True)
-        assert [(len(lane.runs), lane.gpus) for lane in found] == [(8, 8)]
-        found = lanes([run("x", gpus=3)], EIGHT, swap=True)
-        assert [lane.gpus for lane in found] == [6]
-
-    def test_servers_beside_the_engines_count(self) -> None:
-        """A user model that is served for the episodes holds a GPU of its own."""
-        for machine in (EIGHT, Machine(8, 80.0, shared=True)):
-            (alone,) = lanes([run("x", server_gpus=1)], machine, swap=True)
-            assert (alone.gpus, alone.engines) == (8, 7)
-            found = lanes(checkpoints(16, server_gpus=1), machine, swap=True)
-            assert [(lane.gpus, lane.engines) for lane in found] == [(2, 1)] * 4
-        (lane,) = lanes([run("x", gpus=2, server_gpus=3)], EIGHT, swap=True)
-        assert (lane.gpus, lane.engines) == (7, 2)
-
-    def test_workers_that_were_asked_for(self) -> None:
-        (lane,) = lanes([run("x", workers=2)], EIGHT, swap=True)
-        assert (lane.gpus, lane.engines) == (2, 2)
-        found = lanes(checkpoints(16, workers=4), EIGHT, swap=True)
-        assert [lane.gpus for lane in found] == [4, 4]
-        assert [lane.engines for lane in lanes([run("x", workers=4)], CPU, swap=True)] == [1]
+    @pytest.mark.parametrize(
+        ("asked", "gpus", "engines"),
+        [
+            (checkpoints(2), [4, 4], [4, 4]),
+            ([run("x")], [8], [8]),
+            # An engine that spans GPUs.
+            (checkpoints(8, gpus=2), [2] * 4, [1] * 4),
+            (checkpoints(8, gpus=8), [8], [1]),
+            ([run("x", gpus=3)], [6], [2]),
+            # A user model that is served for the episodes holds a GPU of its own.
+            ([run("x", server_gpus=1)], [8], [7]),
+            (checkpoints(16, server_gpus=1), [2] * 4, [1] * 4),
+            ([run("x", gpus=2, server_gpus=3)], [7], [2]),
+            # Workers that were asked for.
+            ([run("x", workers=2)], [2], [2]),
+            (checkpoints(16, workers=4), [4, 4], [4, 4]),
+        ],
+    )
+    @pytest.mark.parametrize("machine", [EIGHT, Machine(8, 80.0, shared=True)])
+    def test_gpus_and_engines(
+        self, machine: Machine, asked: list[SweepRun], gpus: list[int], engines: list[int]
+    ) -> None:
+        found = lanes(asked, machine, swap=True)
+        assert [lane.gpus for lane in found] == gpus
+        assert [lane.engines for lane in found] == engines
 
     def test_on_cpus_engines_take_no_gpus(self) -> None:
+        assert [lane.engines for lane in lanes([run("x", workers=4)], CPU, swap=True)] == [1]
         asked = [*checkpoints(8, gpus=2), run("x", gpus=4)]
         four = Machine(0, None, slots=4, shared=True)
         for machine, sizes in ((CPU, [8, 1]), (four, [3, 3, 2, 1])):
@@ -134,20 +132,22 @@ class TestLanes:
 
 
 class TestSizes:
-    def test_more_gpus_than_there_are(self) -> None:
-        with pytest.raises(UserError, match="takes 8 GPUs, there are 1; lower") as e:
-            check_sizes([run("big", gpus=8)], ONE)
-        assert e.value.where == "big (big)"
-        check_sizes([run("big", gpus=8)], EIGHT)
-        check_sizes([run("big", gpus=8)], CPU)
-
-    def test_with_all_that_is_served_beside_it(self) -> None:
-        with pytest.raises(UserError, match="takes 2 GPUs, 1 of them for served models, there are"):
-            check_sizes([run("x", server_gpus=1)], ONE)
-        with pytest.raises(UserError, match="takes 4 GPUs, there are 1"):
-            check_sizes([run("x", workers=4)], ONE)
-        check_sizes([run("x", server_gpus=4, workers=4)], EIGHT)
-        check_sizes([run("x", server_gpus=1)], CPU)
+    @pytest.mark.parametrize(
+        ("asked", "match"),
+        [
+            ({"gpus": 8}, "takes 8 GPUs, there are 1; lower"),
+            ({"workers": 4}, "takes 4 GPUs, there are 1"),
+            ({"server_gpus": 1}, "takes 2 GPUs, 1 of them for served models, there are 1"),
+            ({"server_gpus": 4, "workers": 4}, "takes 8 GPUs, 4 of them for served models"),
+        ],
+    )
+    def test_more_gpus_than_there_are(self, asked: dict[str, int], match: str) -> None:
+        big = run("big", **asked)
+        with pytest.raises(UserError, match=match) as error:
+            check_sizes([big], ONE)
+        assert error.value.where == "big (big)"
+        check_sizes([big], EIGHT)
+        check_sizes([big], CPU)
 
     @pytest.mark.parametrize(
         ("gib", "gpus", "machine", "fits"),

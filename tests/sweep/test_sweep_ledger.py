@@ -67,81 +67,71 @@ def test_a_whole_run(store: LocalStore) -> None:
     }
 
 
-def test_without_a_price_there_is_no_cost(store: LocalStore) -> None:
-    put(store)
-    line = cost_record(run(), store, None)
-    assert line.cost is None
-    assert line.per_1000 == {"device_s": 1800.0, "cost": None}
-    assert cost_record(run(), store, 0.0).cost == 0.0
+DEATHS = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
+NOTHING_DONE = {
+    "state": "complete",
+    "engine": "",
+    "cost": 0.0,
+    "seconds": dict.fromkeys(STATES, 0.0),
+}
 
 
-def test_a_run_that_is_owed_rows(store: LocalStore) -> None:
-    put(store, complete=False, why="3 of 500 rows have no verdict", scored=497)
-    line = cost_record(run(), store, None)
-    assert (line.state, line.note) == ("incomplete", "3 of 500 rows have no verdict")
-    assert line.entries == 497
-
-
-def test_nothing_scored_costs_nothing_per_entry(store: LocalStore) -> None:
-    put(store, complete=False, scored=0)
-    line = cost_record(run(), store, 1.0)
-    assert line.per_1000 == {}
-    assert line.cost == 0.25
-
-
-def test_a_run_that_has_not_begun(store: LocalStore) -> None:
-    line = cost_record(run(), store, 1.0)
-    assert (line.state, line.engine, line.cost, line.seconds) == ("pending", "", None, {})
-
-
-def test_a_refused_checkpoint(store: LocalStore) -> None:
-    line = cost_record(SweepRun("step 5", 5, "/c/step_5", refused="torn"), store, 1.0)
-    assert (line.state, line.note, line.run_id) == ("refused", "torn", "")
+def loads(*how: str, **more: Any) -> dict[str, Any]:
+    return {"timing": {**TIMING, "loads": [{"how": one} for one in how], **more}}
 
 
 @pytest.mark.parametrize(
-    ("loads", "how"),
+    ("summary", "price", "expected"),
     [
-        ([], ""),
-        ([{"how": "fresh"}, {"how": "swapped"}], "swapped"),
-        ([{"how": "swapped"}, {"how": "restarted"}], "restarted"),
-        ([{"how": "restarted"}, {"how": "restarted"}], "restarted"),
-        ([{"how": "swapped"}, {"how": "fresh"}], "fresh"),
+        ({}, None, {"cost": None, "per_1000": {"device_s": 1800.0, "cost": None}}),
+        ({}, 0.0, {"cost": 0.0}),
+        (
+            {"complete": False, "why": "3 of 500 rows have no verdict", "scored": 497},
+            None,
+            {"state": "incomplete", "note": "3 of 500 rows have no verdict", "entries": 497},
+        ),
+        ({"complete": False, "scored": 0}, 1.0, {"per_1000": {}, "cost": 0.25}),
+        ({"timing": {}}, 1.0, NOTHING_DONE),
+        ({"timing": {"loads": None, "device_s": None}}, 1.0, NOTHING_DONE),
+        # How the weights came is how they came last; a restart says why.
+        (loads(), None, {"engine": ""}),
+        (loads("fresh", "swapped"), None, {"engine": "swapped"}),
+        (loads("swapped", "restarted"), None, {"engine": "restarted", "note": ""}),
+        (loads("restarted", "restarted"), None, {"engine": "restarted"}),
+        (loads("swapped", "fresh"), None, {"engine": "fresh"}),
+        (loads("restarted", engine_deaths=DEATHS), None, {"note": DEATHS[-1]}),
+        (loads("restarted", engine_deaths=[]), None, {"note": ""}),
+        (loads("swapped", engine_deaths=DEATHS), None, {"note": ""}),
     ],
 )
-def test_how_the_weights_came(store: LocalStore, loads: list[Any], how: str) -> None:
-    put(store, timing={**TIMING, "loads": loads})
-    assert cost_record(run(), store, None).engine == how
+def test_a_run_with_a_summary(
+    store: LocalStore, summary: dict[str, Any], price: float | None, expected: dict[str, Any]
+) -> None:
+    put(store, **summary)
+    line = asdict(cost_record(run(), store, price))
+    assert {key: line[key] for key in expected} == expected
 
 
-def test_a_restart_says_why(store: LocalStore) -> None:
-    deaths = ["h:1: an earlier one", "h:2: the swap to r1 failed: the weights are others"]
-    timing = {**TIMING, "loads": [{"how": "restarted"}], "engine_deaths": deaths}
-    put(store, timing=timing)
-    assert cost_record(run(), store, None).note == deaths[-1]
-    put(store, timing={**timing, "engine_deaths": []})
-    assert cost_record(run(), store, None).note == ""
-    put(store, timing={**timing, "loads": [{"how": "swapped"}]})
-    assert cost_record(run(), store, None).note == ""
-
-
-@pytest.mark.parametrize("timing", [{}, {"loads": None, "device_s": None}])
-def test_a_run_that_had_nothing_left_to_do(store: LocalStore, timing: Any) -> None:
-    put(store, timing=timing)
-    line = cost_record(run(), store, 1.0)
-    assert (line.state, line.engine, line.cost) == ("complete", "", 0.0)
-    assert line.seconds == dict.fromkeys(STATES, 0.0)
+@pytest.mark.parametrize(
+    ("sweep_run", "state", "note"),
+    [
+        (run(), "pending", ""),
+        (SweepRun("step 5", 5, "/c/step_5", refused="torn"), "refused", "torn"),
+        (SweepRun("step 5", 5, "/c/step_5", awaited="being written"), "pending", "being written"),
+    ],
+)
+def test_a_run_that_has_not_begun(
+    store: LocalStore, sweep_run: SweepRun, state: str, note: str
+) -> None:
+    line = cost_record(sweep_run, store, 1.0)
+    assert (line.state, line.note, line.run_id) == (state, note, sweep_run.run_id)
+    assert (line.engine, line.cost, line.seconds) == ("", None, {})
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"null", b"\xff", b"3", b'{"a": 1}'])
 def test_a_summary_that_is_none(store: LocalStore, content: bytes) -> None:
     store.put("r1/summary.json", content)
     assert cost_record(run(), store, 1.0).state == "pending"
-
-
-def test_one_that_somebody_may_be_writing(store: LocalStore) -> None:
-    line = cost_record(SweepRun("step 5", 5, "/c/step_5", awaited="being written"), store, 1.0)
-    assert (line.state, line.note, line.run_id) == ("pending", "being written", "")
 
 
 class TestKept:
