@@ -141,7 +141,7 @@ class TestSizes:
             ({"server_gpus": 4, "workers": 4}, "takes 8 GPUs, 4 of them for served models"),
         ],
     )
-    def test_more_gpus_than_there_are(self, asked: dict[str, int], match: str) -> None:
+    def test_more_gpus_than_there_are(self, asked: dict[str, Any], match: str) -> None:
         big = run("big", **asked)
         with pytest.raises(UserError, match=match) as error:
             check_sizes([big], ONE)

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,14 +130,14 @@ class Setup:
         """Ends a watch."""
         (self.tmp_path / "stop").touch()
 
-    def in_turn(self, *actions: Callable[[], object]) -> None:
-        """All runs come through; after the first lane comes the first action, and so on."""
-        left = list(actions)
+    def in_turn(self, *turns: Sequence[Callable[[], object]]) -> None:
+        """All runs come through; after the first lane come the first actions, and so on."""
+        left = list(turns)
 
         def script(lane: FakeLane) -> None:
             complete_all(lane)
-            if left:
-                left.pop(0)()
+            for action in left.pop(0) if left else ():
+                action()
 
         self.script = script
 
@@ -905,27 +905,27 @@ class TestWatching:
 
     def test_what_comes_is_evaluated(self, setup: Setup) -> None:
         setup.save(1, 2)
-        setup.in_turn(partial(setup.save, 3), partial(setup.save, 4), setup.stop)
+        setup.in_turn([partial(setup.save, 3)], [partial(setup.save, 4)], [setup.stop])
         assert setup.run() == 0
         assert setup.lanes == [["step 1", "step 2"], ["step 3"], ["step 4"]]
         assert set(setup.states().values()) == {"complete"}
 
     def test_from_an_empty_folder(self, setup: Setup) -> None:
         timer = threading.Timer(0.1, setup.save, (1,))
-        setup.in_turn(setup.stop)
+        setup.in_turn([setup.stop])
         timer.start()
         assert setup.run() == 0
         assert setup.lanes == [["step 1"]]
 
     def test_the_stop_file_and_the_last_checkpoint_at_once(self, setup: Setup) -> None:
         setup.save(1)
-        setup.in_turn(lambda: (setup.save(2), setup.stop()))
+        setup.in_turn([partial(setup.save, 2), setup.stop])
         assert setup.run(settle_s=0.05) == 0
         assert setup.lanes == [["step 1"], ["step 2"]]
 
     def test_a_step_ends_it(self, setup: Setup) -> None:
         setup.save(1)
-        setup.in_turn(*(partial(setup.save, step) for step in (2, 3, 4)))
+        setup.in_turn(*([partial(setup.save, step)] for step in (2, 3, 4)))
         assert setup.run(stop_file=None, until_step=3) == 0
         assert setup.lanes == [["step 1"], ["step 2"], ["step 3"]]
 
@@ -936,7 +936,7 @@ class TestWatching:
 
     def test_a_finished_one_is_not_evaluated_again(self, setup: Setup) -> None:
         setup.save(1)
-        setup.in_turn(partial(setup.save, 2), setup.stop)
+        setup.in_turn([partial(setup.save, 2)], [setup.stop])
         assert setup.run() == 0
         setup.save(3)
         assert setup.run() == 0
@@ -946,7 +946,7 @@ class TestWatching:
     def test_a_torn_one_that_becomes_whole(self, setup: Setup) -> None:
         setup.save(1, 2)
         setup.tear(2)
-        setup.in_turn(partial(setup.save, 2), setup.stop)
+        setup.in_turn([partial(setup.save, 2)], [setup.stop])
         assert setup.run() == 0
         assert setup.lanes == [["step 1"], ["step 2"]]
         assert any(line.startswith("step 2: refused") for line in setup.said)
@@ -955,7 +955,7 @@ class TestWatching:
     def test_one_that_lacks_a_file_is_waited_for(self, setup: Setup) -> None:
         setup.save(1, 2)
         (setup.checkpoints / "step_2" / "tokenizer.json").unlink()
-        setup.in_turn(partial(setup.save, 2), setup.stop)
+        setup.in_turn([partial(setup.save, 2)], [setup.stop])
         assert setup.run() == 0
         assert not any("refused" in line for line in setup.said)
         assert setup.lanes == [["step 1"], ["step 2"]]
@@ -963,14 +963,14 @@ class TestWatching:
     def test_and_refused_when_nobody_goes_on_with_it(self, setup: Setup) -> None:
         setup.save(1, 2)
         (setup.checkpoints / "step_2" / "tokenizer.json").unlink()
-        setup.in_turn(setup.stop)
+        setup.in_turn([setup.stop])
         assert setup.run() == 1
         assert setup.states() == {"step 1": "complete", "step 2": "refused"}
         assert setup.ledger()["step 2"]["note"] == "it is not whole: there is no tokenizer"
 
     def test_weights_that_change_are_another_run(self, setup: Setup) -> None:
         setup.save(1)
-        setup.in_turn(partial(setup.make, "step_1", 7.0, 7.0), setup.stop)
+        setup.in_turn([partial(setup.make, "step_1", 7.0, 7.0)], [setup.stop])
         assert setup.run() == 0
         assert setup.lanes == [["step 1"], ["step 1"]]
         assert len({lane.lane.runs[0].run_id for lane in setup.started}) == 2
@@ -982,7 +982,7 @@ class TestWatching:
         aside = setup.checkpoints.rename(setup.tmp_path / "aside")
         setup.checkpoints.mkdir()
         (aside / "step_1").rename(setup.checkpoints / "step_1")
-        setup.in_turn(partial(setup.save, 2), setup.stop)
+        setup.in_turn([partial(setup.save, 2)], [setup.stop])
         assert setup.run(models=[model], settle_s=0.05) == 1
         assert setup.lanes == [["step_1"], ["step 2"]]
         assert setup.states() == {"step_1": "complete", "step 1": "refused", "step 2": "complete"}
@@ -992,7 +992,7 @@ class TestWatching:
         setup.machine = Machine(0, 1e-6)
         setup.save(1)
         large = partial(setup.make, "step_2", *[1.0] * 10_000)
-        setup.in_turn(lambda: (large(), setup.stop()))
+        setup.in_turn([large, setup.stop])
         assert setup.run() == 1
         assert setup.states() == {"step 1": "complete", "step 2": "refused"}
         assert "its weights need about" in setup.ledger()["step 2"]["note"]
@@ -1009,7 +1009,7 @@ class TestWatching:
     ) -> None:
         setup.save(1)
         invalid = partial(setup.make, name, 1.0)
-        setup.in_turn(lambda: (invalid(), setup.save(2)), partial(setup.save, 3), setup.stop)
+        setup.in_turn([invalid, partial(setup.save, 2)], [partial(setup.save, 3)], [setup.stop])
         assert setup.run() == 1
         assert setup.lanes == [["step 1"], ["step 2"], ["step 3"]]
         assert setup.states() == {name: "refused", **{f"step {n}": "complete" for n in (1, 2, 3)}}
@@ -1027,7 +1027,7 @@ class TestWatching:
             setup.make("final", 1.0)
             threading.Timer(0.1, final.rename, (setup.checkpoints / "step_2",)).start()
 
-        setup.in_turn(save_and_rename, setup.stop)
+        setup.in_turn([save_and_rename], [setup.stop])
         assert setup.run() == 0
         assert setup.lanes == [["step 1"], ["step 2"]]
         assert setup.states() == {"step 1": "complete", "step 2": "complete"}
@@ -1047,7 +1047,7 @@ class TestWatching:
             return plan(config)
 
         monkeypatch.setattr(runs_module, "plan_run", away)
-        setup.in_turn(partial(setup.save, 2), setup.stop)
+        setup.in_turn([partial(setup.save, 2)], [setup.stop])
         assert setup.run() == 0
         assert left == []
         assert "step 2 cannot be planned now: S3 cannot be reached" in setup.said
@@ -1057,7 +1057,7 @@ class TestWatching:
     def test_a_stop_file_on_s3(self, setup: Setup, s3: Any) -> None:
         setup.save(1)
         stop = partial(s3.client.put_object, Bucket=s3.bucket, Key="stop/here", Body=b"")
-        setup.in_turn(partial(setup.save, 2), stop)
+        setup.in_turn([partial(setup.save, 2)], [stop])
         assert setup.run(stop_file=f"s3://{s3.bucket}/stop/here") == 0
         assert setup.lanes == [["step 1"], ["step 2"]]
 
@@ -1117,7 +1117,7 @@ class TestWatching:
         stop = threading.Event()
         writer = threading.Thread(target=goes_on)
 
-        setup.in_turn(lambda: (writer.start(), time.sleep(0.05), setup.stop()))
+        setup.in_turn([writer.start, partial(time.sleep, 0.05), setup.stop])
         assert setup.run(settle_s=0.3) == 75
         stop.set()
         writer.join()
@@ -1138,7 +1138,7 @@ class TestWatching:
             setup.stop()
             monkeypatch.setattr("ace_ray.sweep.watching.find_checkpoints", away)
 
-        setup.in_turn(last)
+        setup.in_turn([last])
         assert setup.run(settle_s=0.05) == 75
         assert any("the last checkpoints could not be looked for" in line for line in setup.said)
 
