@@ -11,7 +11,7 @@ import pytest
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.json_calls import NotJson, arguments_of, calls_of, load_json
+from ace_ray.benchmarks.acebench.native import NotJson, arguments_of, calls_of, load_json
 from ace_ray.benchmarks.acebench.readers import (
     READERS,
     Compared,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.agent.calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.scenarios.world import load_worlds
 from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
