@@ -116,8 +116,8 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     from ace_ray import calls
     from ace_ray.benchmarks.acebench import native
     from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+    from ace_ray.benchmarks.acebench.gold import render_gold
     from ace_ray.benchmarks.acebench.readers import check_read
-    from ace_ray.benchmarks.acebench.scoring.golden import render_gold
     from ace_ray.benchmarks.bfcl.answers import Answer
     from ace_ray.benchmarks.bfcl.decode import executable, read
     from ace_ray.benchmarks.bfcl.forms import Form

@@ -9,9 +9,14 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, prompts
-from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
 from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
+from ace_ray.benchmarks.acebench.environment.environment import (
+    Environment,
+    check_entry,
+    load_worlds,
+    open_environment,
+)
 from ace_ray.benchmarks.acebench.episode.rollout import own_role, run_agent
 from ace_ray.benchmarks.acebench.options import (
     UPSTREAM_MESSAGES,
@@ -21,17 +26,11 @@ from ace_ray.benchmarks.acebench.options import (
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
-from ace_ray.benchmarks.acebench.paper import reporting
 from ace_ray.benchmarks.acebench.readers import Compared, check_read
-from ace_ray.benchmarks.acebench.scenarios.world import (
-    World,
-    check_entry,
-    load_worlds,
-    open_world,
-)
-from ace_ray.benchmarks.acebench.score import NO_OUTPUT, entries_of, read_outputs
-from ace_ray.benchmarks.acebench.scoring.summary import summarize
-from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
+from ace_ray.benchmarks.acebench.score import paper
+from ace_ray.benchmarks.acebench.score.outputs import NO_OUTPUT, entries_of, read_outputs
+from ace_ray.benchmarks.acebench.score.summary import Endings, summarize, with_ending
+from ace_ray.benchmarks.acebench.score.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
@@ -65,7 +64,7 @@ class ACEBench(Benchmark):
     name = "acebench"
     rule_sets = RULE_SETS
     Options = ACEBenchOptions
-    groups = reporting.PAPER_GROUPS
+    groups = paper.PAPER_GROUPS
 
     def __init__(self, options: ACEBenchOptions) -> None:
         super().__init__(options)
@@ -168,15 +167,9 @@ class ACEBench(Benchmark):
         own = own_role(official=self._options.protocol == "official")
         return [{"role": who, "content": "x"} for who in ("system", "user", own, "user")]
 
-    def scenario(self, entry: Entry) -> World:
-        return open_world(
-            self._worlds,
-            loop=entry.category.removeprefix("agent_"),
-            language=entry.language,
-            involved_classes=entry.data["involved_classes"],
-            initial_config=entry.data["initial_config"],
-            behaviour="official" if self._options.sandbox == "official" else "fixed",
-        )
+    def scenario(self, entry: Entry) -> Environment:
+        fixed = self._options.sandbox != "official"
+        return open_environment(self._worlds, entry, behaviour="fixed" if fixed else "official")
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         if entry.category in groups.AGENT:
@@ -233,19 +226,19 @@ class ACEBench(Benchmark):
 
     @classmethod
     def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return reporting.headline(run, rules)
+        return paper.headline(run, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return reporting.categories(run)
+        return paper.categories(run)
 
     @classmethod
     def task(cls, row: ScoredRow) -> str:
-        return reporting.task(row)
+        return paper.task(row)
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return reporting.paper(runs, rules)
+        return paper.paper(runs, rules)
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
@@ -269,7 +262,7 @@ class ACEBench(Benchmark):
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
+        from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
 
         report = check_gold(locate(data))
         for line in lines(report):

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.acebench.categories import (
     NORMAL,
 )
 from ace_ray.benchmarks.acebench.data import loader as data
-from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
 from ace_ray.records import Entry
 
 ENTRIES = data.load(data.MINI)

@@ -11,6 +11,7 @@ import pytest
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL, SPECIAL
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
 from ace_ray.benchmarks.acebench.native import (
     MAX_NAME,
     UNREADABLE,
@@ -20,7 +21,6 @@ from ace_ray.benchmarks.acebench.native import (
     tool_names,
     tools_of,
 )
-from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
 from ace_ray.benchmarks.acebench.texts import OWN
 from ace_ray.records import Entry, ToolCall
 
