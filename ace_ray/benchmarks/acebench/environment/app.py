@@ -169,7 +169,7 @@ BASE = App(
     attributes={"wifi": (bool, ()), "logged_in": (bool, ())},
     texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
     saved=("wifi", "logged_in"),
-    open=lambda opening: opening.phone,
+    open=lambda initial: initial.phone,
     official=as_official(TOOLS),
     fixed=TOOLS,
 )

@@ -169,9 +169,9 @@ def _is_amount(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value > 0
 
 
-def _open(opening: InitialState) -> Finance:
-    state = {name: opening.state[name] for name in FINANCE.attributes}
-    return Finance(**state, texts=opening.texts)
+def _open(initial: InitialState) -> Finance:
+    state = {name: initial.state[name] for name in FINANCE.attributes}
+    return Finance(**state, texts=initial.texts)
 
 
 _AMOUNT = {"amount": object}

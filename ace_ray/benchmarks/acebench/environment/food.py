@@ -146,17 +146,17 @@ def _is_quantity(value: Any, fixed: bool) -> bool:
     return whole and value > 0
 
 
-def _open(opening: InitialState) -> Food:
-    state = opening.state
+def _open(initial: InitialState) -> Food:
+    state = initial.state
     return Food(
         users=state["users"],
         merchants=state["merchant_list"],
-        logged_in_users=list(opening.config.get("logged_in_users", [])),
+        logged_in_users=list(initial.config.get("logged_in_users", [])),
         orders=state["orders"],
-        phone=opening.phone,
-        texts=opening.texts,
-        language=opening.language,
-        fixed=opening.fixed,
+        phone=initial.phone,
+        texts=initial.texts,
+        language=initial.language,
+        fixed=initial.fixed,
     )
 
 

@@ -153,16 +153,16 @@ def _extreme(app: Messages, method: str, field_name: str, *, latest: bool) -> di
     return {**answer, "message_id": found}
 
 
-def _open(opening: InitialState) -> Messages:
-    state = opening.state
+def _open(initial: InitialState) -> Messages:
+    state = initial.state
     return Messages(
         inbox=state["inbox"],
         people=state["user_list"],
         capacity=state["max_capacity"],
         last_id=state["message_id_counter"],
-        phone=opening.phone,
-        texts=opening.texts,
-        fixed=opening.fixed,
+        phone=initial.phone,
+        texts=initial.texts,
+        fixed=initial.fixed,
     )
 
 

@@ -117,15 +117,15 @@ def _mentions(record: dict[str, Any], keyword: Any) -> bool:
     return any(keyword.lower() in record[name].lower() for name in ("title", "description"))
 
 
-def _open(opening: InitialState) -> Reminders:
-    state = opening.state
+def _open(initial: InitialState) -> Reminders:
+    state = initial.state
     return Reminders(
         reminder_list=state["reminder_list"],
         capacity=state["max_capacity"],
         last_id=state["reminder_id_counter"],
-        phone=opening.phone,
-        texts=opening.texts,
-        fixed=opening.fixed,
+        phone=initial.phone,
+        texts=initial.texts,
+        fixed=initial.fixed,
     )
 
 

@@ -128,22 +128,22 @@ def failure(message: str) -> Record:
     return {"status": "error", "message": message}
 
 
-def open_travel(opening: InitialState) -> Travel:
-    state = opening.state
+def open_travel(initial: InitialState) -> Travel:
+    state = initial.state
     for user_id, user in state["users"].items():
         if user["membership_level"] not in ALLOWANCE:
             level = user["membership_level"]
             raise UserError(f"user {user_id} has the unknown membership {level!r}", where="Travel")
     cabins = ("economy", "business")
-    economy, business = (opening.texts.of("calculate_price_difference", name) for name in cabins)
+    economy, business = (initial.texts.of("calculate_price_difference", name) for name in cabins)
     return Travel(
         users=state["users"],
         flights=state["flights"],
         reservations=state["reservations"],
         economy=economy,
         business=business,
-        texts=opening.texts,
-        language=opening.language,
+        texts=initial.texts,
+        language=initial.language,
         last_number=len(state["reservations"]),
     )
 

@@ -63,7 +63,7 @@ def _cell(value: float | None, interval: list[float] | None) -> str:
 
 
 Block = Mapping[str, Any]
-"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.scoring.summary`)."""
+"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.score.summary`)."""
 
 STANDARD = "standard"
 

@@ -1,4 +1,4 @@
-"""Opening a world, dispatch, recorded state, and what hostile calls cannot do."""
+"""Opening an environment, dispatch, recorded state, and what hostile calls cannot do."""
 
 from __future__ import annotations
 
