@@ -15,6 +15,7 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     MAX_SHOWN,
     Environment,
     as_message,
+    check_entry,
     open_environment,
 )
 from ace_ray.errors import UserError
@@ -239,24 +240,26 @@ def test_hostile_calls_never_raise_and_replay_to_the_same_state(behaviour: str) 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"classes": ["Bank"]}, "involves an unknown class 'Bank'"),
+        ({"classes": ["BaseApi", "Mail"]}, "an unknown class 'Mail'; known are BaseApi"),
+        ({"classes": ["__class__"]}, "involves an unknown class '__class__'"),
         ({"classes": ["Travel", "Travel"]}, "involves Travel twice"),
         ({"loop": "single_turn"}, "there are no worlds for single_turn in en"),
         ({"language": "fr"}, "there are no worlds for multi_turn in fr"),
         ({"config": {"BaseApi": []}}, "initial_config.BaseApi is not an object"),
         ({"config": {"BaseApi": {"wifi": 1}}}, "BaseApi.wifi is neither true nor false"),
+        ({"config": {"BaseApi": {"logged_in": "no"}}}, "BaseApi.logged_in is neither"),
         ({"config": {"BaseApi": {"logged_in_users": "Nora"}}}, "not a list of names"),
         ({"config": {"BaseApi": {"logged_in_users": ["Eve"]}}}, "unknown user 'Eve'"),
     ],
 )
 def test_environments_that_cannot_be_opened(changes: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {
-        "classes": ["FoodPlatform"],
-        "config": {},
-    }
+    arguments: dict[str, Any] = {"classes": ["FoodPlatform"], "config": {}}
     open_environment(mini(), agent_entry(**arguments), behaviour="official")
+    entry = agent_entry(**{**arguments, **changes})
     with pytest.raises(UserError, match=message):
-        open_environment(mini(), agent_entry(**{**arguments, **changes}), behaviour="official")
+        open_environment(mini(), entry, behaviour="official")
+    with pytest.raises(UserError, match=f"{entry.language} one: .*{message}"):
+        check_entry(mini(), entry)
 
 
 def test_answers_show_what_later_calls_change() -> None:
