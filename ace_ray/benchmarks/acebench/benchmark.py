@@ -94,7 +94,10 @@ class ACEBench(Benchmark):
         """The texts of agent episodes, if there are any."""
         if not set(self._categories) & set(groups.AGENT):
             return None
-        return _agent_texts(self._wording, self._folder)
+        if self._wording == "own":
+            return prompts.own_agents()
+        path = self._folder / prompts.OFFICIAL_FILE
+        return prompts.official_agents(prompts.read_texts(path), where=str(path))
 
     @cached_property
     def _worlds(self) -> dict[str, Any]:
@@ -323,10 +326,3 @@ class ACEBench(Benchmark):
         for key in ("protocol", "sandbox"):
             if getattr(self._options, key) != "official":
                 yield f"the {key} of the agent episodes is not the official one"
-
-
-def _agent_texts(wording: str, folder: Path) -> prompts.AgentTexts:
-    if wording == "own":
-        return prompts.own_agents()
-    path = folder / prompts.OFFICIAL_FILE
-    return prompts.official_agents(prompts.read_texts(path), where=str(path))
