@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ace_ray.benchmarks.acebench.benchmark import ACEBenchOptions
+from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
 from ace_ray.benchmarks.bfcl.episode.services import (
     EmbeddingsConfig,
     ServiceConfig,

@@ -16,7 +16,7 @@ from collections import Counter
 from ace_ray.benchmarks.acebench.categories import GENERATION, SPECIAL
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.benchmarks.acebench.scoring.golden import function_name
+from ace_ray.benchmarks.acebench.gold import function_name
 from ace_ray.calls import render
 from ace_ray.records import Entry
 

@@ -114,10 +114,10 @@ class Texts:
 def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]:
     """Name -> (text, number) -> anything; and the gold answers."""
     from ace_ray import calls
-    from ace_ray.benchmarks.acebench import json_calls
-    from ace_ray.benchmarks.acebench.agent.calls import agent_calls
+    from ace_ray.benchmarks.acebench import native
+    from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+    from ace_ray.benchmarks.acebench.gold import render_gold
     from ace_ray.benchmarks.acebench.readers import check_read
-    from ace_ray.benchmarks.acebench.scoring.golden import render_gold
     from ace_ray.benchmarks.bfcl.answers import Answer
     from ace_ray.benchmarks.bfcl.decode import executable, read
     from ace_ray.benchmarks.bfcl.forms import Form
@@ -205,7 +205,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     return {
         "calls": refused(calls.parse_calls, calls.NotCalls),
         "plain_calls": lambda text, number: plain_calls(text),
-        "json_calls": refused(lambda t: json_calls.calls_of(json_calls.load_json(t)), ValueError),
+        "json_calls": refused(lambda t: native.calls_of(native.load_json(t)), ValueError),
         "acebench agent": agent,
         "acebench check": checked,
         "bfcl decode": decoded,

@@ -20,7 +20,7 @@ from typing import Any
 
 import ray
 
-from ace_ray.benchmarks.acebench.agent.calls import agent_calls
+from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.config import RunConfig, validated
 from ace_ray.run.actors.coordinator import start_coordinator
 from ace_ray.run.actors.job import Scenarios

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline_overhead import ENGINE, tiny_llama
 
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.models.sources import materialize, resolve
 

@@ -42,8 +42,8 @@ CHARACTERS = " \t\n\\\"'`aA0_-.,:;([{<é"
 
 MADE_WHILE_RUNNING = {
     "ace_ray.benchmarks.acebench.check.strict_special": "the patterns of its module",
-    "ace_ray.benchmarks.acebench.native": "names of functions, escaped",
-    "ace_ray.benchmarks.acebench.tool_schemas": "compiled to see whether it is one; not used",
+    "ace_ray.benchmarks.acebench.native": "names of functions, escaped; published patterns, "
+    "compiled to see whether they are some and not used",
     "ace_ray.benchmarks.bfcl.check.agentic": "a gold answer, escaped",
     "ace_ray.config": "constants of a table, on pydantic's own messages",
     "ace_ray.models.engine_args": "a name in vLLM's source",

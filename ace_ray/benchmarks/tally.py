@@ -42,7 +42,11 @@ class Tally:
         self._dialogues: dict[str, dict[int, tuple[float, ...]]] = {}
 
     def add(self, row: ScoredRow) -> None:
-        entry = self._declare(row.id, row.group, row.status, 1)
+        self.status[row.status] += 1
+        entry = self._entries.setdefault(row.id, [0] * (2 + len(self.rule_sets)))
+        entry[0] += 1
+        if self.multi_turn:
+            self._turns.setdefault(row.group, set()).add(row.id)
         if row.status != "scored":
             return
         scores = [self._judge(rule, row.verdicts[rule]) for rule in self.rule_sets]
@@ -52,10 +56,6 @@ class Tally:
             samples = self._dialogues.setdefault(row.group, {})
             before = samples.get(row.sample, (0,) * (1 + len(self.rule_sets)))
             samples[row.sample] = tuple(map(sum, zip(before, (1, *scores), strict=True)))
-
-    def absent(self, entry_id: str, group: str, count: int) -> None:
-        """``count`` declared rows of an entry that never came: they count as skipped."""
-        self._declare(entry_id, group, "skipped", count)
 
     @property
     def declared(self) -> int:
@@ -92,14 +92,6 @@ class Tally:
             max(len(self._dialogues.get(group, ())), *(int(self._entries[i][0]) for i in ids))
             for group, ids in self._turns.items()
         )
-
-    def _declare(self, entry_id: str, group: str, status: str, count: int) -> list[float]:
-        self.status[status] += count
-        entry = self._entries.setdefault(entry_id, [0] * (2 + len(self.rule_sets)))
-        entry[0] += count
-        if self.multi_turn:
-            self._turns.setdefault(group, set()).add(entry_id)
-        return entry
 
     def _judge(self, rule: str, verdict: Verdict) -> float:
         if not verdict.valid:

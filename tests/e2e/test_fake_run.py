@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 

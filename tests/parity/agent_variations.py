@@ -10,7 +10,7 @@ from typing import Any
 
 from call_variations import NotHere, pick
 
-from ace_ray.benchmarks.acebench.scoring.golden_agent import gold_state, mangled_state
+from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state
 from ace_ray.records import Entry
 
 Rng = random.Random

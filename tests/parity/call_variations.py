@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name
 from ace_ray.records import Entry
 
 Args = list[tuple[str, Any]]

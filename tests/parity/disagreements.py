@@ -20,7 +20,7 @@ from variations import variations
 
 from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_status
 from ace_ray.benchmarks.stabletoolbench.names import FINISH

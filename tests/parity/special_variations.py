@@ -9,7 +9,7 @@ from typing import Any
 
 from call_variations import NotHere
 
-from ace_ray.benchmarks.acebench.scoring.golden import LIMITS, render_gold
+from ace_ray.benchmarks.acebench.gold import LIMITS, render_gold
 from ace_ray.records import Entry
 
 Rng = random.Random

@@ -18,7 +18,7 @@ from syntax_variations import SYNTAX_KINDS
 from text_variations import TEXT_KINDS
 from value_variations import VALUE_KINDS
 
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.records import Entry
 
 Kind = Callable[[Entry, random.Random], Any]

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.models.sources import ModelRef

@@ -5,29 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field, field_validator
+from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
-from ace_ray.benchmarks.acebench import native
-from ace_ray.benchmarks.acebench import prompts as texts
-from ace_ray.benchmarks.acebench.agent import prompts as agent_texts
-from ace_ray.benchmarks.acebench.agent.endings import Endings, with_ending
-from ace_ray.benchmarks.acebench.agent.episode import own_role, run_agent
+from ace_ray.benchmarks.acebench import native, prompts
 from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.benchmarks.acebench.paper import reporting
-from ace_ray.benchmarks.acebench.readers import Compared, check_read
-from ace_ray.benchmarks.acebench.scenarios.world import (
-    World,
+from ace_ray.benchmarks.acebench.environment.environment import (
+    Environment,
     check_entry,
     load_worlds,
-    open_world,
+    open_environment,
 )
-from ace_ray.benchmarks.acebench.score import NO_OUTPUT, entries_of, read_outputs
-from ace_ray.benchmarks.acebench.scoring.summary import summarize
-from ace_ray.benchmarks.acebench.scoring.table import HEADER, table
+from ace_ray.benchmarks.acebench.episode.rollout import own_role, run_agent
+from ace_ray.benchmarks.acebench.options import (
+    UPSTREAM_MESSAGES,
+    check_native,
+    chosen,
+    settled,
+    wording,
+)
+from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
+from ace_ray.benchmarks.acebench.readers import Compared, check_read
+from ace_ray.benchmarks.acebench.score import paper
+from ace_ray.benchmarks.acebench.score.outputs import NO_OUTPUT, entries_of, read_outputs
+from ace_ray.benchmarks.acebench.score.summary import Endings, summarize, with_ending
+from ace_ray.benchmarks.acebench.score.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
@@ -39,22 +42,8 @@ from ace_ray.benchmarks.results import (
     ReportedRun,
     ScoredRow,
 )
-from ace_ray.config import Section
-from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
-
-_GROUPS = {
-    "all": groups.CATEGORIES,
-    "generation": groups.GENERATION,
-    "agent": groups.AGENT,
-    "atom": groups.ATOM,
-    "single_turn": groups.SINGLE_TURN,
-    "multi_turn": groups.MULTI_TURN,
-    "normal": groups.NORMAL,
-    "special": groups.SPECIAL,
-}
-
 
 OFFICIAL_DATA_SHA256 = {
     ("en",): "176f275d787158744b5eee3831ff16e0f8bf1f3bae0b3cb440f56414af53737e",
@@ -63,66 +52,6 @@ OFFICIAL_DATA_SHA256 = {
 }
 """`data_hash` of all categories of the official data, by languages."""
 OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
-
-
-UPSTREAM_MESSAGES = 40
-
-
-class ACEBenchOptions(Section):
-    """The ``acebench`` section of a run's config."""
-
-    data: str = Field(
-        "mini",
-        description="mini (ships with ace_ray), imported, imported:VERSION, or a folder in the "
-        "official layout",
-    )
-    languages: list[Literal["en", "zh"]] = Field(
-        default=["en", "zh"], min_length=1, description="of the entries"
-    )
-    categories: list[str] = Field(
-        default=["all"], min_length=1, description="category names or groups"
-    )
-    prompts: Literal["auto", "official", "own"] = Field(
-        "auto", description="auto: official when the data holds them, else the project's wording"
-    )
-    variant: Literal["standard", "condensed", "minimal"] = Field(
-        "standard", description="of the normal prompt, as in the paper's appendix D.4"
-    )
-
-    protocol: Literal["auto", "official", "fixed"] = Field(
-        "auto",
-        description="of agent episodes. official: upstream's loops with their faults; fixed: "
-        "without them; auto: official with official data",
-    )
-    sandbox: Literal["auto", "official", "fixed"] = Field(
-        "auto", description="behaviour of the sandboxes where upstream's are broken; auto: as above"
-    )
-    upstream_agent: Literal["local", "api"] = Field(
-        "local",
-        description="whose prompt agent_multi_step takes under protocol official: upstream gives "
-        "its API models the Chinese one in both languages",
-    )
-    mode: Literal["prompt", "native"] = Field(
-        "prompt",
-        description="native: functions go through the model's own tool-calling template, calls "
-        "are read by model.tool_parser",
-    )
-    parsers: list[Literal["official", "hermes", "openai", "fenced"]] = Field(
-        default=["official"],
-        min_length=1,
-        description="how answers are read; the first gives the verdicts, the others are compared",
-    )
-    max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000, description="of an agent episode")
-    user: Any = Field(
-        "same",
-        description="who simulates the user: same (the candidate, within sampling.max_tokens), "
-        "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
-    )
-
-    @field_validator("languages", "parsers")
-    @classmethod
-    def _once(cls, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(names))
 
 
 USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
@@ -135,37 +64,40 @@ class ACEBench(Benchmark):
     name = "acebench"
     rule_sets = RULE_SETS
     Options = ACEBenchOptions
-    groups = reporting.PAPER_GROUPS
+    groups = paper.PAPER_GROUPS
 
     def __init__(self, options: ACEBenchOptions) -> None:
         super().__init__(options)
         self._native = options.mode == "native"
         if self._native:
-            _check_native(options)
+            check_native(options)
         self._folder = locate(options.data)
-        self._wording = "own" if self._native else _wording(options, self._folder)
+        self._wording = "own" if self._native else wording(options, self._folder)
         self._options = options.model_copy(
             update={
                 "prompts": self._wording,
-                "protocol": "fixed" if self._native else _settled(options.protocol, options.data),
-                "sandbox": _settled(options.sandbox, options.data),
+                "protocol": "fixed" if self._native else settled(options.protocol, options.data),
+                "sandbox": settled(options.sandbox, options.data),
             }
         )
-        self._categories = _chosen(options.categories)
+        self._categories = chosen(options.categories)
         if self._native:
             self._prompts = native.prompts()
         elif self._wording == "official":
-            self._prompts = texts.official(self._folder, options.variant)
+            self._prompts = prompts.official(self._folder, options.variant)
         else:
-            self._prompts = texts.own(options.variant)
+            self._prompts = prompts.own(options.variant)
         self._user = parse_role(options.user, "benchmarks.acebench.user")
 
     @cached_property
-    def _agents(self) -> agent_texts.AgentTexts | None:
+    def _agents(self) -> prompts.AgentTexts | None:
         """The texts of agent episodes, if there are any."""
         if not set(self._categories) & set(groups.AGENT):
             return None
-        return _agent_texts(self._wording, self._folder)
+        if self._wording == "own":
+            return prompts.own_agents()
+        path = self._folder / prompts.OFFICIAL_FILE
+        return prompts.official_agents(prompts.read_texts(path), where=str(path))
 
     @cached_property
     def _worlds(self) -> dict[str, Any]:
@@ -238,15 +170,9 @@ class ACEBench(Benchmark):
         own = own_role(official=self._options.protocol == "official")
         return [{"role": who, "content": "x"} for who in ("system", "user", own, "user")]
 
-    def scenario(self, entry: Entry) -> World:
-        return open_world(
-            self._worlds,
-            loop=entry.category.removeprefix("agent_"),
-            language=entry.language,
-            involved_classes=entry.data["involved_classes"],
-            initial_config=entry.data["initial_config"],
-            behaviour="official" if self._options.sandbox == "official" else "fixed",
-        )
+    def scenario(self, entry: Entry) -> Environment:
+        fixed = self._options.sandbox != "official"
+        return open_environment(self._worlds, entry, behaviour="fixed" if fixed else "official")
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         if entry.category in groups.AGENT:
@@ -283,7 +209,7 @@ class ACEBench(Benchmark):
         return check_read(entry, episode.output, self._options.parsers)
 
     @property
-    def _agent_texts(self) -> agent_texts.AgentTexts:
+    def _agent_texts(self) -> prompts.AgentTexts:
         if self._agents is None:
             raise ValueError("no agent category was chosen")
         return self._agents
@@ -303,19 +229,19 @@ class ACEBench(Benchmark):
 
     @classmethod
     def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return reporting.headline(run, rules)
+        return paper.headline(run, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return reporting.categories(run)
+        return paper.categories(run)
 
     @classmethod
     def task(cls, row: ScoredRow) -> str:
-        return reporting.task(row)
+        return paper.task(row)
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
-        return reporting.paper(runs, rules)
+        return paper.paper(runs, rules)
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
@@ -339,7 +265,7 @@ class ACEBench(Benchmark):
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
+        from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
 
         report = check_gold(locate(data))
         for line in lines(report):
@@ -400,55 +326,3 @@ class ACEBench(Benchmark):
         for key in ("protocol", "sandbox"):
             if getattr(self._options, key) != "official":
                 yield f"the {key} of the agent episodes is not the official one"
-
-
-def _wording(options: ACEBenchOptions, folder: Path) -> Literal["official", "own"]:
-    """Whose prompts to take. Those of a shortened variant are partly ours either way."""
-    if options.prompts != "auto":
-        return options.prompts
-    return "official" if (folder / texts.OFFICIAL_FILE).is_file() else "own"
-
-
-def _check_native(options: ACEBenchOptions) -> None:
-    """Raise `UserError` for what native tool calling leaves no room for."""
-    asked = {
-        "prompts": options.prompts == "official",
-        "variant": options.variant != "standard",
-        "protocol": options.protocol == "official",
-        "parsers": options.parsers != ["official"],
-    }
-    for key, is_asked in asked.items():
-        if is_asked:
-            raise UserError(
-                f"{key!r} has no meaning with mode: native, which has texts of its own and reads "
-                "calls with model.tool_parser",
-                where=f"benchmarks.acebench.{key}",
-                fix="leave it out, or write mode: prompt",
-            )
-
-
-def _settled(choice: str, data: str) -> str:
-    """An "auto" choice: official with official data. The mini set is ours."""
-    if choice != "auto":
-        return choice
-    return "fixed" if data == "mini" else "official"
-
-
-def _agent_texts(wording: str, folder: Path) -> agent_texts.AgentTexts:
-    if wording == "own":
-        return agent_texts.own()
-    path = folder / texts.OFFICIAL_FILE
-    return agent_texts.official(texts.read_texts(path), where=str(path))
-
-
-def _chosen(names: Sequence[str]) -> list[str]:
-    chosen: list[str] = []
-    for name in names:
-        if name not in _GROUPS and name not in groups.CATEGORIES:
-            raise UserError(
-                f"there is no category or group {name!r}",
-                where="benchmarks.acebench.categories",
-                fix=f"choose among {', '.join([*_GROUPS, *groups.CATEGORIES])}",
-            )
-        chosen += _GROUPS.get(name, (name,))
-    return list(dict.fromkeys(chosen))

@@ -3,22 +3,25 @@
 The model sees the functions as tools of its own template and answers in its own syntax. The calls
 that a tool parser reads there are written back in the official syntax, so that both rule sets judge
 them as they judge a prompted answer. Results compare with native ones only.
+
+The published schemas look like JSON Schema and are not: they use Python's type names and the
+evaluator's own (``float``, ``dict``, ``list(string)``, ``objectArray``, ``enum``; upstream
+``model_eval/checker.py``), and some functions keep them under another key than ``parameters``.
 """
 
 from __future__ import annotations
 
+import json
+import keyword
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from ace_ray.benchmarks.acebench.json_calls import NotJson, arguments_of, callable_name
-from ace_ray.benchmarks.acebench.native_texts import NATIVE
 from ace_ray.benchmarks.acebench.prompts import Prompts
-from ace_ray.benchmarks.acebench.tool_schemas import openai_tools, tool_names
-from ace_ray.calls import render
+from ace_ray.benchmarks.acebench.texts import NATIVE
+from ace_ray.calls import MAX_CODE, MAX_DEPTH, MAX_DIGITS, Call, render
 from ace_ray.records import Entry, ToolCall
-
-__all__ = ["UNREADABLE", "answer_text", "openai_tools", "prompts", "tools_of"]
 
 UNREADABLE = "a tool call that cannot be read"
 """Stands for calls that have no text in the official syntax; every checker finds no call in it."""
@@ -62,3 +65,287 @@ def _with_published_names(content: str, names: Mapping[str, str]) -> str:
         return content
     pattern = rf"(?<![A-Za-z0-9_.])(?:{'|'.join(changed)})(?![A-Za-z0-9_])"
     return re.sub(pattern, lambda found: changed[found[0]], content)
+
+
+_PARAMETERS = ("parameters", "arguments", "_arguments")
+MAX_NAME = 64
+# OpenAI's rule without the hyphen, which the parsers of Python-like calls would take for a minus.
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_NO_LETTERS = re.compile(r"[^A-Za-z0-9_]+")
+# "any" is checked as a text; `number` has no own type for whole numbers.
+_TYPES = {
+    "string": "string",
+    "str": "string",
+    "any": "string",
+    "integer": "integer",
+    "int": "integer",
+    "number": "number",
+    "float": "number",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "array": "array",
+    "list": "array",
+    "tuple": "array",
+    "list(string)": "array",
+    "list(enum)": "array",
+    "objectArray": "array",
+    "object": "object",
+    "dict": "object",
+    "null": "null",
+}
+_ITEMS = {"list(string)": {"type": "string"}, "objectArray": {"type": "object"}}
+_NUMBER = (int, float)
+_KEPT: dict[str, type | tuple[type, ...]] = {
+    "description": str,
+    "enum": list,
+    "format": str,
+    "pattern": str,
+    "minimum": _NUMBER,
+    "maximum": _NUMBER,
+    "exclusiveMinimum": _NUMBER,
+    "exclusiveMaximum": _NUMBER,
+    "multipleOf": _NUMBER,
+    "minLength": int,
+    "maxLength": int,
+    "minItems": int,
+    "maxItems": int,
+    "contentEncoding": str,
+    "contentMediaType": str,
+    "unit": str,
+}
+"""Keywords that are passed on when their value is of this type; others say nothing to a model."""
+
+
+def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Tools for a chat template, in the order of ``functions``, as an entry's data hold them.
+
+    Each ``parameters`` is a JSON Schema (draft 2020-12) of an object. What a function returns
+    (``results``, ``tags``) has no place in OpenAI's form and is left out.
+    """
+    tools = []
+    for name, function in zip(tool_names(functions), functions, strict=True):
+        description = str(function.get("description", ""))
+        if _letters(name) != _letters(function["name"]):
+            description = f"{function['name']}: {description}"
+        published: Any = next((function[key] for key in _PARAMETERS if key in function), {})
+        schema = _schema(published if isinstance(published, Mapping) else {})
+        parameters = {**schema, "type": "object", "properties": schema.get("properties", {})}
+        tools.append(
+            {
+                "type": "function",
+                "function": {"name": name, "description": description, "parameters": parameters},
+            }
+        )
+    return tools
+
+
+def tool_names(functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The published name by tool name, in the order of ``functions``.
+
+    A tool name is an ASCII identifier of at most 64 characters, unique in the list. Most published
+    names are; of the others dots and blanks become underscores, and a name without ASCII letters
+    becomes ``api_<number>`` (its tool's description then begins with the published name).
+    """
+    published = [str(function["name"]) for function in functions]
+    taken = {name for name in published if _PLAIN_NAME.fullmatch(name)}
+    names: dict[str, str] = {}
+    for number, name in enumerate(published, 1):
+        tool = name
+        if tool not in taken or tool in names:
+            tool = _unique(_plain(name, number), {*taken, *names})
+        names[tool] = name
+    return names
+
+
+def _plain(name: str, number: int) -> str:
+    plain = _NO_LETTERS.sub("_", name)
+    if not plain.strip("_"):
+        return f"api_{number}"
+    plain = plain.strip("_") if plain != name else plain
+    return (plain if plain[0].isalpha() else f"api_{plain}")[:MAX_NAME]
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    unique, number = name, 1
+    while unique in taken:
+        number += 1
+        suffix = f"_{number}"
+        unique = name[: MAX_NAME - len(suffix)] + suffix
+    return unique
+
+
+def _letters(name: str) -> list[str]:
+    return [character for character in name if character.isalnum()]
+
+
+def _schema(published: Mapping[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    kind = published.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        schema["type"] = _TYPES[kind]
+    elif "properties" in published:
+        schema["type"] = "object"
+    elif "items" in published:
+        schema["type"] = "array"
+    schema |= {key: value for key, value in published.items() if _is_kept(key, value)}
+    if "default" in published:
+        schema["default"] = published["default"]
+    if "example" in published:
+        schema["examples"] = [published["example"]]
+    if schema.get("type") == "array":
+        _add_items(schema, published)
+    if schema.get("type") == "object":
+        _add_properties(schema, published)
+    if "type" not in schema and (kind := _type_of(schema.get("enum", []))):
+        schema["type"] = kind
+    return schema
+
+
+def _is_kept(key: str, value: Any) -> bool:
+    if key not in _KEPT or not isinstance(value, _KEPT[key]) or isinstance(value, bool):
+        return False
+    return key != "pattern" or _is_regex(str(value))
+
+
+def _is_regex(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
+def _add_items(schema: dict[str, Any], published: Mapping[str, Any]) -> None:
+    items = published.get("items", _ITEMS.get(str(published.get("type"))))
+    schema["items"] = _schema(items) if isinstance(items, Mapping) else {}
+    # Choices that are no lists are those of the elements.
+    enum = schema.get("enum")
+    if enum is not None and not any(isinstance(choice, list) for choice in enum):
+        del schema["enum"]
+        schema["items"] = {**schema["items"], "enum": enum}
+        if inner := _type_of(enum):
+            schema["items"].setdefault("type", inner)
+
+
+def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> None:
+    properties = published.get("properties")
+    inner = properties if isinstance(properties, Mapping) else {}
+    if "properties" in published:
+        schema["properties"] = {
+            name: _schema(value if isinstance(value, Mapping) else {})
+            for name, value in inner.items()
+        }
+    required = published.get("required")
+    if isinstance(required, list):
+        # A name without a description cannot be offered, so it is not asked for either.
+        schema["required"] = [name for name in inner if name in required]
+    patterns = published.get("patternProperties")
+    if isinstance(patterns, Mapping):
+        schema["patternProperties"] = {
+            pattern: _schema(value if isinstance(value, Mapping) else {})
+            for pattern, value in patterns.items()
+            if _is_regex(pattern)
+        }
+    others = published.get("additionalProperties")
+    if isinstance(others, Mapping):
+        schema["additionalProperties"] = _schema(others)
+    elif isinstance(others, bool):
+        schema["additionalProperties"] = others
+
+
+def _type_of(choices: Sequence[Any]) -> str:
+    """The one type of all choices, "" if they have none in common."""
+    kinds = {type(choice) for choice in choices}
+    names = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    if kinds == {int, float}:
+        return "number"
+    return names.get(kinds.pop(), "") if len(kinds) == 1 else ""
+
+
+_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+class NotJson(ValueError):
+    """The text is not JSON within the bounds, or the JSON is no call."""
+
+
+def load_json(text: str) -> Any:
+    """The value of a JSON text. NaN, infinities, and numbers that overflow are none.
+
+    Raises `NotJson` for anything else, and beyond the bounds of `ace_ray.calls` on length (here
+    with strings), depth and digits.
+    """
+    if len(text) > MAX_CODE:
+        raise NotJson(f"longer than {MAX_CODE} characters")
+    depth = 0
+    for found in _NESTING.finditer(text):
+        bracket = found[0]
+        depth += (bracket in "[{") - (bracket in "]}")
+        if depth > MAX_DEPTH:
+            raise NotJson(f"nested more than {MAX_DEPTH} deep")
+    try:
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
+    except ValueError as error:
+        raise NotJson(str(error)) from None
+
+
+def calls_of(value: Any) -> list[Call]:
+    """The calls of a JSON value in one of OpenAI's forms. Raises `NotJson` for any other value."""
+    if isinstance(value, dict) and "tool_calls" in value:
+        value = value["tool_calls"]
+    items = value if isinstance(value, list) else [value]
+    if not items:
+        raise NotJson("no calls")
+    return [_call(item) for item in items]
+
+
+def arguments_of(value: Any) -> dict[str, Any]:
+    """The keyword arguments of a call: an object, or an object's JSON text.
+
+    Raises `NotJson` for anything else, and for a name that Python does not take as a keyword.
+    """
+    if isinstance(value, str):
+        value = load_json(value)
+    if not isinstance(value, dict):
+        raise NotJson("arguments that are no object")
+    if not all(map(_is_name, value)):
+        raise NotJson("an argument's name that is no keyword argument")
+    return value
+
+
+def callable_name(name: str) -> str:
+    """``name`` if it is one that Python can call, dots allowed. Raises `NotJson` otherwise."""
+    if not all(map(_is_name, name.split("."))):
+        raise NotJson("a function's name that cannot be called")
+    return name
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _call(item: Any) -> Call:
+    if isinstance(item, dict) and isinstance(item.get("function"), dict):
+        item = item["function"]
+    if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+        raise NotJson("a call without a name")
+    if "arguments" not in item:
+        raise NotJson("a call without arguments")
+    return Call(callable_name(item["name"]), arguments_of(item["arguments"]))
+
+
+def _whole(digits: str) -> int:
+    if len(digits.removeprefix("-")) > MAX_DIGITS:
+        raise NotJson(f"an integer of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise NotJson("a number beyond those of a computer")
+    return number
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise NotJson(f"{name} is not JSON")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.json_calls import NotJson, calls_of, load_json
+from ace_ray.benchmarks.acebench.native import NotJson, calls_of, load_json
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.calls import Call, render
 from ace_ray.records import RULE_SETS, Entry, Verdict
@@ -47,7 +47,7 @@ def hermes(text: str) -> str:
 
 
 def openai(text: str) -> str:
-    """A whole answer that is JSON in one of OpenAI's forms (`json_calls.calls_of`)."""
+    """A whole answer that is JSON in one of OpenAI's forms (`native.calls_of`)."""
     if text.strip()[:1] not in ("{", "["):
         return text
     try:

@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN
-from ace_ray.benchmarks.acebench.data.upstream_prompts import PHRASE_MODULES, ROLE_MODULES
-from ace_ray.benchmarks.acebench.data.upstream_worlds import CLASS_FILES, LOOPS
+from ace_ray.benchmarks.acebench.data.upstream import (
+    CLASS_FILES,
+    LOOPS,
+    PHRASE_MODULES,
+    ROLE_MODULES,
+)
 
 TRAP = 'raise SystemExit("imported")\nimport no_such_module_anywhere\n'
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.data import archive as archives
 from ace_ray.benchmarks.acebench.data import download
 from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_COMMIT
 from ace_ray.benchmarks.dataset import imports_folder
@@ -246,14 +245,14 @@ def test_hostile_zip(server, cache, name, mode, message):
 
 
 def test_bombs(server, cache, monkeypatch):
-    monkeypatch.setattr(archives, "MEMBER_LIMIT", 3)
+    monkeypatch.setattr(download, "MEMBER_LIMIT", 3)
     server.body = tar_of(*[member(f"f{n}") for n in range(5)])
     refused(server, cache, "holds more than 3 files")
-    server.body = gzip.compress(bytes(archives.UNPACKED_LIMIT_BYTES + 1), 1)
+    server.body = gzip.compress(bytes(download.UNPACKED_LIMIT_BYTES + 1), 1)
     refused(server, cache, "unpacks to more than 268,435,456 bytes")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bundle:
-        bundle.writestr("f", bytes(archives.UNPACKED_LIMIT_BYTES + 1))
+        bundle.writestr("f", bytes(download.UNPACKED_LIMIT_BYTES + 1))
     server.body = buffer.getvalue()
     refused(server, cache, "unpacks to more than 268,435,456 bytes")
 

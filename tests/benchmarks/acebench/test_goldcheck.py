@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES
-from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.acebench.scoring.goldcheck import check_gold, lines
-from ace_ray.benchmarks.acebench.scoring.golden import render_gold, render_mangled
-from ace_ray.benchmarks.acebench.scoring.golden_agent import gold_state, mangled_state
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.acebench.environment.environment import load_worlds
+from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state, render_gold, render_mangled
+from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines, reached, replay
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -130,3 +131,61 @@ def test_the_official_set() -> None:
 def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no category"):
         check_gold(tmp_path)
+
+
+WORLDS = load_worlds(MINI)
+
+
+def agents(data: Path) -> list[Entry]:
+    return list(load(data, languages=["en", "zh"], categories=AGENT))
+
+
+def with_path(entry: Entry, steps: list[Any]) -> Entry:
+    return replace(entry, gold={**entry.gold, "mile_stone": steps})
+
+
+def test_every_path_of_the_mini_set_reaches_its_gold_state() -> None:
+    found = [one for entry in agents(MINI) for one in replay(entry, WORLDS)]
+    assert len(found) >= 16
+    assert all(one.reaches == {"official": True, "strict": True} for one in found)
+    assert reached(found)["missed"] == []
+
+
+def test_a_path_that_misses_is_named_with_its_cause() -> None:
+    entry = next(e for e in agents(MINI) if e.id == "agent_multi_turn_0")
+    bad = with_path(entry, ["[send_message(sender_name='a', receiver_name='b', message='c')]"])
+    (one,) = replay(bad, WORLDS)
+    assert one.reaches == {"official": False, "strict": False}
+    assert one.cause.startswith("step 1, send_message, is refused: ")
+    (one,) = replay(with_path(entry, ["[turn_on_wifi("]), WORLDS)
+    assert one.cause.startswith("step 1 cannot be read")
+    (missed,) = reached([one])["missed"]
+    assert (missed["id"], missed["path"], missed["official"]) == (entry.id, 0, False)
+
+
+def test_the_official_paths(shared_data: Path) -> None:
+    """The rows are those of the reference study: deleted message 3 for 4, a login left out, a world
+    older than the gold state."""
+    found = check_gold(shared_data)["replay"]
+    counts = {
+        (language, category): (cell["n"], cell["official"], cell["strict"])
+        for language, categories in found["paths"].items()
+        for category, cell in categories.items()
+    }
+    assert counts == {
+        ("en", "agent_multi_turn"): (30, 29, 29),
+        ("en", "agent_multi_step"): (26, 16, 16),
+        ("zh", "agent_multi_turn"): (30, 29, 29),
+        ("zh", "agent_multi_step"): (26, 18, 16),
+    }
+    rows = {(m["id"], m["path"]) for m in found["missed"] if m["language"] == "en"}
+    steps = {(0, 0), (1, 0), (8, 1), (9, 1), *((n, 0) for n in (12, 13, 14, 15, 16, 17))}
+    assert rows == {("agent_multi_turn_6", 0), *((f"agent_multi_step_{n}", p) for n, p in steps)}
+
+
+def test_the_report_says_what_was_replayed() -> None:
+    text = "\n".join(lines(check_gold(MINI)))
+    assert (
+        "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
+        "official rules accept, 4 in the gold state"
+    ) in text

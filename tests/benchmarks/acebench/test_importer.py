@@ -8,8 +8,7 @@ import pytest
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.data import importer
 from ace_ray.benchmarks.acebench.data.loader import load
-from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
-from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
+from ace_ray.benchmarks.acebench.data.upstream import read_prompts, read_worlds
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data

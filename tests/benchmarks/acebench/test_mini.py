@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,8 +20,9 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     NORMAL,
 )
+from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data import loader as data
-from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
 from ace_ray.records import Entry
 
 ENTRIES = data.load(data.MINI)
@@ -162,11 +163,7 @@ def _state(worlds: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("entry", of(*GENERATION))
 def test_gold_answers_are_valid_under_both_rules(entry: Entry) -> None:
-    module = importlib.import_module("ace_ray.benchmarks.acebench.check")
-    for gold in entry.gold if isinstance(entry.gold, list) else [entry.gold]:
-        chosen = Entry(
-            entry.benchmark, entry.category, entry.language, entry.id, entry.data, gold, entry.group
-        )
-        verdicts = module.check(entry, render_gold(chosen))
-        assert all(verdict.valid for verdict in verdicts.values()), verdicts
+    for gold in alternatives(entry):
+        verdicts = check(entry, render_gold(replace(entry, gold=gold)))
         assert set(verdicts) == {"official", "strict"}
+        assert all(verdict.valid for verdict in verdicts.values()), verdicts

@@ -11,16 +11,17 @@ import pytest
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL, SPECIAL
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
 from ace_ray.benchmarks.acebench.native import (
+    MAX_NAME,
     UNREADABLE,
     answer_text,
     openai_tools,
     prompts,
+    tool_names,
     tools_of,
 )
-from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
 from ace_ray.benchmarks.acebench.texts import OWN
-from ace_ray.benchmarks.acebench.tool_schemas import MAX_NAME, tool_names
 from ace_ray.records import Entry, ToolCall
 
 # Gold arguments of the published data that are no instance of their own function's schema.

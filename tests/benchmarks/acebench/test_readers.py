@@ -11,7 +11,8 @@ import pytest
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.json_calls import NotJson, arguments_of, calls_of, load_json
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.native import NotJson, arguments_of, calls_of, load_json
 from ace_ray.benchmarks.acebench.readers import (
     READERS,
     Compared,
@@ -22,8 +23,7 @@ from ace_ray.benchmarks.acebench.readers import (
     openai,
     read_all,
 )
-from ace_ray.benchmarks.acebench.scoring.golden import alternatives, function_name, render_gold
-from ace_ray.benchmarks.acebench.scoring.summary import SummaryRow
+from ace_ray.benchmarks.acebench.score.summary import SummaryRow
 from ace_ray.records import Entry
 
 CALL = '{"name": "F", "arguments": {"a": "x", "b": [1, null]}}'

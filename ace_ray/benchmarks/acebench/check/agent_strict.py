@@ -3,16 +3,133 @@
 End to end, all recorded attributes of all involved classes must equal the gold state; the process
 accuracy is n / m, n the calls that agree with the ideal path one by one until the first that does
 not, m the length of the path (the best of alternative paths).
+
+Why an agent missed its target: the three causes of the paper's section 4.2, where proven.
+
+The calls are compared with the ideal path that they follow furthest: its milestones are looked for
+one after the other, calls in between are passed over. The first milestone that is not found is the
+one at hand; only calls after the last one found are looked at, and the first that proves a cause
+decides:
+
+- ``function_call_error``: the call names no tool, has arguments that the tool does not take or
+  lacks one that it needs, or the message is no call. Its observation says so
+  (``unknown_tool``, ``bad_arguments``, ``not_a_call``), or, where none was recorded, the row's
+  functions do.
+- ``rule_violation``: the call is a later milestone's, or is to the tool of a later milestone alone
+  and was refused (``status`` false or "error"; a refusal in plain words proves nothing): a step
+  that it needed was skipped.
+- ``information_mismanagement``: the call is to the tool of the milestone at hand, with other
+  values.
+
+Calls that never ran, since their batch ended before them, are no evidence.
+
+``undetermined`` is everything else: the agent stopped, made all milestones and more, or strayed in
+a way that the calls do not explain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.agent_causes import cause
-from ace_ray.benchmarks.acebench.check.agent_paths import CALL_ERRORS, Made, Path, made, paths
-from ace_ray.benchmarks.acebench.check.agent_values import same_call, same_value
+from ace_ray.benchmarks.acebench.check.agent_paths import (
+    CALL_ERRORS,
+    NOT_RUN,
+    Made,
+    Path,
+    made,
+    paths,
+)
+from ace_ray.calls import Call
 from ace_ray.records import Entry, Verdict
+
+_NUMBERS = (int, float)
+
+
+def same_value(value: Any, gold: Any) -> bool:
+    """Whether ``value`` equals ``gold`` as JSON: numbers by value, ``true`` is not ``1``.
+
+    Lists are ordered, objects have the same keys. Goes no deeper than ``gold``.
+    """
+    if isinstance(gold, dict):
+        if not isinstance(value, dict) or value.keys() != gold.keys():
+            return False
+        return all(same_value(value[key], item) for key, item in gold.items())
+    if isinstance(gold, list):
+        if not isinstance(value, list) or len(value) != len(gold):
+            return False
+        return all(map(same_value, value, gold))
+    if isinstance(gold, _NUMBERS) and not isinstance(gold, bool):
+        return isinstance(value, _NUMBERS) and not isinstance(value, bool) and value == gold
+    return type(value) is type(gold) and bool(value == gold)
+
+
+def same_call(call: Call, gold: Call) -> bool:
+    """Whether name, argument names and values are the same; a call without a name equals none."""
+    return bool(gold.name) and call.name == gold.name and same_value(call.args, gold.args)
+
+
+def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
+    """(cause, the evidence in a sentence) of an episode whose end state is wrong."""
+    calls = [one for one in calls if one.error != NOT_RUN]
+    path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
+    found, position = _followed(calls, path)
+    if found == len(path):
+        return "undetermined", "every milestone was made"
+    at_hand, later = path[found], path[found + 1 :]
+    offered = {function["name"]: function for function in entry.data["function"]}
+    # Some ideal paths use tools that their rows do not offer.
+    offered |= {step.name: {} for steps in ideal for step in steps if step.name not in offered}
+    for one in calls[position:]:
+        if problem := _call_error(one, offered):
+            return "function_call_error", problem
+        shown = one.call.name[:80]
+        early = f"{shown} was called before {at_hand.name}"
+        if any(same_call(one.call, step) for step in later):
+            return "rule_violation", early
+        if one.call.name == at_hand.name:
+            return "information_mismanagement", f"{shown} was called with other values"
+        if _refused(one) and any(one.call.name == step.name for step in later):
+            return "rule_violation", early
+    return "undetermined", f"{at_hand.name} was not called"
+
+
+def _refused(one: Made) -> bool:
+    status = one.observation.get("status") if isinstance(one.observation, dict) else None
+    return status is False or status == "error"
+
+
+def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
+    """How many milestones were made in order, and how many calls came up to the last of them."""
+    found = position = 0
+    for number, one in enumerate(calls, start=1):
+        if found == len(path):
+            break
+        if one.error not in CALL_ERRORS and same_call(one.call, path[found]):
+            found, position = found + 1, number
+    return found, position
+
+
+def _call_error(one: Made, offered: dict[str, Any]) -> str:
+    name = one.call.name[:80]
+    if one.error in CALL_ERRORS:
+        return f"{name or 'a message'}: {one.error}"
+    if one.error is not None:
+        return ""
+    if one.call.name not in offered:
+        return f"there is no tool {name}"
+    function = offered[one.call.name]
+    schema = function.get("parameters", function.get("arguments"))
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return ""
+    if one.call.args.keys() - properties.keys():
+        return f"{name} was given arguments that it does not take"
+    required = schema.get("required")
+    if isinstance(required, list) and any(key not in one.call.args for key in required):
+        return f"{name} lacks a required argument"
+    return ""
+
 
 REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": "ReminderApi"}
 """Misspelt classes in the published gold states."""

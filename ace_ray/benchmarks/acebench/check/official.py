@@ -9,17 +9,273 @@ on which it gives no verdict at all:
   verdict.
 - ``official_unsafe``: it would evaluate text of the model beyond literal arithmetic, or without
   bounds. That is never done here, so an output that it accepts after such an evaluation is invalid.
+
+How calls are compared restates facts of ``model_eval/checker.py`` and ``model_eval/utils.py`` at
+that commit: those functions raise where upstream raises, and ``prints`` says whether a value may be
+too long an integer to print, where upstream prints it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import enum
+import functools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from ace_ray.benchmarks.acebench.check import official_normal
 from ace_ray.benchmarks.acebench.check.decode import Decoded
-from ace_ray.calls import MAX_DIGITS
+from ace_ray.calls import MAX_DIGITS, Call
 from ace_ray.records import Entry, Verdict
+
+_DROPPED = str.maketrans("", "", " ,./-_*^")
+
+
+class Outcome(enum.Enum):
+    """What the type check decides; UNCHECKED accepts without looking at the value."""
+
+    WRONG = enum.auto()
+    COMPARE = enum.auto()
+    UNCHECKED = enum.auto()
+
+
+def type_outcome(
+    value: Any, gold: Any, expected: type, inner: type | None, prints: bool
+) -> Outcome:
+    """Whether the type of ``value`` passes.
+
+    ``expected`` is the schema's type and ``inner`` that of its elements, for containers. A gold
+    value "" has no type. A gold value of another type than the schema's leaves the value unchecked.
+    The strings true and false count as booleans here, and only here.
+    """
+    gold_type = None if gold == "" else type(gold)
+    as_schema = Outcome.COMPARE if gold_type in (None, expected) else Outcome.UNCHECKED
+    if value == "true":
+        value = True
+    elif value == "false":
+        value = False
+    elements: Any = value
+    if type(value) is expected:
+        if inner is None:
+            return as_schema
+        # The first element of the gold container decides, unless it is a list; with no element
+        # the type is wrong, whatever the value.
+        for item in gold:
+            if type(item) is not list or all(
+                type_outcome(element, item, inner, None, prints) is not Outcome.WRONG
+                for element in elements
+            ):
+                return as_schema
+        if prints:
+            repr(elements)
+        return Outcome.WRONG
+    if gold_type is not None and (type(value) is gold_type or gold == value):
+        return Outcome.UNCHECKED
+    return Outcome.WRONG
+
+
+def _loose(text: str) -> str:
+    # In this order: how a Greek sigma is lowered depends on what stands around it.
+    return text.translate(_DROPPED).lower().replace("'", '"')
+
+
+def _loose_if_text(value: Any) -> Any:
+    return _loose(value) if type(value) is str else value
+
+
+def contains(value: str, gold: str) -> bool:
+    """Strings: without space , . / - _ * ^ and case, the gold text is part of the model's."""
+    return _loose(gold) in _loose(value)
+
+
+def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
+    """Lists of other things than objects: equal, in order, strings at the top level loosely."""
+    differs = [_loose_if_text(item) for item in value] != [_loose_if_text(item) for item in gold]
+    if differs and prints:
+        repr(value)
+    return "value_error:list/tuple" if differs else None
+
+
+def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
+    """Lists of objects: as many, each like its gold object, in order."""
+    if len(value) != len(gold):
+        if prints:
+            str(value)
+        return "value_error:list_dict_count"
+    for item, gold_item in zip(value, gold, strict=True):
+        if object_differs(item, gold_item, prints):
+            return "value_error"
+    return None
+
+
+def object_differs(value: Any, gold: Any, prints: bool) -> bool:
+    """Objects: the same keys, inner objects likewise; every other gold value, printed, is part of
+    the model's value, printed (strings loosely, the strings true and false as booleans)."""
+    differs = not isinstance(value, dict) or len(value) != len(gold.keys())
+    if not differs:
+        for key, item in value.items():
+            if item == "true":
+                item = True
+            elif item == "false":
+                item = False
+            if key not in gold:
+                differs = True
+                break
+            gold_item = gold[key]
+            if isinstance(gold_item, dict):
+                if object_differs(item, gold_item, prints):
+                    return True
+            elif str(_loose_if_text(gold_item)) not in str(_loose_if_text(item)):
+                differs = True
+                break
+    if differs and prints:
+        str(value)
+    return differs
+
+
+_SUFFIX = re.compile(r"_\d+$")
+# `number` means int: floats pass by the gold value's own type instead, or by equality.
+_TYPES: dict[str, type] = {
+    "string": str,
+    "any": str,
+    "integer": int,
+    "int": int,
+    "number": int,
+    "float": float,
+    "boolean": bool,
+    "array": list,
+    "list": list,
+    "tuple": list,
+    "list(string)": list,
+    "list(enum)": list,
+    "objectArray": list,
+    "object": dict,
+    "dict": dict,
+    "enum": enumerate,
+}
+_NESTED = frozenset(["array", "tuple", "list(string)", "list(enum)", "object", "objectArray"])
+_ELSE_INNER = {"list(string)": str, "list(enum)": enumerate}
+
+
+class Fault(NamedTuple):
+    """Why a call or an answer is not accepted."""
+
+    error_type: str
+    error: str
+
+
+def _normal_fault(
+    functions: Any, calls: list[Call], gold: dict[str, Any], prints: bool
+) -> Fault | None:
+    """The first fault of ``calls`` against one alternative of the gold answer, None if accepted.
+
+    Each gold call takes any model call of its name that fits; none is used up. The fault of a gold
+    call that nothing fits is that of the last call looked at.
+    """
+    if len(calls) != len(gold):
+        return Fault("wrong functions number", f"{len(calls)} calls instead of {len(gold)}")
+    names = [_unnumbered(key) for key in gold]
+    if len(calls) == 1:
+        mismatch = calls[0].name != names[0]
+    else:
+        mismatch = Counter(call.name for call in calls) != Counter(names)
+    if mismatch:
+        return Fault("function_mismatch", f"the functions called are not {', '.join(names)}")
+    for name, (key, args) in zip(names, gold.items(), strict=True):
+        function = _described(functions, key)
+        fault: Fault | None = None
+        for call in calls:
+            if call.name == name:
+                fault = _call_fault(function, call, args, prints)
+                if fault is None:
+                    break
+            else:
+                fault = Fault("simple_function_checker:unclear", f"no call fits {key}")
+        if fault is not None:
+            if len(gold) > 1 and prints:
+                str(calls)
+            return fault
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _unnumbered(key: str) -> str:
+    return _SUFFIX.sub("", key)
+
+
+def _described(functions: Any, key: str) -> Any:
+    # A substring test on the gold key with its suffix: `get` describes `get_all_2`.
+    if not isinstance(functions, list):
+        return functions
+    for function in functions:
+        if function["name"] in key:
+            return function
+    return None
+
+
+def _call_fault(function: Any, call: Call, gold: dict[str, Any], prints: bool) -> Fault | None:
+    args = call.args
+    schema = function["parameters"]
+    if not args and schema == {}:
+        return None
+    if not args or schema == {}:
+        return Fault("wrong_param", f"{call.name} is called with the wrong parameters")
+    properties = schema["properties"]
+    if gold == properties:
+        return None
+    if gold == {}:
+        return Fault("wrong_param", f"{call.name} takes no parameters in the gold answer")
+    if function["name"] != call.name:
+        return Fault("wrong_function_name", f"{call.name} is described by {function['name']}")
+    for param in schema["required"]:
+        if param not in args:
+            return Fault("lack_args", f"required parameter {param} is missing")
+    for param, value in args.items():
+        if param not in properties or param not in gold:
+            return Fault("addition_args", f"parameter {str(param)[:80]} is not expected")
+        error_type = _param_fault(properties[param], value, gold[param], prints)
+        if error_type is not None:
+            what = "type" if error_type == "type_error" else "value"
+            return Fault(error_type, f"parameter {param} has the wrong {what}")
+    return None
+
+
+def _param_fault(schema: Any, value: Any, gold: Any, prints: bool) -> str | None:
+    name = schema["type"]
+    expected = _TYPES[name]
+    inner = _inner_type(schema, name) if name in _NESTED else None
+    if name == "tuple" and type(value) is tuple:
+        value = list(value)
+    elif name == "float" and type(value) is int:
+        value = float(value)
+    outcome = type_outcome(value, gold, expected, inner, prints)
+    if outcome is Outcome.WRONG:
+        return "type_error"
+    if outcome is Outcome.UNCHECKED:
+        return None
+    if expected is str:
+        return None if contains(value, gold) else "value_error:string"
+    if expected is dict:
+        return "value_error" if object_differs(value, gold, prints) else None
+    if expected is not list:
+        return None  # numbers and booleans have no value check
+    if inner is not dict:
+        return compare_list(value, gold, prints)
+    if name == "objectArray":
+        if len(value) != len(gold):
+            return "value_error:dict_items"
+        if value:
+            raise TypeError("the check of an objectArray does not work upstream")
+    return compare_objects(value, gold, prints)
+
+
+def _inner_type(schema: Any, name: str) -> type:
+    try:
+        inner = schema["items"]["type"]
+    except (LookupError, TypeError, AttributeError):
+        return _ELSE_INNER.get(name, dict)
+    return _TYPES[inner]
+
 
 _RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError)
 _BITS_PER_CHAR = 4  # the densest integer literal is hexadecimal
@@ -36,10 +292,10 @@ def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
     # A text too short to hold or to make such an integer need not be printed to find out.
     prints = decoded.chars * _BITS_PER_CHAR > MAX_DIGITS * _BITS_PER_DIGIT
     gold = entry.gold if isinstance(entry.gold, list) else [entry.gold]
-    first: official_normal.Fault | None = None
+    first: Fault | None = None
     try:
         for alternative in gold:
-            fault = official_normal.judge(entry.data["function"], calls, alternative, prints)
+            fault = _normal_fault(entry.data["function"], calls, alternative, prints)
             if fault is None:
                 return Verdict(True)
             first = first or fault

@@ -14,8 +14,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
-from ace_ray.benchmarks.acebench.data.upstream_prompts import read_prompts
-from ace_ray.benchmarks.acebench.data.upstream_worlds import read_worlds
+from ace_ray.benchmarks.acebench.data.upstream import read_prompts, read_worlds
 from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_inside, strict_json
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of

@@ -13,7 +13,7 @@ from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.check.agent_paths import paths
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.scoring.golden_agent import gold_state, mangled_state
+from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state
 from ace_ray.calls import render
 from ace_ray.records import RULE_SETS, Entry
 

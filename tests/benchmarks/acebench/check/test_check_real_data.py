@@ -1,4 +1,7 @@
-"""Both rule sets on the published rows: every gold answer, and mangled ones."""
+"""The strict rules on the published rows: gold answers in other words, and mangled ones.
+
+That every gold answer is valid, and which the official rules reject: `test_goldcheck`.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,6 @@ pytestmark = pytest.mark.skipif(
     not (DATA / "data_en").is_dir(), reason="no published ACEBench rows; set ACE_RAY_SHARED"
 )
 REFUSAL = "Due to the limitations of the function, I cannot solve this problem."
-# Rows whose own gold answer the official evaluator rejects, and the number of multi-turn ones.
-REJECTED = {
-    "en": {"normal_single_turn_parallel_function_42", "normal_preference_40"},
-    "zh": {
-        "normal_single_turn_parallel_function_45",
-        "normal_single_turn_parallel_function_80",
-        "normal_similar_api_2",
-        "normal_similar_api_22",
-        "normal_atom_list_28",
-        "normal_atom_object_short_1",
-        "normal_multi_turn_user_adjust_3_0",
-        "normal_multi_turn_user_switch_32_0",
-    },
-}
-REJECTED_MULTI_TURN = {"en": 27, "zh": 2}
 
 
 @pytest.fixture(scope="module")
@@ -65,24 +53,6 @@ def gold_output(entry: Entry) -> str:
             for param, values in entry.gold.items()
         )
     return REFUSAL if entry.category == "special_irrelevant" else render(gold_calls(entry))
-
-
-def test_the_official_evaluator_rejects_the_known_gold_answers(entries: list[Entry]) -> None:
-    for language, known in REJECTED.items():
-        rejected = {
-            entry.id
-            for entry in entries
-            if entry.language == language and not check(entry, gold_output(entry))["official"].valid
-        }
-        multi_turn = {key for key in rejected if "multi_turn" in key}
-        assert len(multi_turn) == REJECTED_MULTI_TURN[language]
-        assert rejected - multi_turn == {key for key in known if "multi_turn" not in key}
-        assert rejected >= known
-
-
-def test_every_gold_answer_is_strictly_valid(entries: list[Entry]) -> None:
-    wrong = [entry.key for entry in entries if not check(entry, gold_output(entry))["strict"].valid]
-    assert wrong == []
 
 
 def test_every_alternative_is_strictly_valid(entries: list[Entry]) -> None:

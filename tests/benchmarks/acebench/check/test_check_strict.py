@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.check.assign import assign
+from ace_ray.benchmarks.acebench.check.strict_normal import assign
 from ace_ray.records import Entry
 
 SCHEMA = {

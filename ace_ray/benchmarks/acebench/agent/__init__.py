@@ -1,1 +1,0 @@
-"""The two agent categories: how an episode runs, and how its messages become calls."""

@@ -1,0 +1,259 @@
+"""What an import takes from the official harness's source, which is parsed, never imported or run.
+
+The prompts are every text that the harness shows a model, by name. Module-level texts keep their
+names, told apart by module where two modules share them; texts inside functions are named
+``<module>:<function>#<n>``.
+
+The worlds are the sandboxes' initial states, signatures and answer texts.
+``worlds[loop][language][class]`` describes one scenario class: ``bases``, ``state`` (literals that
+``__init__`` assigns), ``int_key_attrs`` (attributes whose keys are integers, which JSON turns into
+texts), ``load_scenario`` (attribute -> key and default in the row's ``initial_config``), and
+``methods`` (parameters with the source of their defaults, and what they can answer).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.acebench.categories import LANGUAGES
+from ace_ray.benchmarks.dataset import python_source
+from ace_ray.errors import UserError
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def literal(node: ast.expr, where: Path) -> Any:
+    """The value of a literal. Raises `UserError` for anything that would have to be computed."""
+    try:
+        return ast.literal_eval(node)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise UserError(
+            "a literal was expected, this would have to be executed",
+            where=f"{where}:{node.lineno}",
+            fix="import an unmodified checkout of the official repository",
+        ) from error
+
+
+def assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """(target, value) of each plain assignment to one target, annotated or not."""
+    for statement in body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            yield statement.targets[0], statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            yield statement.target, statement.value
+
+
+def is_prose(text: str) -> bool:
+    """Whether a constant is said to somebody, rather than a key or a mode."""
+    return " " in text or not text.isascii()
+
+
+def strings(function: Function) -> Iterator[str]:
+    """String constants of a function, outermost first, without docstrings.
+
+    The constant parts of an f-string are among them.
+    """
+    silent = _bare(function)
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in silent
+        ):
+            yield node.value
+
+
+def templates(function: Function) -> list[str]:
+    """What a function can answer: its f-strings, then its other prose, each outermost first.
+
+    An f-string is written as a template, with the source of each expression in braces.
+    """
+    formatted = [node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)]
+    inside = {id(part) for node in formatted for part in ast.walk(node) if part is not node}
+    silent = _bare(function)
+    plain = [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in inside | silent
+        and is_prose(node.value)
+    ]
+    return [_template(node) for node in formatted if id(node) not in inside] + plain
+
+
+def _bare(function: Function) -> set[int]:
+    """Identities of expressions that are statements of their own: docstrings, text as a comment."""
+    return {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
+
+
+def _template(formatted: ast.JoinedStr) -> str:
+    text = ""
+    for part in formatted.values:
+        if isinstance(part, ast.FormattedValue):
+            conversion = f"!{chr(part.conversion)}" if part.conversion >= 0 else ""
+            spec = part.format_spec
+            spec_text = f":{_template(spec)}" if isinstance(spec, ast.JoinedStr) else ""
+            text += "{" + ast.unparse(part.value) + conversion + spec_text + "}"
+        elif isinstance(part, ast.Constant):
+            text += str(part.value)
+    return text
+
+
+SOURCES = "model_inference"
+PROMPT_MODULES = ("prompt_en", "prompt_zh")
+"""The language is part of their names, so these stand without their module."""
+ROLE_MODULES = (
+    "multi_turn/APIModel_agent",
+    "multi_turn/common_agent",
+    "multi_turn/APIModel_user",
+    "multi_step/APIModel_agent",
+    "multi_step/common_agent_step",
+)
+PHRASE_MODULES = (
+    "multi_turn/APIModel_user",
+    "multi_step/execution_role_step",
+    "multi_turn/multi_turn_utils",
+    "multi_step/multi_step_utils",
+)
+"""Modules that speak to a model from inside a function."""
+
+
+def read_prompts(root: Path) -> dict[str, str]:
+    """All texts of the checkout at ``root``. Raises `UserError` when a module has none."""
+    prompts: dict[str, str] = {}
+    for module in (*PROMPT_MODULES, *ROLE_MODULES):
+        relative = f"{SOURCES}/{module}.py"
+        prefix = "" if module in PROMPT_MODULES else f"{module}:"
+        texts = _module_texts(python_source(root, relative))
+        if not texts:
+            raise UserError(
+                "assigns no text constants",
+                where=str(root / relative),
+                fix="import an unmodified checkout of the official repository",
+            )
+        prompts |= {prefix + name: text for name, text in texts.items()}
+    for module in PHRASE_MODULES:
+        tree = python_source(root, f"{SOURCES}/{module}.py")
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                said = [text for text in strings(function) if _is_phrase(text)]
+                prompts |= {f"{module}:{function.name}#{n}": text for n, text in enumerate(said)}
+    return prompts
+
+
+def _module_texts(tree: ast.Module) -> dict[str, str]:
+    return {
+        target.id: value.value
+        for target, value in assigned(tree.body)
+        if isinstance(target, ast.Name)
+        and isinstance(value, ast.Constant)
+        and isinstance(value.value, str)
+    }
+
+
+def _is_phrase(text: str) -> bool:
+    # shorter ones are separators, such as ", "
+    return is_prose(text) and len(text.strip()) > 2
+
+
+LOOPS = ("multi_turn", "multi_step")
+CLASS_FILES = {
+    "BaseApi": "phone_platform/base_api.py",
+    "MessageApi": "phone_platform/message.py",
+    "ReminderApi": "phone_platform/reminder.py",
+    "FoodPlatform": "phone_platform/food_services.py",
+    "Travel": "travel.py",
+}
+
+
+def read_worlds(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """The worlds of the checkout at ``root``. Raises `UserError` on what is not a literal."""
+    return {
+        loop: {
+            language: {
+                name: _read_class(root, f"{SOURCES}/{loop}/scenarios{language}/{file}", name)
+                for name, file in CLASS_FILES.items()
+            }
+            for language in LANGUAGES
+        }
+        for loop in LOOPS
+    }
+
+
+def _read_class(root: Path, relative: str, name: str) -> dict[str, Any]:
+    path = root / relative
+    for node in python_source(root, relative).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return _describe(node, path)
+    raise UserError(f"has no class {name}", where=str(path))
+
+
+def _describe(node: ast.ClassDef, path: Path) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    scenario: dict[str, Any] = {}
+    methods: dict[str, Any] = {}
+    for item in node.body:
+        if not isinstance(item, ast.FunctionDef):
+            continue
+        if item.name == "__init__":
+            state = _initial_state(item, path)
+        elif item.name == "_load_scenario":
+            scenario = _scenario_keys(item, path)
+        else:
+            methods[item.name] = {"params": _parameters(item), "texts": templates(item)}
+    if not state:
+        raise UserError(f"{node.name}.__init__ assigns no literals", where=str(path))
+    return {
+        "bases": [base.id for base in node.bases if isinstance(base, ast.Name)],
+        "state": state,
+        "int_key_attrs": [
+            attribute
+            for attribute, value in state.items()
+            if isinstance(value, dict) and any(isinstance(key, int) for key in value)
+        ],
+        "load_scenario": scenario,
+        "methods": methods,
+    }
+
+
+def _initial_state(init: Function, path: Path) -> dict[str, Any]:
+    calls = [
+        ast.unparse(statement)
+        for statement in init.body
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    ]
+    # kept as text: whether a class runs its base's __init__ decides which attributes it has
+    state: dict[str, Any] = {"__init_calls__": calls} if calls else {}
+    for target, value in assigned(init.body):
+        if isinstance(target, ast.Attribute):
+            state[target.attr] = literal(value, path)
+    return state
+
+
+def _scenario_keys(load: Function, path: Path) -> dict[str, Any]:
+    """Attributes set as ``self.<attribute> = scenario.get(<key>, <default>)``."""
+    keys = {}
+    for target, value in assigned(load.body):
+        if isinstance(target, ast.Attribute) and isinstance(value, ast.Call):
+            arguments = [literal(argument, path) for argument in value.args]
+            if len(arguments) != 2:
+                raise UserError(
+                    f"{target.attr} is not read with a key and a default",
+                    where=f"{path}:{value.lineno}",
+                )
+            keys[target.attr] = {"key": arguments[0], "default": arguments[1]}
+    return keys
+
+
+def _parameters(method: Function) -> list[dict[str, str | None]]:
+    names = [argument.arg for argument in method.args.args[1:]]  # without self
+    defaults = [ast.unparse(default) for default in method.args.defaults]
+    padding: list[str | None] = [None] * (len(names) - len(defaults))
+    return [
+        {"name": name, "default": default}
+        for name, default in zip(names, [*padding, *defaults], strict=True)
+    ]

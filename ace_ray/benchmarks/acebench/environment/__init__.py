@@ -1,0 +1,1 @@
+"""The sandboxes of the agent categories; `environment.open_environment` opens one."""

@@ -1,0 +1,355 @@
+"""The apps of an agent entry, open and ready to be called, from the checked file of worlds."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.acebench.categories import LANGUAGES
+from ace_ray.benchmarks.acebench.environment import travel_fixed, travel_official
+from ace_ray.benchmarks.acebench.environment.app import (
+    BASE,
+    App,
+    Behaviour,
+    InitialState,
+    Phone,
+    Texts,
+)
+from ace_ray.benchmarks.acebench.environment.finance import FINANCE
+from ace_ray.benchmarks.acebench.environment.food import FOOD
+from ace_ray.benchmarks.acebench.environment.message import MESSAGE
+from ace_ray.benchmarks.acebench.environment.reminder import REMINDER
+from ace_ray.benchmarks.acebench.environment.travel import open_travel
+from ace_ray.benchmarks.dataset import json_value, read_bounded
+from ace_ray.errors import UserError
+from ace_ray.records import Entry
+from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.tools import Tool, call_tool, unknown_tool
+
+_CABINS = ("economy", "business")
+
+TRAVEL = App(
+    name="Travel",
+    attributes={
+        "users": (
+            dict,
+            ("user_name", "password", "cash_balance", "bank_balance", "membership_level"),
+        ),
+        "flights": (
+            list,
+            (
+                "flight_no",
+                "origin",
+                "destination",
+                "depart_time",
+                "arrival_time",
+                "status",
+                "seats_available",
+                "economy_price",
+                "business_price",
+            ),
+        ),
+        "reservations": (
+            list,
+            ("reservation_id", "user_id", "flight_no", "payment_method", "cabin", "baggage"),
+        ),
+    },
+    texts={
+        "get_flight_details": ("none",),
+        "get_user_details": ("wrong",),
+        "get_reservation_details": ("unasked",),
+        "authenticate_user": ("wrong",),
+        "find_transfer_flights": ("none", "time_format", "time_format"),
+        "reserve_flight": (
+            "id",
+            "booked",
+            "cash_short",
+            "bank_short",
+            "wrong_password",
+            "bad_method",
+            "economy",
+        ),
+        "modify_flight": (
+            "bad_flight",
+            "cabin_paid",
+            "cabin_refunded",
+            "bags_paid",
+            "unknown_reservation",
+            "unknown_flight",
+            "unknown_user",
+            "free",
+            "separator",
+            "flight_changed",
+            "cabin_short",
+            "bags_short",
+        ),
+        "cancel_reservation": (
+            "airline",
+            "early",
+            "late",
+            "unknown_user",
+            "unknown_reservation",
+            "unknown_flight",
+            "time_format",
+            "departed",
+            "airline_reason",
+            "economy",
+        ),
+        "calculate_price_difference": _CABINS,
+    },
+    saved=("users", "reservations"),
+    open=open_travel,
+    official=travel_official.TOOLS,
+    fixed=travel_fixed.TOOLS,
+    own=travel_fixed.OWN,
+)
+
+PHONE_APPS = (MESSAGE, REMINDER, FOOD)
+APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, FINANCE)}
+
+
+LOOPS = ("multi_turn", "multi_step")
+WORLDS_FILE = Path("upstream", "worlds.json")
+OURS = frozenset({"Finance"})
+"""Classes that a file of the official worlds does not have."""
+
+_FIX = "run `ace-ray data import acebench PATH` again"
+
+
+def load_worlds(folder: Path) -> dict[str, Any]:
+    """``worlds[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
+
+    Raises `UserError` naming the file and the class, attribute or method that is missing or has
+    the wrong shape.
+    """
+    path = folder / WORLDS_FILE
+    worlds: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
+    for problem in _problems(worlds):
+        raise UserError(problem, where=str(path), fix=_FIX)
+    return worlds
+
+
+def check_entry(worlds: Mapping[str, Any], entry: Entry) -> None:
+    """Raise `UserError` naming the entry when its environment cannot be opened."""
+    try:
+        _check(worlds, entry)
+    except UserError as error:
+        raise UserError(error.what, where=f"{entry.language} {entry.id}", fix=error.fix) from None
+
+
+def _check(worlds: Mapping[str, Any], entry: Entry) -> None:
+    """Raise `UserError` unless the entry's classes and switches make an environment."""
+    loop, involved_classes = _loop(entry), entry.data["involved_classes"]
+    classes = worlds.get(loop, {}).get(entry.language)
+    if classes is None:
+        raise UserError(f"there are no worlds for {loop} in {entry.language}")
+    for number, name in enumerate(involved_classes):
+        if name not in APPS or name not in classes:
+            known = ", ".join(key for key in APPS if key in classes)
+            raise UserError(f"involves an unknown class {name!r}", fix=f"known are {known}")
+        if name in involved_classes[:number]:
+            raise UserError(f"involves {name} twice")
+    config = entry.data["initial_config"].get("BaseApi", {})
+    if not isinstance(config, dict):
+        raise UserError("initial_config.BaseApi is not an object")
+    for name in ("wifi", "logged_in"):
+        if not isinstance(config.get(name, True), bool):
+            raise UserError(f"initial_config.BaseApi.{name} is neither true nor false")
+    users = config.get("logged_in_users", [])
+    if not isinstance(users, list) or any(not isinstance(user, str) for user in users):
+        raise UserError("initial_config.BaseApi.logged_in_users is not a list of names")
+    if "FoodPlatform" in involved_classes:
+        for user in users:
+            if user not in classes["FoodPlatform"]["state"]["users"]:
+                raise UserError(f"initial_config.BaseApi.logged_in_users: unknown user {user!r}")
+
+
+def _problems(worlds: Any) -> Iterator[str]:
+    for loop in LOOPS:
+        for language in LANGUAGES:
+            found = worlds
+            for key in (loop, language):
+                found = found.get(key) if isinstance(found, dict) else None
+            if not isinstance(found, dict):
+                yield f"has no worlds for {loop} in {language}"
+                continue
+            for app in APPS.values():
+                where = f"{loop} {language} {app.name}"
+                if app.name in found:
+                    for problem in _class_problems(app, found[app.name]):
+                        yield f"{where} {problem}"
+                elif app.name not in OURS:
+                    yield f"{where} is missing"
+
+
+def _class_problems(app: App, described: Any) -> Iterator[str]:
+    parts = {"state": dict, "methods": dict, "int_key_attrs": list, "load_scenario": dict}
+    if not isinstance(described, dict):
+        yield "is not an object"
+        return
+    broken = [name for name, kind in parts.items() if not isinstance(described.get(name), kind)]
+    if broken:
+        yield f"has no {broken[0]}"
+        return
+    state = described["state"]
+    for name, (kind, fields) in app.attributes.items():
+        if name not in state or not isinstance(state[name], kind):
+            yield f"has no attribute {name} of type {kind.__name__}"
+        elif fields:
+            records = state[name].values() if kind is dict else state[name]
+            for field in fields:
+                if any(not isinstance(record, dict) or field not in record for record in records):
+                    yield f"has a record without {field} in {name}"
+    for name in described["int_key_attrs"]:
+        if not isinstance(name, str):
+            yield "has int_key_attrs that are no names"
+        elif not isinstance(state.get(name), dict) or not all(_is_int(key) for key in state[name]):
+            yield f"has keys in {name} that are no integers"
+    for method, names in app.texts.items():
+        found = described["methods"].get(method)
+        if found is None and method in app.optional:
+            continue
+        texts = found.get("texts") if isinstance(found, dict) else None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            yield f"has no method {method} with its texts"
+        elif len(texts) != len(names):
+            yield f"has {len(texts)} texts for {method} instead of {len(names)}"
+    if app.name == "BaseApi":
+        for name in ("wifi", "logged_in"):
+            source = described["load_scenario"].get(name)
+            said = isinstance(source, dict) and isinstance(source.get("key"), str)
+            if not said or not isinstance(source.get("default"), bool):
+                yield f"does not say in load_scenario where {name} comes from"
+
+
+def _is_int(key: str) -> bool:
+    return key.isascii() and key.isdigit()
+
+
+MAX_SHOWN = 100
+"""Answers that are kept as they are, so that they show what later calls change."""
+
+
+class Environment:
+    """A `Scenario` over the apps of one entry.
+
+    ``apps`` are the involved classes in order with their open state, ``tools`` what a name calls.
+    """
+
+    def __init__(
+        self, apps: Sequence[tuple[App, Any]], tools: Mapping[str, tuple[Any, Tool]]
+    ) -> None:
+        self._apps = apps
+        self._tools = tools
+        self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run one tool. ``value`` is what the official execution puts into its list of results."""
+        if name not in self._tools:
+            return unknown_tool(name)
+        state, tool = self._tools[name]
+        observation = call_tool(tool, state, arguments)
+        if observation.error:
+            return observation
+        self._results.append(observation.value)
+        return Observation(as_message(observation.value))
+
+    def shown(self, last: int) -> list[Any]:
+        """What the last answers show now, at most `MAX_SHOWN`. The official execution writes the
+        answers of a batch down at its end, and some hold records of the state itself."""
+        kept = list(self._results)
+        return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
+
+    def state(self) -> list[dict[str, dict[str, Any]]]:
+        """``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON has it.
+
+        The attributes are those that the official harness records."""
+        live = [
+            {app.name: {name: vars(state)[name] for name in app.saved}} for app, state in self._apps
+        ]
+        recorded: list[dict[str, dict[str, Any]]] = json.loads(json.dumps(live))
+        return recorded
+
+
+def open_environment(
+    worlds: Mapping[str, Any], entry: Entry, *, behaviour: Behaviour
+) -> Environment:
+    """A fresh environment that shares nothing with ``worlds`` or with another one.
+
+    Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
+    device logged in (the file's ``load_scenario``), as in official row zh multi_turn_12, which has
+    the key misspelt. Raises `UserError` for classes or switches that cannot be.
+    """
+    _check(worlds, entry)
+    language = entry.language
+    classes = worlds[_loop(entry)][language]
+    fixed = behaviour == "fixed"
+    config = entry.data["initial_config"].get("BaseApi", {})
+    phone = _phone(classes, language, config)
+    apps = []
+    tools: dict[str, tuple[Any, Tool]] = {}
+    for name in entry.data["involved_classes"]:
+        app, described = APPS[name], classes[name]
+        state = app.open(
+            InitialState(
+                state=_initial(described),
+                texts=Texts(described["methods"], app.texts, app.own.get(language, {})),
+                phone=phone,
+                language=language,
+                fixed=fixed,
+                config=config,
+            )
+        )
+        apps.append((app, state))
+        declared = app.fixed if fixed else app.official
+        for tool_name, tool in declared.items():
+            if fixed or tool_name in described["methods"]:
+                tools[tool_name] = (state, tool)
+        if app in PHONE_APPS:
+            tools.update({key: (phone, tool) for key, tool in BASE.official.items()})
+    return Environment(apps, tools)
+
+
+def as_message(result: Any) -> Any:
+    """A tool's result as the official execution shows it.
+
+    An object goes through JSON, so its integer keys become texts; anything else becomes Python's
+    text of it; a text that happens to be JSON becomes its value ("500.0" a number, but a list of
+    objects stays text, its quotes being single).
+    """
+    if isinstance(result, str):
+        text = result
+    elif isinstance(result, dict):
+        text = json.dumps(result)
+    else:
+        text = str(result)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _loop(entry: Entry) -> str:
+    return entry.category.removeprefix("agent_")
+
+
+def _phone(classes: Mapping[str, Any], language: str, config: Mapping[str, Any]) -> Phone:
+    described = classes[BASE.name]
+    switches = {
+        attribute: config.get(source["key"], source["default"])
+        for attribute in ("wifi", "logged_in")
+        if (source := described["load_scenario"][attribute])
+    }
+    texts = Texts(described["methods"], BASE.texts, BASE.own.get(language, {}))
+    return Phone(wifi=switches["wifi"], logged_in=switches["logged_in"], texts=texts)
+
+
+def _initial(described: Mapping[str, Any]) -> dict[str, Any]:
+    state: dict[str, Any] = copy.deepcopy(described["state"])
+    for name in described["int_key_attrs"]:
+        state[name] = {int(key): record for key, record in state[name].items()}
+    return state

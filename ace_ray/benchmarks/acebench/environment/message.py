@@ -1,0 +1,209 @@
+"""MessageApi: short messages of a few people in one shared inbox of limited size.
+
+The official one stores a sent message without a time; from then on every tool that reads times
+raises. Fixed: a sent message has the date of the prompt's clock. The date is kept beside the inbox,
+because the gold states have none; of one day's messages the later id is the later one. Reading
+messages by keyword needs a login like all other reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ace_ray.benchmarks.acebench.environment.app import (
+    App,
+    InitialState,
+    Phone,
+    Texts,
+    as_official,
+    declare,
+    done,
+    refused,
+)
+
+TODAY = "2024-06-11"
+"""The date that the phone rules of the agent prompt give as the current one."""
+
+
+@dataclass
+class Messages:
+    inbox: dict[int, dict[str, Any]]
+    people: dict[str, dict[str, Any]]
+    capacity: int
+    last_id: int
+    phone: Phone
+    texts: Texts
+    fixed: bool
+    sent_on: dict[int, str] = field(default_factory=dict)
+
+    def user_id(self, name: str) -> str:
+        return str(self.people[name]["user_id"])
+
+    def date(self, message_id: int) -> str:
+        """YYYY-MM-DD. Raises KeyError, as the official tools do, for a sent message."""
+        if self.fixed and message_id in self.sent_on:
+            return self.sent_on[message_id]
+        return str(self.inbox[message_id]["time"])
+
+
+def send_message(
+    app: Messages, sender_name: Any, receiver_name: Any, message: Any
+) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("send_message", "logged_out"))
+    if not app.phone.wifi:
+        return refused(app.texts.of("send_message", "offline"))
+    if len(app.inbox) >= app.capacity:
+        return refused(app.texts.of("send_message", "full"))
+    if sender_name not in app.people or receiver_name not in app.people:
+        return refused(app.texts.of("send_message", "unknown"))
+    app.last_id += 1
+    app.inbox[app.last_id] = {
+        "sender_id": app.user_id(sender_name),
+        "receiver_id": app.user_id(receiver_name),
+        "message": message,
+    }
+    app.sent_on[app.last_id] = TODAY
+    return done(app.texts.of("send_message", "sent", {"receiver_name": receiver_name}))
+
+
+def delete_message(app: Messages, message_id: Any) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("delete_message", "logged_out"))
+    if message_id not in app.inbox:
+        return refused(app.texts.of("delete_message", "unknown"))
+    del app.inbox[message_id]
+    return done(app.texts.of("delete_message", "deleted", {"message_id": message_id}))
+
+
+def view_messages_between_users(
+    app: Messages, sender_name: Any, receiver_name: Any
+) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("view_messages_between_users", "logged_out"))
+    if sender_name not in app.people:
+        return refused(app.texts.of("view_messages_between_users", "unknown_sender"))
+    if receiver_name not in app.people:
+        return refused(app.texts.of("view_messages_between_users", "unknown_receiver"))
+    ends = (app.user_id(sender_name), app.user_id(receiver_name))
+    found = [
+        {
+            "id": key,
+            "sender": sender_name,
+            "receiver": receiver_name,
+            "message": record["message"],
+        }
+        for key, record in app.inbox.items()
+        if (record["sender_id"], record["receiver_id"]) == ends
+    ]
+    if not found:
+        return refused(app.texts.of("view_messages_between_users", "none"))
+    return {"status": True, "messages": found}
+
+
+def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, Any]:
+    if app.fixed and not app.phone.logged_in:
+        return refused(app.texts.of("view_messages_between_users", "logged_out"))
+    if user_name not in app.people:
+        return refused(app.texts.of("search_messages", "unknown"))
+    user_id = app.user_id(user_name)
+    found = [
+        {
+            "id": key,
+            "sender_id": record["sender_id"],
+            "receiver_id": record["receiver_id"],
+            "message": record["message"],
+        }
+        for key, record in app.inbox.items()
+        if user_id in (record["sender_id"], record["receiver_id"])
+        and keyword.lower() in record["message"].lower()
+    ]
+    if not found:
+        return refused(app.texts.of("search_messages", "none"))
+    return {"status": True, "messages": found}
+
+
+def get_all_message_times_with_ids(app: Messages) -> dict[Any, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("get_all_message_times_with_ids", "logged_out"))
+    return {key: app.date(key) for key in app.inbox}
+
+
+def get_latest_message_id(app: Messages) -> dict[str, Any]:
+    return _extreme(app, "get_latest_message_id", "latest_message_id", latest=True)
+
+
+def get_earliest_message_id(app: Messages) -> dict[str, Any]:
+    return _extreme(app, "get_earliest_message_id", "earliest_message_id", latest=False)
+
+
+def _extreme(app: Messages, method: str, field_name: str, *, latest: bool) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of(method, "logged_out"))
+    if not app.inbox:
+        return refused(app.texts.of(method, "empty"))
+    dates = {key: datetime.strptime(app.date(key), "%Y-%m-%d") for key in app.inbox}
+    if latest and app.fixed:
+        found = max(dates, key=lambda key: (dates[key], key))
+    else:
+        found = (max if latest else min)(dates, key=dates.__getitem__)
+    answer = done(app.texts.of(method, "found", {field_name: found}))
+    return {**answer, "message_id": found}
+
+
+def _open(initial: InitialState) -> Messages:
+    state = initial.state
+    return Messages(
+        inbox=state["inbox"],
+        people=state["user_list"],
+        capacity=state["max_capacity"],
+        last_id=state["message_id_counter"],
+        phone=initial.phone,
+        texts=initial.texts,
+        fixed=initial.fixed,
+    )
+
+
+_PEOPLE = {"sender_name": str, "receiver_name": str}
+TOOLS = declare(
+    "MessageApi",
+    {
+        "send_message": (send_message, {**_PEOPLE, "message": str}),
+        "delete_message": (delete_message, {"message_id": int}),
+        "view_messages_between_users": (view_messages_between_users, _PEOPLE),
+        "search_messages": (search_messages, {"user_name": str, "keyword": str}),
+        "get_all_message_times_with_ids": (get_all_message_times_with_ids, {}),
+        "get_latest_message_id": (get_latest_message_id, {}),
+        "get_earliest_message_id": (get_earliest_message_id, {}),
+    },
+)
+
+MESSAGE = App(
+    name="MessageApi",
+    attributes={
+        "max_capacity": (int, ()),
+        "user_list": (dict, ("user_id",)),
+        "inbox": (dict, ("sender_id", "receiver_id", "message", "time")),
+        "message_id_counter": (int, ()),
+    },
+    texts={
+        "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
+        "delete_message": ("deleted", "logged_out", "unknown"),
+        "view_messages_between_users": (
+            "logged_out",
+            "unknown_sender",
+            "unknown_receiver",
+            "none",
+        ),
+        "search_messages": ("unknown", "none"),
+        "get_all_message_times_with_ids": ("logged_out",),
+        "get_latest_message_id": ("found", "logged_out", "empty"),
+        "get_earliest_message_id": ("found", "logged_out", "empty"),
+    },
+    saved=("inbox",),
+    open=_open,
+    official=as_official(TOOLS),
+    fixed=TOOLS,
+)

@@ -1,0 +1,1 @@
+"""Agent episodes: how one runs, and how its messages become calls."""

@@ -1,0 +1,353 @@
+"""Agent episodes: upstream's loops over an open sandbox, what they say and run, what is stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ace_ray.benchmarks.acebench.episode.calls import AgentCall, agent_calls
+from ace_ray.benchmarks.acebench.native import answer_text, arguments_of
+from ace_ray.benchmarks.acebench.prompts import AgentTexts
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, as_sent, tool_results
+from ace_ray.records import Completion, Entry, Episode, ToolAnswer
+from ace_ray.sandbox.protocol import Session
+
+Protocol = Literal["official", "fixed"]
+Loop = Literal["multi_turn", "multi_step"]
+FINISH = "finish conversation"
+_NEVER_TAKEN: dict[str, Any] = {"": None}
+"""Arguments that no tool takes, so that none runs."""
+
+
+@dataclass
+class Rollout:
+    """The state of a loop. ``steps`` is the transcript that is stored, one mapping a message."""
+
+    entry: Entry
+    context: EpisodeContext
+    texts: AgentTexts
+    protocol: Protocol
+    max_messages: int
+    session: Session
+    tools: list[dict[str, Any]] | None = None
+    """The functions as tools of the candidate's own template; None in prompt mode."""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    process: list[str] = field(default_factory=list)
+    """Texts that went to execution: upstream's milestones of the run."""
+    registered: bool = False
+    """Whether upstream would have recorded a state at all."""
+
+    @property
+    def episode(self) -> Episode:
+        return self.context.episode
+
+    @property
+    def official(self) -> bool:
+        return self.protocol == "official"
+
+    @property
+    def classes(self) -> list[str]:
+        return list(self.entry.data["involved_classes"])
+
+    async def ask_agent(self, history: str, language: str) -> tuple[str, list[AgentCall] | None]:
+        """The candidate's message, and the calls in it; None when it is none.
+
+        ``history`` is the transcript as a prompt shows it, ``language`` that of the prompt. With
+        native tool calling the model sees the stored messages instead.
+        """
+        if self.tools is None:
+            sent = self._prompt(history, language)
+            self._open(sent[0])
+        else:
+            self._open(self.texts.native(language, self.entry.category, self.classes))
+            sent = as_sent(self.episode.messages, arguments_of)
+        completion = await self.context.ask(sent, tools=self.tools)
+        if isinstance(completion, Truncated):
+            raise completion
+        text, calls = completion.text, None
+        if completion.tools is None:
+            loop: Loop = "multi_turn" if self._turns else "multi_step"
+            calls = agent_calls(text, loop=loop, protocol=self.protocol)
+        else:
+            text, calls = self._native_calls(completion.tools)
+        self._note("agent", completion, text)
+        return text, calls
+
+    def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
+        """The message in the official syntax, and its calls; None when it called no tool."""
+        text = answer_text(answer.content, answer.calls, self.entry.data["function"])
+        if not answer.calls:
+            return text, None
+        calls = agent_calls(text, loop="multi_step", protocol="fixed")
+        if calls is None:
+            calls = [
+                AgentCall(c.name, {}, "the arguments are no JSON object") for c in answer.calls
+            ]
+        return text, calls
+
+    def _open(self, system: Mapping[str, Any]) -> None:
+        if self.episode.model_calls:
+            return
+        if not self._turns:
+            question = str(self.entry.data["question"])
+            self.context.say("user", question)
+        # The user may have spoken before the agent was asked.
+        self.episode.messages.insert(0, dict(system))
+
+    def _prompt(self, history: str, language: str) -> list[dict[str, str]]:
+        functions = self.entry.data["function"]
+        if self._turns:
+            return self.texts.turn(language, self.classes, functions, history)
+        return self.texts.step(language, functions, history)
+
+    async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The user simulator's answer; its tokens are not the candidate's."""
+        completion = await self.context.ask_role("user", messages)
+        self.context.say("user", completion.text)
+        self._note("user", completion, completion.text)
+        return completion.text
+
+    def _note(self, speaker: str, completion: Completion, text: str) -> None:
+        self.steps.append(
+            {
+                "speaker": speaker,
+                "text": text,
+                "reasoning": completion.reasoning,
+                "finish_reason": completion.finish_reason,
+                "prompt_tokens": completion.prompt_tokens,
+                "completion_tokens": completion.completion_tokens,
+                "seconds": round(completion.seconds, 4),
+                **({"model": completion.model} if completion.model else {}),
+            }
+        )
+
+    async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
+        """Run the calls of the message ``text`` in order; what execution answers."""
+        start = time.perf_counter()
+        observed = []
+        for call in calls:
+            observed.append(await self._observed(call))
+            if observed[-1][0] and self._batch_ends(observed):
+                break
+        if self.official:
+            await self._show_again(observed)
+        answer = self._answer(observed)
+        self.process.append(text)
+        self.steps.append(
+            {
+                "speaker": "execution",
+                "text": str(answer),
+                "calls": [{"name": c.name, "arguments": c.arguments} for c in calls],
+                "observations": [value for _, value in observed],
+                "errors": [error for error, _ in observed],
+                "seconds": round(time.perf_counter() - start, 4),
+            }
+        )
+        if self.tools is None:
+            self.context.say("tool", str(answer))
+        else:
+            self.episode.messages += tool_results(self.episode.messages[-1], answer)
+        return answer
+
+    async def _observed(self, call: AgentCall) -> tuple[str, Any]:
+        """The kind of error and the answer of one call."""
+        if not call.problem:
+            found = await self.session.call(call.name, call.arguments)
+            return found.error, found.value
+        if self.official:  # upstream looks for the tool before it looks at what it cannot evaluate
+            found = await self.session.call(call.tool or call.name, _NEVER_TAKEN)
+            if found.error == "unknown_tool":
+                return found.error, found.value
+        return "bad_arguments", call.problem
+
+    async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
+        """Upstream writes the answers of a batch down at its end, where some show later changes."""
+        answered = [place for place, (error, _) in enumerate(observed) if not error]
+        if len(answered) < 2:
+            return
+        shown = await self.session.shown(len(answered))
+        for place, value in zip(reversed(answered), reversed(shown), strict=False):
+            observed[place] = ("", value)
+
+    def refuse(self, text: str) -> str:
+        """Execution's answer to a message of agent_multi_step that is no call. Upstream records
+        the message as a milestone nevertheless."""
+        answer = self.texts.texts[self.entry.language]["no_questions"]
+        self.process.append(text)
+        self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
+        self.context.say("tool" if self.tools is None else "user", answer)
+        return answer
+
+    @property
+    def _turns(self) -> bool:
+        return self.entry.category == "agent_multi_turn"
+
+    def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
+        """Upstream's multi-turn execution gives up at the first error, but takes a later call of
+        an unknown tool for a repetition of the previous one."""
+        unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
+        return self.official and self._turns and not unknown_later
+
+    def _answer(self, observed: Sequence[tuple[str, Any]]) -> Any:
+        texts = self.texts.texts[self.entry.language]
+        if not self.official:
+            return [{"error": value} if error else value for error, value in observed]
+        if observed and self._turns and observed[-1][0] and self._batch_ends(observed):
+            return list(texts["turn_failed"])  # upstream iterates over the text
+        self.registered = True
+        answers: list[Any] = []
+        previous: Any = None
+        is_set = False
+        for error, value in observed:
+            if error == "unknown_tool" and is_set:
+                answers.append(previous)
+            elif error:
+                shown = texts["unset"] if error == "unknown_tool" else str(value)
+                answers.append(texts["step_failed"].replace("{error}", shown))
+            else:
+                previous, is_set = value, True
+                answers.append(value)
+        return answers
+
+    def finished(self, index: int, message: Any) -> bool:
+        """Whether ``message`` ends the conversation. Upstream looks from the fourth message on; in
+        a list of results it looks for an equal element."""
+        if self.official:
+            return index > 1 and FINISH in message
+        return isinstance(message, str) and FINISH in message
+
+    def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
+        """What is stored of the episode, so that it is scored without an engine.
+
+        ``after`` is the result that upstream judges; its loops leave it empty when no batch of
+        calls ran through.
+        """
+        user = self.context.roles["user"].identity if self._turns else {}
+        return {
+            "before": before,
+            "after": end if self.registered or not self.official else [],
+            "end": end,
+            "process": self.process,
+            "steps": self.steps,
+            "ended": ended,
+            "user": dict(user) or None,
+        }
+
+
+_LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}
+
+
+async def run_agent(
+    entry: Entry,
+    context: EpisodeContext,
+    texts: AgentTexts,
+    *,
+    protocol: Protocol,
+    max_messages: int,
+    step_language: str | None,
+    tools: list[dict[str, Any]] | None,
+) -> Episode:
+    """The episode of an agent entry.
+
+    ``tools`` are the functions for native tool calling, None in prompt mode.
+    ``step_language`` is the language of the prompt of agent_multi_step; None: the entry's. An
+    episode that is truncated (by its deadline, the context or the message limit) keeps what it has
+    reached. Raises `RowError` when it could not be had: the simulator or the sandbox is gone.
+    """
+    async with context.sandbox() as session:
+        before = await session.state()
+        rollout = Rollout(entry, context, texts, protocol, max_messages, session, tools)
+        try:
+            if entry.category == "agent_multi_turn":
+                ended = await _multi_turn(rollout)
+            else:
+                ended = await _multi_step(rollout, step_language or entry.language)
+        except Truncated as truncated:
+            ended = truncated.reason
+        end = await session.state()
+    context.episode.state = rollout.state(before, end, ended)
+    return context.episode
+
+
+async def _multi_step(rollout: Rollout, language: str) -> str:
+    """The agent works alone, every message of it goes to execution; why it ended: "finished" or
+    "max_messages".
+
+    ``language`` is that of the agent's prompt. Under ``official`` the agent never sees its own
+    messages. Raises `Truncated`.
+    """
+    history = f"user:{rollout.entry.data['question']}\n"
+    for index in range(0, rollout.max_messages, 2):
+        text, calls = await rollout.ask_agent(history, language)
+        if not rollout.official:
+            history += f"agent:{text}\n"
+        # A call is a call under "fixed", whatever else the message says.
+        if (rollout.official or calls is None) and rollout.finished(index, text):
+            return "finished"
+        if index + 1 == rollout.max_messages:
+            break
+        answer = rollout.refuse(text) if calls is None else await rollout.execute(text, calls)
+        history += f"execution result:{answer}\n"
+        if rollout.official and rollout.finished(index + 1, answer):
+            return "finished"
+    return "max_messages"
+
+
+def own_role(*, official: bool) -> str:
+    """The role of the user simulator's own lines in what it is sent; upstream's is the system."""
+    return "system" if official else "assistant"
+
+
+async def _multi_turn(rollout: Rollout) -> str:
+    """Agent, user simulator and execution speak in turns (upstream's Scene); why it ended:
+    "finished" or "max_messages".
+
+    Who speaks next is whom the last message addresses: execution if the agent's message is a call,
+    else the user. Raises `Truncated`.
+    """
+    user = _User(rollout)
+    speaker, message = "user", await user.begin()
+    calls = None
+    history = ""
+    for index in range(rollout.max_messages):
+        history += f"{_LABELS[speaker]}{message}\n"
+        if speaker == "agent" and calls is not None:
+            speaker, message = "execution", await rollout.execute(message, calls)
+        elif speaker == "agent":
+            speaker, message = "user", await user.reply(message)
+        else:
+            speaker = "agent"
+            message, calls = await rollout.ask_agent(history, rollout.entry.language)
+            if calls is not None and not rollout.official:
+                continue  # a call is a call, whatever else the message says
+        if rollout.finished(index, message):
+            return "finished"
+    return "max_messages"
+
+
+class _User:
+    """The user simulator's side: it sees what the agent tells it, never calls or results."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        entry, texts = rollout.entry, rollout.texts
+        self._rollout = rollout
+        self._messages: list[dict[str, Any]] = [
+            texts.person(entry.language, rollout.classes, str(entry.data["question"])),
+            {"role": "user", "content": texts.texts[entry.language]["opener"]},
+        ]
+        self._own_role = own_role(official=rollout.official)
+
+    async def begin(self) -> str:
+        text = await self._rollout.ask_user(self._messages)
+        self._messages.append({"role": self._own_role, "content": text})
+        return text
+
+    async def reply(self, message: str) -> str:
+        for prefix in ("user:", "agent:"):
+            if message.startswith(prefix):
+                message = message[len(prefix) :]
+                break
+        self._messages.append({"role": "user", "content": message})
+        return await self.begin()

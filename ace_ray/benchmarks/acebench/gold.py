@@ -1,0 +1,145 @@
+"""Gold answers and end states as a perfect model would reach them, and mangled copies that must not
+pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES
+from ace_ray.records import Entry, digest
+
+Calls = dict[str, dict[str, Any]]
+"""One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ..."""
+
+_NUMBER = re.compile(r"_\d+$")
+LIMITS = "Due to the limitations of the function, I cannot solve this problem."
+
+
+def render_gold(entry: Entry) -> str:
+    """The output of a perfect model on a generation entry; of alternatives, the first."""
+    if not entry.category.startswith("special_"):
+        return _calls_text(entry, alternatives(entry)[0])
+    return _message(entry, entry.gold)
+
+
+def render_mangled(entry: Entry) -> str:
+    """The gold with one value altered (a name, if it has no values): the same for the same entry.
+
+    For special entries a parameter's name is altered; a refusal gets a call beside it.
+    """
+    if entry.category == "special_irrelevant":
+        return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
+    if entry.category.startswith("special_"):
+        return _message(entry, _mangled_message(entry))
+    golds = alternatives(entry)
+    mangled = next(calls for calls in _mangled_calls(entry, golds[0]) if calls not in golds)
+    return _calls_text(entry, mangled)
+
+
+def alternatives(entry: Entry) -> list[Calls]:
+    """The answers that a normal entry accepts."""
+    return entry.gold if isinstance(entry.gold, list) else [entry.gold]
+
+
+def function_name(entry: Entry, key: str) -> str:
+    """The function that a gold key means: itself if there is one, else without its number."""
+    names = {function["name"] for function in entry.data["function"]}
+    return key if key in names else _NUMBER.sub("", key)
+
+
+def _calls_text(entry: Entry, calls: Calls) -> str:
+    rendered = (
+        f"{function_name(entry, key)}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
+        for key, arguments in calls.items()
+    )
+    return f"[{', '.join(rendered)}]"
+
+
+def _message(entry: Entry, gold: Any) -> str:
+    if entry.category == "special_incomplete":
+        sentences = [
+            f"Missing necessary parameters ({', '.join(names)}) for the api ({api})"
+            for api, names in gold.items()
+        ]
+    elif entry.category == "special_error_param":
+        sentences = [
+            f"There is incorrect value ({', '.join(values)}) for the parameters ({name}) "
+            "in the conversation history."
+            for name, values in gold.items()
+        ]
+    else:
+        sentences = [LIMITS]
+    return "[" + ", ".join(f'"{sentence}"' for sentence in sentences) + "]"
+
+
+def _mangled_message(entry: Entry) -> Any:
+    first, *rest = entry.gold.items()
+    if entry.category == "special_incomplete":
+        api, names = first
+        return {api: [f"{names[0]}_altered", *names[1:]], **dict(rest)}
+    name, values = first
+    return {f"{name}_altered": values, **dict(rest)}
+
+
+def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
+    """Copies with one argument altered, from one that the entry picks; at last a renamed call."""
+    places = [(key, name) for key, arguments in calls.items() for name in arguments]
+    start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
+    for key, name in places[start:] + places[:start]:
+        yield {**calls, key: {**calls[key], name: altered(calls[key][name])}}
+    for key in calls:
+        yield {f"{k}_altered" if k == key else k: arguments for k, arguments in calls.items()}
+
+
+def altered(value: Any) -> Any:
+    """Another value: of containers the first element is altered, of numbers 1 is added."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return f"{value} altered"
+        case [first, *rest]:
+            return [altered(first), *rest]
+        case Mapping() if value:
+            key = next(iter(value))
+            return {**value, key: altered(value[key])}
+        case _:
+            return "altered"
+
+
+State = list[dict[str, dict[str, Any]]]
+"""``[{class: {attribute: value}}, ...]``."""
+
+
+def gold_state(entry: Entry) -> State:
+    """The end state of an episode that did everything right, under the classes' real names."""
+    return [
+        {REAL_NAMES.get(name, name): attributes for name, attributes in one.items()}
+        for one in entry.gold["ground_truth"]
+    ]
+
+
+def mangled_state(entry: Entry) -> State:
+    """The gold state with one attribute altered: the same for the same entry.
+
+    Not in a class that the gold state misspells if another has attributes too: the official rules
+    never compare such a class.
+    """
+    state = gold_state(entry)
+    places = [
+        (number, name, attribute)
+        for number, one in enumerate(state)
+        for name, attributes in one.items()
+        for attribute in attributes
+    ]
+    compared = [place for place in places if place[1] in entry.gold["ground_truth"][place[0]]]
+    places = compared or places
+    number, name, attribute = places[int(digest(*entry.key)[:8], 16) % len(places)]
+    attributes = state[number][name]
+    state[number] = {name: {**attributes, attribute: altered(attributes[attribute])}}
+    return state

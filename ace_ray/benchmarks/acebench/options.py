@@ -1,0 +1,131 @@
+"""The ``acebench`` section of a run's config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from ace_ray.benchmarks.acebench import categories as groups
+from ace_ray.benchmarks.acebench.prompts import OFFICIAL_FILE
+from ace_ray.config import Section
+from ace_ray.errors import UserError
+
+_GROUPS = {
+    "all": groups.CATEGORIES,
+    "generation": groups.GENERATION,
+    "agent": groups.AGENT,
+    "atom": groups.ATOM,
+    "single_turn": groups.SINGLE_TURN,
+    "multi_turn": groups.MULTI_TURN,
+    "normal": groups.NORMAL,
+    "special": groups.SPECIAL,
+}
+
+
+UPSTREAM_MESSAGES = 40
+
+
+class Options(Section):
+    """Keys of the item ``{name: acebench, ...}`` of ``benchmarks``."""
+
+    data: str = Field(
+        "mini",
+        description="mini (ships with ace_ray), imported, imported:VERSION, or a folder in the "
+        "official layout",
+    )
+    languages: list[Literal["en", "zh"]] = Field(
+        default=["en", "zh"], min_length=1, description="of the entries"
+    )
+    categories: list[str] = Field(
+        default=["all"], min_length=1, description="category names or groups"
+    )
+    prompts: Literal["auto", "official", "own"] = Field(
+        "auto", description="auto: official when the data holds them, else the project's wording"
+    )
+    variant: Literal["standard", "condensed", "minimal"] = Field(
+        "standard", description="of the normal prompt, as in the paper's appendix D.4"
+    )
+
+    protocol: Literal["auto", "official", "fixed"] = Field(
+        "auto",
+        description="of agent episodes. official: upstream's loops with their faults; fixed: "
+        "without them; auto: official with official data",
+    )
+    sandbox: Literal["auto", "official", "fixed"] = Field(
+        "auto", description="behaviour of the sandboxes where upstream's are broken; auto: as above"
+    )
+    upstream_agent: Literal["local", "api"] = Field(
+        "local",
+        description="whose prompt agent_multi_step takes under protocol official: upstream gives "
+        "its API models the Chinese one in both languages",
+    )
+    mode: Literal["prompt", "native"] = Field(
+        "prompt",
+        description="native: functions go through the model's own tool-calling template, calls "
+        "are read by model.tool_parser",
+    )
+    parsers: list[Literal["official", "hermes", "openai", "fenced"]] = Field(
+        default=["official"],
+        min_length=1,
+        description="how answers are read; the first gives the verdicts, the others are compared",
+    )
+    max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000, description="of an agent episode")
+    user: Any = Field(
+        "same",
+        description="who simulates the user: same (the candidate, within sampling.max_tokens), "
+        "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
+    )
+
+    @field_validator("languages", "parsers")
+    @classmethod
+    def _once(cls, names: list[str]) -> list[str]:
+        return list(dict.fromkeys(names))
+
+
+def wording(options: Options, folder: Path) -> Literal["official", "own"]:
+    """Whose prompts to take. Those of a shortened variant are partly ours either way."""
+    if options.prompts != "auto":
+        return options.prompts
+    return "official" if (folder / OFFICIAL_FILE).is_file() else "own"
+
+
+def check_native(options: Options) -> None:
+    """Raise `UserError` for what native tool calling leaves no room for."""
+    asked = {
+        "prompts": options.prompts == "official",
+        "variant": options.variant != "standard",
+        "protocol": options.protocol == "official",
+        "parsers": options.parsers != ["official"],
+    }
+    for key, is_asked in asked.items():
+        if is_asked:
+            raise UserError(
+                f"{key!r} has no meaning with mode: native, which has texts of its own and reads "
+                "calls with model.tool_parser",
+                where=f"benchmarks.acebench.{key}",
+                fix="leave it out, or write mode: prompt",
+            )
+
+
+def settled(choice: str, data: str) -> str:
+    """An "auto" choice: official with official data. The mini set is ours."""
+    if choice != "auto":
+        return choice
+    return "fixed" if data == "mini" else "official"
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """The categories of these names and groups, each once. Raises `UserError`."""
+    categories: list[str] = []
+    for name in names:
+        if name not in _GROUPS and name not in groups.CATEGORIES:
+            raise UserError(
+                f"there is no category or group {name!r}",
+                where="benchmarks.acebench.categories",
+                fix=f"choose among {', '.join([*_GROUPS, *groups.CATEGORIES])}",
+            )
+        categories += _GROUPS.get(name, (name,))
+    return list(dict.fromkeys(categories))

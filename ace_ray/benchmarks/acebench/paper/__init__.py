@@ -1,1 +1,0 @@
-"""The ACEBench paper's tables and figures, for any set of runs."""

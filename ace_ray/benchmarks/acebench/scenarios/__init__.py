@@ -1,1 +1,0 @@
-"""The sandboxes of the agent categories; `world.open_world` opens one."""

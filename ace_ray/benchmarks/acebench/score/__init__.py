@@ -1,0 +1,1 @@
+"""Outputs made elsewhere, a run's summary, and its tables and figures."""

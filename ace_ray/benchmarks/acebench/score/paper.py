@@ -1,0 +1,231 @@
+"""What reports need of ACEBench: the paper's aggregates, groups, tables and figures.
+
+Both rule sets name errors in their own words; Table 5 and Figure 6 sort them into the paper's
+kinds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, NORMAL, agent_task
+from ace_ray.benchmarks.acebench.score.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.acebench.score.tables import (
+    aggregate,
+    category,
+    judged,
+    notes_on_runs,
+    standard,
+    table2,
+    table3,
+    table4,
+    table6,
+    table7,
+    table8,
+)
+from ace_ray.benchmarks.conditions import marked
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Curves,
+    Estimate,
+    Figure,
+    Paper,
+    ReportedRun,
+    ScoredRow,
+    StackedBars,
+    Table,
+    Value,
+    own_task,
+)
+from ace_ray.benchmarks.sizes import curves_by_size, size_of
+from ace_ray.records import RULE_SETS
+
+_DETECTED_IN = ("special_incomplete", "special_error_param")
+"""What Table 5 counts. The paper does not say so, but only then do its rows agree with Table 3:
+Watt-Tool-8B's 188 + 4 errors are the 93 + 99 of Incomplete and Error, without Irrelevant."""
+_SPECIAL = {
+    "Error Detection": {"error_detection", "detection_failed"},
+    "Error Correction": {"error_correction", "correction_failed"},
+}
+_OTHER = "Other"
+_NORMAL = {
+    "output_format": "Output Format",
+    "wrong_output_format": "Output Format",
+    "official_unsafe": "Output Format",
+    "function_name": "Function Name",
+    "function_mismatch": "Function Name",
+    "wrong functions number": "Function Name",
+    "wrong_function_name": "Function Name",
+    "param_num": "Param Number",
+    "wrong_param": "Param Number",
+    "lack_args": "Param Number",
+    "addition_args": "Param Number",
+    "param_type": "Param Type",
+    "type_error": "Param Type",
+    "param_value": "Param Value",
+    "value_error": "Param Value",
+}
+KINDS = (*dict.fromkeys(_NORMAL.values()), _OTHER)
+
+
+def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """Invalid rows of the incomplete and error_param categories, languages pooled, by kind."""
+    shown = standard(runs)
+    labels, legend = marked(shown)
+    lines: list[list[Value]] = []
+    judged_rows, others = [], []
+    for run, label in zip(shown, labels, strict=True):
+        blocks = [judged(run, run.summary["combined"], name) for name in _DETECTED_IN]
+        found = [block for block in blocks if block is not None]
+        if len(found) < len(blocks):
+            lines.append([label, None, None])
+            continue
+        errors: Counter[str] = Counter()
+        for block in found:
+            errors.update({k: int(v["count"]) for k, v in block[rules]["errors"].items()})
+        counts = [sum(errors[name] for name in names) for names in _SPECIAL.values()]
+        lines.append([label, *counts])
+        judged_rows.append(f"{sum(block['scored'] for block in found)} of {run.label}")
+        if other := errors.total() - sum(counts):
+            others.append(f"{other} of {run.label}")
+    notes = ["rows of the incomplete and error_param categories, as the paper's counts imply"]
+    if judged_rows:
+        notes.append(f"judged rows: {', '.join(judged_rows)}")
+    if others:
+        notes.append(f"errors of another kind, in neither column: {', '.join(others)}")
+    return Table(
+        name="table5",
+        title="Table 5: errors on Special data by type (rows)",
+        header=["Model", *_SPECIAL],
+        lines=lines,
+        notes=[*legend, *notes_on_runs(shown, runs), *notes],
+    )
+
+
+def figure6(runs: Sequence[ReportedRun], rules: str) -> StackedBars | None:
+    """Invalid rows of the normal categories by kind; None when no run has any.
+
+    The unit is the row: in the multi-turn categories the turn.
+    """
+    shown = standard(runs)
+    labels, _ = marked(shown)
+    bars = []
+    for run, label in zip(shown, labels, strict=True):
+        counts = normal_errors(run, rules)
+        if counts.total():
+            bars.append((label, [counts[kind] for kind in KINDS]))
+    if not bars:
+        return None
+    used = [i for i in range(len(KINDS)) if any(counts[i] for _, counts in bars)]
+    return StackedBars(
+        name="figure6",
+        title=f"Error types on Normal data ({rules} rules)",
+        kinds=[KINDS[i] for i in used],
+        bars=[(label, [counts[i] for i in used]) for label, counts in bars],
+    )
+
+
+def normal_errors(run: ReportedRun, rules: str) -> Counter[str]:
+    """Kind -> invalid rows of the normal categories, all languages."""
+    counts: Counter[str] = Counter()
+    for name, block in run.summary["combined"]["categories"].items():
+        if name in NORMAL:
+            for error_type, found in block[rules]["errors"].items():
+                # The official rules write `value_error:string` and the like.
+                kind = _NORMAL.get(error_type) or _NORMAL.get(error_type.partition(":")[0], _OTHER)
+                counts[kind] += int(found["count"])
+    return counts
+
+
+_PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agent", "overall")}}
+
+
+def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
+    """Curves per family over the sizes, or None; and where the sizes come from.
+
+    The languages are those that a run holds.
+    """
+    shown = standard(runs)
+    sizes = [size_of(run) for run in shown]
+    origins: dict[str, list[str]] = {}
+    for run, size in zip(shown, sizes, strict=True):
+        none = "unknown, not drawn" if run.step is None else "of checkpoints, not drawn"
+        origin = f"from {size.source}" if size else none
+        known = f"{run.label} {size.billions:g}B" if size else run.label
+        origins.setdefault(origin, []).append(known)
+    notes = [f"Figure 7: sizes {origin}: {', '.join(who)}" for origin, who in origins.items()]
+    if len({size.billions for size in sizes if size}) < 2:
+        notes.append("Figure 7 is not drawn: it needs runs of models of at least two known sizes")
+        return None, notes
+    title = f"Accuracy against model size ({rules} rules)"
+    panels = {
+        panel: lambda run, column=column: aggregate(run, run.summary["combined"], column, rules)
+        for column, panel in _PANELS.items()
+    }
+    curves = curves_by_size(shown, panels, "figure7", title)
+    missing = [panel for panel in panels if curves is None or panel not in curves.panels]
+    if missing:
+        notes.append(f"Figure 7 has no panel for {', '.join(missing)}: N/A in every run")
+    return curves, notes
+
+
+_HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
+_TABLES = (table2, table3, table4, table5, table6, table7, table8)
+
+
+def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
+    """The paper's aggregates over the languages that the run holds."""
+    block = run.summary["combined"]
+    return {title: aggregate(run, block, column, rules) for column, title in _HEADLINE.items()}
+
+
+def categories(run: ReportedRun) -> Sequence[CategoryResult]:
+    """Accuracies, and the process accuracies of dialogues and agents; by language."""
+    return [
+        CategoryResult(
+            language,
+            name,
+            measure,
+            found["declared"],
+            found["scored"],
+            {rules: category(run, block, name, rules, process=process) for rules in RULE_SETS},
+        )
+        for language, block in run.summary["languages"].items()
+        for name, found in block["categories"].items()
+        for measure, process in (("accuracy", False), ("process accuracy", True))
+        if not process or name in (*MULTI_TURN, *AGENT)
+    ]
+
+
+PAPER_GROUPS = {
+    {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}[group]: members
+    for group, members in GROUPS.items()
+}
+"""Those of the paper's Table 2, the Normal data by their name and not as Summary."""
+
+
+def task(row: ScoredRow) -> str:
+    """Agent entries share few tasks, also between the languages; all others stand alone."""
+    return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
+
+
+def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
+    """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
+    figures: list[Figure] = []
+    notes: list[str] = []
+    errors = figure6(runs, rules)
+    if errors is None:
+        notes.append("Figure 6 is not drawn: no run has an invalid row of the Normal data")
+    else:
+        figures.append(errors)
+    scaling, origins = figure7(runs, rules)
+    if scaling is not None:
+        figures.append(scaling)
+    tables = [table(runs, rules) for table in _TABLES]
+    return Paper(
+        [replace(table, title=f"{table.title}, {rules} rules") for table in tables],
+        figures,
+        [*notes, *origins],
+    )

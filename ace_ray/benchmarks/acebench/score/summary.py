@@ -1,0 +1,362 @@
+"""The summary of a run: accuracies, aggregates, error types and totals, for both rule sets.
+
+Keys (``docs/results.md`` explains them)::
+
+    languages        {"en": BLOCK, ...}, the languages that rows came in
+    combined         BLOCK over all of them
+    complete         whether every category has no more unscored rows than allowed
+    incomplete       one line per category that has more: what and how many
+    max_unscored     the allowed share of unscored rows of a category
+
+    BLOCK
+      counts         {"declared", "scored", "unscored", "status": {status: rows}}
+      totals         {"prompt_tokens", "completion_tokens", "generation_s"}
+      categories     {category: counts + {"official": STATS, "strict": STATS}}, multi-turn also
+                     "dialogues": dialogues times samples, judged or not
+      rules          {"official": AGGREGATES, "strict": AGGREGATES}
+    STATS
+      accuracy       share of valid rows among the scored; multi-turn: of dialogues with all turns
+                     valid among those with all turns scored; null when there are none
+      interval, n    Wilson 95 % [low, high], over n entries (dialogues); null when n is 0
+      turn_accuracy, turn_interval, turns     multi-turn only: share of valid rows, over turns
+      process_accuracy, process_interval      multi-turn: mean fraction of valid turns per
+                     dialogue; agent: mean of the rows' process accuracies
+      samples        only with several: {"min", "max", "mean", "pass_at_k": {"1": ...}}, per entry
+                     (dialogue)
+      errors         {error type: {"count", "share"}}, share of the invalid rows
+    AGGREGATES
+      workbook       {name: CELL}: the official workbook's columns, its rounding and weights
+      paper          {name: CELL}: the paper's Table 2 columns, unrounded; overall with square-root
+                     weights and the "counts" they come from
+      errors         as in STATS, all categories together
+    CELL             {"value", "interval", "column", "missing": categories}; value null if any miss
+
+Accuracies are shares in 0..1. In ``combined``, categories pool the languages' rows, aggregates are
+the mean of the languages' aggregates (as in Table 2), and ``missing`` reads ``language/category``.
+
+The official workbook and the paper both average categories without weights; they differ in rounding
+and in the overall number. A group of which a category is missing has no value: a mean that counts
+it as zero would look like a score.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import sqrt
+from operator import add
+from typing import Any
+
+from ace_ray.benchmarks.acebench.categories import (
+    AGENT,
+    ATOM,
+    CATEGORIES,
+    LANGUAGES,
+    MULTI_TURN,
+    SINGLE_TURN,
+    SPECIAL,
+)
+from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
+from ace_ray.records import RULE_SETS, Verdict
+from ace_ray.stats import Interval, weighted_interval
+
+# The order of the sums matters: the official evaluator adds floats before it rounds, in this order.
+_NORMAL = (*SINGLE_TURN, *MULTI_TURN, "normal_similar_api", "normal_preference", *ATOM)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "atom": ATOM,
+    "single_turn": SINGLE_TURN,
+    "multi_turn": MULTI_TURN,
+    "similar_api": ("normal_similar_api",),
+    "preference": ("normal_preference",),
+    "normal": _NORMAL,
+    "special": SPECIAL,
+    "agent": AGENT,
+}
+WORKBOOK_COLUMNS = {
+    "atom": "atom",
+    "single_turn": "single_turn",
+    "multi_turn": "multiple_turn",
+    "similar_api": "similar_api",
+    "preference": "profile",
+    "normal": "normal_summary",
+    "special": "special_summary",
+    "agent": "agent_summary",
+    "overall": "Summary",
+}
+PAPER_COLUMNS = {
+    "atom": "Atom",
+    "single_turn": "Single-Turn",
+    "multi_turn": "Multi-Turn",
+    "similar_api": "Similar API",
+    "preference": "Preference",
+    "normal": "Summary",
+    "special": "Special",
+    "agent": "Agent",
+    "overall": "Overall",
+}
+# In the order in which the official evaluator adds the terms.
+WORKBOOK_WEIGHTS = {"special": 0.2676, "normal": 0.578, "agent": 0.1545}
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A category that may enter an aggregate: its accuracy, 95 % interval and judged units."""
+
+    value: float
+    interval: Interval
+    n: int
+
+
+def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
+    """The columns of the official result workbook, rounded to 3 digits where it rounds.
+
+    Category accuracies are rounded before they are averaged, except those of special categories.
+    """
+
+    def rounded(category: str) -> float:
+        value = categories[category].value
+        return value if category in SPECIAL else round(value, 3)
+
+    found = _groups(categories, WORKBOOK_COLUMNS, rounded, lambda value: round(value, 3))
+    found["overall"] = _overall(found, WORKBOOK_WEIGHTS, WORKBOOK_COLUMNS, lambda v: round(v, 3))
+    return found
+
+
+def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
+    """The columns of the paper's Table 2, unrounded; overall weighted by Appendix E.
+
+    ``counts`` holds the sample sizes the weights come from: judged entries, and dialogues in the
+    multi-turn categories (their official numbers, 700, 150 and 50, give the official constants).
+    """
+    counts = {
+        group: sum(categories[c].n for c in GROUPS[group] if c in categories)
+        for group in ("normal", "special", "agent")
+    }
+    total = sum(map(sqrt, counts.values()))
+    # The printed denominator of the agent weight nests its roots, a misprint: weights sum to 1.
+    weights = {group: sqrt(n) / total if total else 0.0 for group, n in counts.items()}
+    found = _groups(categories, PAPER_COLUMNS, lambda c: categories[c].value, lambda value: value)
+    overall = _overall(found, weights, PAPER_COLUMNS, lambda value: value)
+    found["overall"] = overall | {"counts": counts, "weights": weights}
+    return found
+
+
+def mean_over_languages(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Aggregates of several languages: the plain mean of each, as in the paper's Table 2."""
+    blocks = list(found.values())
+    combined: dict[str, Any] = {}
+    for name, first in blocks[0].items() if blocks else ():
+        missing = [f"{lang}/{c}" for lang, block in found.items() for c in block[name]["missing"]]
+        cells = [block[name] for block in blocks]
+        parts = [(1 / len(cells), cell["value"], cell["interval"]) for cell in cells]
+        combined[name] = {
+            "value": None if missing else sum(cell["value"] for cell in cells) / len(cells),
+            "interval": None if missing else list(weighted_interval(parts)),
+            "column": first["column"],
+            "missing": missing,
+        }
+        if "counts" in first:
+            combined[name]["counts"] = {
+                lang: block[name]["counts"] for lang, block in found.items()
+            }
+    return combined
+
+
+def _groups(
+    categories: Mapping[str, Accuracy],
+    columns: Mapping[str, str],
+    value_of: Callable[[str], float],
+    finish: Callable[[float], float],
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, members in GROUPS.items():
+        missing = [category for category in members if category not in categories]
+        value = interval = None
+        if not missing:
+            value = finish(_add(map(value_of, members)) / len(members))
+            interval = _interval(
+                [(1 / len(members), categories[c].value, categories[c].interval) for c in members]
+            )
+        found[name] = _cell(value, interval, columns[name], missing)
+    return found
+
+
+def _overall(
+    found: Mapping[str, Mapping[str, Any]],
+    weights: Mapping[str, float],
+    columns: Mapping[str, str],
+    finish: Callable[[float], float],
+) -> dict[str, Any]:
+    missing = [c for group in ("normal", "special", "agent") for c in found[group]["missing"]]
+    if missing:
+        return _cell(None, None, columns["overall"], missing)
+    cells = [
+        (weight, found[group]["value"], found[group]["interval"])
+        for group, weight in weights.items()
+    ]
+    value = finish(_add(weight * value for weight, value, _ in cells))
+    return _cell(value, _interval(cells), columns["overall"], missing)
+
+
+def _add(values: Iterable[float]) -> float:
+    # Not sum(): it compensates rounding errors since Python 3.12, the official evaluator does not.
+    return reduce(add, values, 0.0)
+
+
+def _interval(parts: Sequence[tuple[float, float, Interval]]) -> list[float]:
+    return list(weighted_interval(parts))
+
+
+def _cell(
+    value: float | None, interval: list[float] | None, column: str, missing: list[str]
+) -> dict[str, Any]:
+    return {"value": value, "interval": interval, "column": column, "missing": missing}
+
+
+@dataclass(slots=True)
+class SummaryRow:
+    """A `ScoredRow` with what it cost."""
+
+    language: str
+    category: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    generation_s: float = 0.0
+
+
+def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
+    """One pass over ``rows``, each (id, sample) once; what they took is added up.
+
+    A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
+    the scored ones, but enters no aggregate.
+    """
+    tallies: dict[tuple[str, str], Tally] = {}
+    for row in rows:
+        key = row.language, row.category
+        if key not in tallies:
+            multi_turn = row.category in MULTI_TURN
+            tallies[key] = Tally(row.category, RULE_SETS, multi_turn=multi_turn)
+        tallies[key].add(row)
+        add_costs(tallies[key], row)
+    by_language = {
+        language: {c: tallies[language, c] for c in CATEGORIES if (language, c) in tallies}
+        for language in LANGUAGES
+        if any(language == key[0] for key in tallies)
+    }
+    blocks, incomplete = {}, []
+    for language, by_category in by_language.items():
+        block, usable = _block([by_category]), {}
+        for category, tally in by_category.items():
+            unscored = tally.declared - tally.scored
+            if unscored > max_unscored * tally.declared:
+                incomplete.append(lacks(f"{language}/{tally.category}", tally))
+            else:
+                usable[category] = block["categories"][category]
+        blocks[language] = block | {"rules": _rules(usable, list(by_category.values()))}
+    combined = _block(list(by_language.values()))
+    combined["rules"] = _combined_rules(blocks, list(tallies.values()))
+    return {
+        "languages": blocks,
+        "combined": combined,
+        "complete": not incomplete,
+        "incomplete": incomplete,
+        "max_unscored": max_unscored,
+    }
+
+
+def _block(languages: Sequence[Mapping[str, Tally]]) -> dict[str, Any]:
+    every = [tally for tallies in languages for tally in tallies.values()]
+    categories = {}
+    for name in CATEGORIES:
+        tallies = [found[name] for found in languages if name in found]
+        if not tallies:
+            continue
+        block = counts(tallies)
+        if tallies[0].multi_turn:
+            block["dialogues"] = sum(tally.dialogues_declared() for tally in tallies)
+        categories[name] = block | {rule: accuracies(tallies, rule) for rule in RULE_SETS}
+    return {"counts": counts(every), "totals": totals(every), "categories": categories}
+
+
+def _rules(usable: Mapping[str, Any], every: Sequence[Tally]) -> dict[str, Any]:
+    rules = {}
+    for rule in RULE_SETS:
+        judged = {
+            category: Accuracy(stats[rule]["accuracy"], stats[rule]["interval"], stats[rule]["n"])
+            for category, stats in usable.items()
+            if stats[rule]["accuracy"] is not None
+        }
+        rules[rule] = {
+            "workbook": workbook(judged),
+            "paper": paper(judged),
+            "errors": errors(every, rule),
+        }
+    return rules
+
+
+def _combined_rules(blocks: Mapping[str, Any], every: Sequence[Tally]) -> dict[str, Any]:
+    return {
+        rule: {
+            table: mean_over_languages(
+                {language: block["rules"][rule][table] for language, block in blocks.items()}
+            )
+            for table in ("workbook", "paper")
+        }
+        | {"errors": errors(every, rule)}
+        for rule in RULE_SETS
+    }
+
+
+ENDINGS = ("finished", "max_messages", "context", "deadline")
+
+
+def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
+    """``verdicts`` with the metric ``ended:<how>`` where the episode says how it ended."""
+    if ended not in ENDINGS:
+        return dict(verdicts)
+    return {
+        rules: replace(verdict, metrics={**verdict.metrics, f"ended:{ended}": 1})
+        for rules, verdict in verdicts.items()
+    }
+
+
+class Endings:
+    """Counts endings by category while rows pass by."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
+        for row in rows:
+            for name in row.verdicts["official"].metrics if "official" in row.verdicts else ():
+                kind, _, how = name.partition(":")
+                if kind == "ended":
+                    self._counts.setdefault(row.category, Counter())[how] += 1
+            yield row
+
+    def result(self) -> dict[str, dict[str, int]]:
+        """``{category: {ending: episodes}}`` of the agent categories that ran."""
+        return {
+            category: {how: self._counts[category][how] for how in ENDINGS}
+            for category in AGENT
+            if category in self._counts
+        }
+
+    def table(self) -> dict[str, Any]:
+        """The result for people."""
+        return {
+            "title": "how agent episodes ended",
+            "header": ["category", *ENDINGS],
+            "lines": [
+                [category, *map(str, found.values())] for category, found in self.result().items()
+            ],
+        }

@@ -1,0 +1,294 @@
+"""The summary as tables: the printed one, and Tables 2 to 4 and 6 to 8 of the paper.
+
+What a run does not hold is None, and so is what has more unscored rows than the run allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ace_ray.benchmarks.acebench.categories import AGENT, LANGUAGES
+from ace_ray.benchmarks.acebench.prompts import VARIANTS
+from ace_ray.benchmarks.acebench.score.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.conditions import marked, self_played
+from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
+from ace_ray.records import canonical_json
+
+HEADER = ("language", "group", "category", "n", "official", "strict")
+_TOP = ("normal", "special", "agent")
+_NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
+"""Aggregates worth a line of their own; the other two are single categories."""
+
+
+def table(summary: Mapping[str, Any]) -> list[list[str]]:
+    """Lines of `HEADER` cells per language, and combined when there are several.
+
+    Accuracies read ``84.0 % [71.5, 91.7]``; what is not available reads ``-``. Agent categories
+    have a line for end-to-end and one for process accuracy. Aggregates show the workbook's value of
+    each rule set, of agents end-to-end.
+    """
+    blocks = dict(summary["languages"])
+    if len(blocks) > 1:
+        blocks["combined"] = summary["combined"]
+    return [line for language, block in blocks.items() for line in _lines(language, block)]
+
+
+def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
+    lines = []
+    for category, stats in block["categories"].items():
+        official, strict = stats["official"], stats["strict"]
+        group = next(name for name in _TOP if category in GROUPS[name])
+        cells = [_cell(found["accuracy"], found["interval"]) for found in (official, strict)]
+        lines.append([language, group, category, str(official["n"]), *cells])
+        if category in AGENT and "process_accuracy" in official:
+            cells = [
+                _cell(f["process_accuracy"], f["process_interval"]) for f in (official, strict)
+            ]
+            lines.append([language, group, f"{category} (process)", str(official["n"]), *cells])
+    for name in _NAMED:
+        found = [block["rules"][rule]["workbook"][name] for rule in ("official", "strict")]
+        if any(cell["value"] is not None for cell in found) or name == "overall":
+            lines.append(
+                [language, name, "", "", *(_cell(c["value"], c["interval"]) for c in found)]
+            )
+    return lines
+
+
+def _cell(value: float | None, interval: list[float] | None) -> str:
+    if value is None or interval is None:
+        return "-"
+    low, high = interval
+    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+Block = Mapping[str, Any]
+"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.score.summary`)."""
+
+STANDARD = "standard"
+
+
+def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
+    """The column ``name`` of Table 2, weighted as in the paper; ``n`` counts judged entries.
+
+    No overall number of a run that has no headline: too many of its rows have no verdict.
+    """
+    if block is None or (name == "overall" and not run.headline):
+        return None
+    cell = block["rules"][rules]["paper"].get(name)  # none at all where no row has come yet
+    if cell is None or cell["value"] is None:
+        return None
+    groups = _TOP if name == "overall" else (name,)
+    n = sum(block["categories"][c][rules]["n"] for group in groups for c in GROUPS[group])
+    return _estimate(cell["value"], cell["interval"], n)
+
+
+def category(
+    run: ReportedRun, block: Block, name: str, rules: str, *, process: bool = False
+) -> Estimate | None:
+    """The accuracy of one category, or its process accuracy."""
+    found = judged(run, block, name)
+    if found is None:
+        return None
+    stats, kind = found[rules], "process_" if process else ""
+    value = stats.get("process_accuracy" if process else "accuracy")
+    return None if value is None else _estimate(value, stats[f"{kind}interval"], stats["n"])
+
+
+def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
+    """The summary of a category, None unless enough of its rows have a verdict."""
+    found: Mapping[str, Any] | None = block["categories"].get(name)
+    if found is None or found["unscored"] > run.summary["max_unscored"] * found["declared"]:
+        return None
+    return found
+
+
+def both_languages(run: ReportedRun) -> Block | None:
+    """The combined block where it combines English and Chinese."""
+    whole = set(run.summary["languages"]) == set(LANGUAGES)
+    return run.summary["combined"] if whole else None
+
+
+def named(run: ReportedRun, key: str) -> str:
+    """What the run's manifest says of itself; whoever wrote it may have left it out."""
+    return str(run.identity.get(key, "unknown"))
+
+
+def standard(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
+    """The runs with the standard prompts, which all tables but Table 6 and the figures show."""
+    return [run for run in runs if named(run, "variant") == STANDARD]
+
+
+def notes_on_runs(shown: Sequence[ReportedRun], every: Sequence[ReportedRun]) -> list[str]:
+    """Which runs a table leaves out, and which hold one language only."""
+    notes = []
+    if hidden := [f"{run.label} ({named(run, 'variant')})" for run in every if run not in shown]:
+        notes.append(f"not shown, the prompt variant is not standard: {', '.join(hidden)}")
+    if not shown:
+        notes.append("missing: a run with the standard prompt variant")
+    alone = {
+        language: [run.label for run in shown if set(run.summary["languages"]) == {language}]
+        for language in LANGUAGES
+    }
+    return notes + [f"{lang} only: {', '.join(labels)}" for lang, labels in alone.items() if labels]
+
+
+def _estimate(value: float, interval: Sequence[float], n: int) -> Estimate:
+    low, high = interval
+    return Estimate(value, (low, high), n)
+
+
+_SPECIAL = {
+    "Incomplete": "special_incomplete",
+    "Error": "special_error_param",
+    "Irrelevant": "special_irrelevant",
+}
+_AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
+
+
+def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """All groups, mean of English and Chinese; a run with one of them only has no such mean."""
+    return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
+
+
+def table3(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """The three special categories, rows of both languages pooled."""
+
+    def cells(run: ReportedRun) -> list[Value]:
+        block = run.summary["combined"]
+        return [category(run, block, name, rules) for name in _SPECIAL.values()]
+
+    return _table(
+        "table3", "Table 3: accuracy on Special data (%)", list(_SPECIAL), runs, cells, agents=False
+    )
+
+
+def table4(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """End-to-end (EA) and process accuracy (PA) of the agent categories, languages pooled."""
+
+    def cells(run: ReportedRun) -> list[Value]:
+        block = run.summary["combined"]
+        return [
+            category(run, block, name, rules, process=process)
+            for name in _AGENT.values()
+            for process in (False, True)
+        ]
+
+    title = "Table 4: end-to-end (EA) and process accuracy (PA) on Agent data (%)"
+    header = [f"{name} {kind}" for name in _AGENT for kind in ("EA", "PA")]
+    return _table("table4", title, header, runs, cells, agents=True)
+
+
+def table7(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """All groups, English."""
+    return _groups("table7", "English", runs, rules, lambda run: run.summary["languages"].get("en"))
+
+
+def table8(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """All groups, Chinese."""
+    return _groups("table8", "Chinese", runs, rules, lambda run: run.summary["languages"].get("zh"))
+
+
+def _groups(
+    name: str,
+    data: str,
+    runs: Sequence[ReportedRun],
+    rules: str,
+    block: Callable[[ReportedRun], Block | None],
+) -> Table:
+    def cells(run: ReportedRun) -> list[Value]:
+        return [aggregate(run, block(run), column, rules) for column in PAPER_COLUMNS]
+
+    title = f"Table {name.removeprefix('table')}: accuracy by kind of data, {data} (%)"
+    return _table(name, title, list(PAPER_COLUMNS.values()), runs, cells, agents=True)
+
+
+def _table(
+    name: str,
+    title: str,
+    header: Sequence[str],
+    runs: Sequence[ReportedRun],
+    cells: Callable[[ReportedRun], list[Value]],
+    *,
+    agents: bool,
+) -> Table:
+    shown = standard(runs)
+    labels, legend = marked(shown)
+    return Table(
+        name=name,
+        title=title,
+        header=["Model", *header],
+        lines=[[label, *cells(run)] for label, run in zip(labels, shown, strict=True)],
+        notes=[*legend, *notes_on_runs(shown, runs), *(self_played(shown) if agents else ())],
+    )
+
+
+_OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
+"""Conditions that a variant changes. The shorter texts are ace_ray's own, also where the standard
+ones are official, so the prompts' source changes with it."""
+
+
+def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
+    """English normal accuracy by prompt variant, from runs that differ in nothing else."""
+    lines: list[list[Value]] = []
+    notes: list[str] = []
+    missing: dict[str, list[str]] = {}
+    # A run that names none of the variants has no place here.
+    for found in filter(None, _series(runs)):
+        members = list(found.values())
+        if lacks := ", ".join(variant for variant in VARIANTS if variant not in found):
+            missing.setdefault(lacks, []).append(members[0].label)
+        if len(members) == 1:
+            continue
+        incomplete = any(run.incomplete for run in members)
+        cells = [_normal(found.get(variant), rules) for variant in VARIANTS]
+        lines.append([members[0].model + ("*" if incomplete else ""), *cells])
+        taken = ", ".join(
+            f"{variant} from {run.label} ({named(run, 'prompts')} prompts)"
+            for variant, run in found.items()
+        )
+        notes.append(f"{members[0].model}: {taken}")
+        notes += [line for line in marked(members)[1] if line.startswith("*")]
+    return Table(
+        name="table6",
+        title="Table 6: accuracy by prompt variant, English Normal data (%)",
+        header=["Model", *(variant.capitalize() for variant in VARIANTS)],
+        lines=lines,
+        notes=[
+            *notes,
+            *(
+                f"missing: runs of the variants {variants} that differ in nothing else, model and "
+                f"engine arguments included, from {', '.join(labels)}"
+                for variants, labels in missing.items()
+            ),
+        ],
+    )
+
+
+def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
+    """Runs by variant that are otherwise alike; a second run of a variant opens a series."""
+    alike: dict[str, list[dict[str, ReportedRun]]] = {}
+    for run in runs:
+        series = alike.setdefault(_key(run), [])
+        variant = named(run, "variant")
+        room: dict[str, ReportedRun] | None = next((s for s in series if variant not in s), None)
+        if room is None:
+            room = {}
+            series.append(room)
+        room[variant] = run
+    return [
+        {variant: found[variant] for variant in VARIANTS if variant in found}
+        for series in alike.values()
+        for found in series
+    ]
+
+
+def _key(run: ReportedRun) -> str:
+    rest: Mapping[str, str] = {k: v for k, v in run.conditions.items() if k not in _OF_THE_VARIANT}
+    return canonical_json([run.candidate, rest])
+
+
+def _normal(run: ReportedRun | None, rules: str) -> Value:
+    if run is None:
+        return None
+    return aggregate(run, run.summary["languages"].get("en"), "normal", rules)

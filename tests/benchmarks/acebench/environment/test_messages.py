@@ -1,0 +1,376 @@
+"""The phone's switches, MessageApi and ReminderApi: every rule, both languages, both behaviours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ace_ray.sandbox.protocol import Observation
+from tests.benchmarks.acebench.environment.mini_environments import (
+    ON,
+    answer,
+    failed,
+    initial,
+    part,
+    refusal,
+    start,
+    success,
+)
+
+LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
+BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
+OFF = {"BaseApi": {"wifi": True, "logged_in": False}}
+OFFLINE = {"BaseApi": {"wifi": False, "logged_in": True}}
+M, R = "MessageApi", "ReminderApi"
+
+
+def people(language: str) -> list[str]:
+    return list(initial(language, M, "user_list"))
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_both_switches_turn_the_whole_phone_on(language: str, behaviour: str) -> None:
+    apps = ("BaseApi", M, R, "FoodPlatform")
+    dark = {"BaseApi": {"wifi": False, "logged_in": False}}
+    environment = start(apps, language, behaviour, dark)
+    assert part(environment, "BaseApi") == {"wifi": False, "logged_in": False}
+    assert answer(environment, "turn_on_wifi") == success(language, "BaseApi", "turn_on_wifi", 0)
+    assert part(environment, "BaseApi") == {"wifi": True, "logged_in": False}
+    assert answer(environment, "login_device") == success(language, "BaseApi", "login_device", 0)
+    assert part(environment, "BaseApi") == {"wifi": True, "logged_in": True}
+    assert answer(environment, "get_latest_message_id")["status"] is True
+    assert answer(environment, "login_food_platform", username="?", password="?")["status"] is False
+
+
+@BEHAVIOURS
+@pytest.mark.parametrize("app", [M, R, "FoodPlatform"])
+def test_each_phone_app_has_the_switches(app: str, behaviour: str) -> None:
+    environment = start(app, "en", behaviour, {})
+    assert answer(environment, "turn_on_wifi")["status"] is True
+    assert [list(entry) for entry in environment.state()] == [[app]]
+    observation = environment.call("turn_on_wifi", {"now": True})
+    assert observation.error == "bad_arguments"
+    assert observation.value == "BaseApi.turn_on_wifi() got an unexpected keyword argument 'now'"
+
+
+@pytest.mark.parametrize("app", ["Travel", "Finance"])
+def test_other_apps_have_no_switches(app: str) -> None:
+    assert start(app).call("turn_on_wifi", {}).error == "unknown_tool"
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_sending_needs_login_wifi_room_and_known_people(language: str, behaviour: str) -> None:
+    a, b, *_ = people(language)
+    call: dict[str, Any] = {"sender_name": a, "receiver_name": b, "message": "{time}"}
+    for config, number in ((OFF, 1), (OFFLINE, 2), (ON, 3)):
+        environment = start(M, language, behaviour, config)
+        assert answer(environment, "send_message", **call) == refusal(
+            language, M, "send_message", number
+        )
+    answer(environment, "delete_message", message_id=1)
+    for strangers in ({"sender_name": "?"}, {"receiver_name": "?"}):
+        arguments = {**call, **strangers}
+        assert answer(environment, "send_message", **arguments) == refusal(
+            language, M, "send_message", 4
+        )
+    assert answer(environment, "send_message", **call) == success(
+        language, M, "send_message", 0, receiver_name=b
+    )
+    assert part(environment, M)["inbox"]["4"] == {
+        "sender_id": "P1",
+        "receiver_id": "P2",
+        "message": "{time}",
+    }
+    assert answer(environment, "send_message", **call) == refusal(language, M, "send_message", 3)
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_deleting_needs_login_and_a_message_and_frees_no_id(language: str, behaviour: str) -> None:
+    a, b, *_ = people(language)
+    environment = start(M, language, behaviour, OFF)
+    assert answer(environment, "delete_message", message_id=1) == refusal(
+        language, M, "delete_message", 1
+    )
+    environment = start(M, language, behaviour, OFFLINE)  # no network needed
+    assert answer(environment, "delete_message", message_id=9) == refusal(
+        language, M, "delete_message", 2
+    )
+    assert answer(environment, "delete_message", message_id=3) == success(
+        language, M, "delete_message", 0, message_id=3
+    )
+    assert list(part(environment, M)["inbox"]) == ["1", "2"]
+    answer(environment, "turn_on_wifi")
+    answer(environment, "send_message", sender_name=a, receiver_name=b, message="")
+    assert list(part(environment, M)["inbox"]) == ["1", "2", "4"]
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_viewing_goes_one_way_and_checks_in_order(language: str, behaviour: str) -> None:
+    a, b, *_ = people(language)
+    method = "view_messages_between_users"
+    environment = start(M, language, behaviour, OFF)
+    assert answer(environment, method, sender_name="?", receiver_name="?") == refusal(
+        language, M, method, 0
+    )
+    answer(environment, "login_device")
+    for sender, receiver, number in (("?", "?", 1), (a, "?", 2), (a, b, 3)):
+        assert answer(environment, method, sender_name=sender, receiver_name=receiver) == refusal(
+            language, M, method, number
+        )
+    text = initial(language, M, "inbox")["1"]["message"]
+    assert answer(environment, method, sender_name=b, receiver_name=a) == {
+        "status": True,
+        "messages": [{"id": 1, "sender": b, "receiver": a, "message": text}],
+    }
+
+
+@LANGUAGES
+@pytest.mark.parametrize("behaviour", ["official", "fixed"])
+def test_searching_messages(language: str, behaviour: str) -> None:
+    a, *_, d = people(language)
+    text = initial(language, M, "inbox")["1"]["message"]
+    environment = start(M, language, behaviour)
+    assert answer(environment, "search_messages", user_name="?", keyword="") == refusal(
+        language, M, "search_messages", 0
+    )
+    assert answer(environment, "search_messages", user_name=d, keyword=text) == refusal(
+        language, M, "search_messages", 1
+    )
+    found = {"id": 1, "sender_id": "P2", "receiver_id": "P1", "message": text}
+    for keyword in (text.upper(), "07:15"):
+        assert answer(environment, "search_messages", user_name=a, keyword=keyword) == {
+            "status": True,
+            "messages": [found],
+        }
+    both = answer(environment, "search_messages", user_name=a, keyword="")
+    assert [message["id"] for message in both["messages"]] == [1, 2]
+
+
+@LANGUAGES
+def test_only_fixed_searching_needs_a_login(language: str) -> None:
+    a = people(language)[0]
+    official, fixed = (start(M, language, one, OFF) for one in ("official", "fixed"))
+    assert answer(official, "search_messages", user_name=a, keyword="07:15")["status"] is True
+    assert answer(fixed, "search_messages", user_name=a, keyword="07:15") == refusal(
+        language, M, "view_messages_between_users", 0
+    )
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_times_latest_and_earliest(language: str, behaviour: str) -> None:
+    tools = ("get_all_message_times_with_ids", "get_latest_message_id", "get_earliest_message_id")
+    environment = start(M, language, behaviour, OFF)
+    for tool, number in zip(tools, (0, 1, 1), strict=True):
+        assert answer(environment, tool) == refusal(language, M, tool, number)
+    answer(environment, "login_device")
+    assert answer(environment, tools[0]) == {
+        "1": "2024-06-04",
+        "2": "2024-06-10",
+        "3": "2024-05-21",
+    }
+    assert answer(environment, tools[1]) == {
+        **success(language, M, tools[1], 0, latest_message_id=2),
+        "message_id": 2,
+    }
+    assert answer(environment, tools[2]) == {
+        **success(language, M, tools[2], 0, earliest_message_id=3),
+        "message_id": 3,
+    }
+    for key in (1, 2, 3):
+        answer(environment, "delete_message", message_id=key)
+    assert answer(environment, tools[0]) == {}
+    for tool in tools[1:]:
+        assert answer(environment, tool) == refusal(language, M, tool, 2)
+
+
+@LANGUAGES
+def test_after_sending_the_official_times_are_lost_and_the_fixed_ones_are_not(
+    language: str,
+) -> None:
+    a, b, *_ = people(language)
+    worlds = [start(M, language, one) for one in ("official", "fixed")]
+    for environment in worlds:
+        for key in (1, 2):
+            answer(environment, "delete_message", message_id=key)
+            answer(environment, "send_message", sender_name=a, receiver_name=b, message="x")
+    official, fixed = worlds
+    assert official.state() == fixed.state()
+    for tool in ("get_all_message_times_with_ids", "get_latest_message_id"):
+        assert failed(official, tool) == "'time'"
+    assert answer(fixed, "get_all_message_times_with_ids") == {
+        "3": "2024-05-21",
+        "4": "2024-06-11",
+        "5": "2024-06-11",
+    }
+    assert answer(fixed, "get_latest_message_id")["message_id"] == 5
+    assert answer(fixed, "get_earliest_message_id")["message_id"] == 3
+
+
+def test_of_equal_times_the_official_latest_is_the_first() -> None:
+    inbox = initial("en", M, "inbox")
+    for message in inbox.values():
+        message["time"] = "2024-06-04"
+    ids = {
+        (behaviour, tool): answer(start(M, "en", behaviour, changes={"inbox": inbox}), tool)[
+            "message_id"
+        ]
+        for behaviour in ("official", "fixed")
+        for tool in ("get_latest_message_id", "get_earliest_message_id")
+    }
+    assert ids == {
+        ("official", "get_latest_message_id"): 1,
+        ("official", "get_earliest_message_id"): 1,
+        ("fixed", "get_latest_message_id"): 3,
+        ("fixed", "get_earliest_message_id"): 1,
+    }
+
+
+def test_official_keys_follow_python() -> None:
+    environment = start(M)
+    assert answer(environment, "delete_message", message_id="1")["status"] is False
+    assert answer(environment, "delete_message", message_id=True) == success(
+        "en", M, "delete_message", 0, message_id=True
+    )
+    assert list(part(environment, M)["inbox"]) == ["2", "3"]
+    assert failed(environment, "delete_message", message_id=[1]) == "unhashable type: 'list'"
+    answer(environment, "send_message", sender_name="Nora", receiver_name="Timo", message=5)
+    error = "'int' object has no attribute 'lower'"
+    assert failed(environment, "search_messages", user_name="Nora", keyword="x") == error
+    assert failed(environment, "search_messages", user_name="Timo", keyword=5) == error
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_reminders_are_viewed_added_and_listed(language: str, behaviour: str) -> None:
+    first = initial(language, R, "reminder_list")["1"]
+    environment = start(R, language, behaviour, OFFLINE)
+    view, add = "view_reminder_by_title", "add_reminder"
+    assert answer(environment, view, title="{x}") == refusal(language, R, view, 0, title="{x}")
+    assert answer(environment, view, title=first["title"]) == {"status": True, "reminder": first}
+    new = {"title": "{title}", "description": "d", "time": "t"}
+    for key in (3, 4):
+        assert answer(environment, add, **new) == success(language, R, add, 0, title="{title}")
+        assert part(environment, R)["reminder_list"][str(key)] == {
+            "reminder_id": key,
+            **new,
+            "notified": False,
+        }
+    assert answer(environment, add, **new) == refusal(language, R, add, 2)
+    listed = answer(environment, "view_all_reminders")
+    assert listed["status"] is True
+    shown = {name: value for name, value in first.items() if name != "reminder_id"}
+    assert listed["reminders"] == [
+        shown,
+        *listed["reminders"][1:2],
+        *[{**new, "notified": False}] * 2,
+    ]
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_reminders_need_a_login(language: str, behaviour: str) -> None:
+    environment = start(R, language, behaviour, OFF)
+    before = environment.state()
+    for tool, arguments, number in (
+        ("view_reminder_by_title", {"title": ""}, 1),
+        ("add_reminder", {"title": "", "description": "", "time": ""}, 1),
+        ("delete_reminder", {"reminder_id": 1}, 1),
+    ):
+        assert answer(environment, tool, **arguments) == refusal(language, R, tool, number)
+    listed = answer(environment, "view_all_reminders")
+    if behaviour == "fixed":
+        assert listed == refusal(language, R, "view_reminder_by_title", 1)
+        assert answer(environment, "search_reminders", keyword="") == listed
+    else:
+        assert len(listed["reminders"]) == 2
+    assert environment.state() == before
+
+
+@LANGUAGES
+@pytest.mark.parametrize(
+    ("behaviour", "ids", "unknown"), [("official", (1, 2), 2001), ("fixed", (2001, 2002), 1)]
+)
+def test_reminders_are_deleted(
+    language: str, behaviour: str, ids: tuple[int, ...], unknown: int
+) -> None:
+    environment = start(R, language, behaviour)
+    tool = "delete_reminder"
+    assert answer(environment, tool, reminder_id=unknown) == refusal(language, R, tool, 2)
+    for reminder_id in ids:
+        assert answer(environment, tool, reminder_id=reminder_id) == success(
+            language, R, tool, 0, reminder_id=reminder_id
+        )
+    assert part(environment, R)["reminder_list"] == {}
+    assert answer(environment, "view_all_reminders") == refusal(
+        language, R, "view_all_reminders", 0
+    )
+    answer(environment, "add_reminder", title="", description="", time="")
+    assert answer(environment, tool, reminder_id=3)["status"] is True
+
+
+@LANGUAGES
+def test_the_fixed_search_finds_reminders(language: str) -> None:
+    second = initial(language, R, "reminder_list")["2"]
+    environment = start(R, language, "fixed")
+    shown = {name: second[name] for name in ("title", "description", "time")}
+    for keyword in (second["title"].upper(), second["description"][3:]):
+        assert answer(environment, "search_reminders", keyword=keyword) == {
+            "status": True,
+            "reminders": [shown],
+        }
+    nothing = answer(environment, "search_reminders", keyword="\x00")
+    assert nothing["status"] is False
+    assert nothing["message"]
+    assert environment.call("mark_as_notified", {"reminder_id": 1}).error == "unknown_tool"
+
+
+def test_official_tools_are_those_of_the_world_file() -> None:
+    environment = start(R)
+    for tool in ("search_reminders", "mark_as_notified"):
+        assert environment.call(tool, {}).error == "unknown_tool"
+    methods = {
+        "search_reminders": {"texts": ["no hit", "%Y"]},
+        "mark_as_notified": {"texts": ["{reminder_id} is marked", "no reminder"]},
+    }
+    environment = start(R, "zh", "official", OFF, methods=methods)
+    assert answer(environment, "search_reminders", keyword="\x00") == {
+        "status": False,
+        "message": "no hit",
+    }
+    error = "'str' object has no attribute 'strftime'"
+    assert failed(environment, "search_reminders", keyword="") == error
+    for reminder_id, reply in ((1, (True, "1 is marked")), (2001, (False, "no reminder"))):
+        assert (
+            tuple(answer(environment, "mark_as_notified", reminder_id=reminder_id).values())
+            == reply
+        )
+    marked = part(environment, R)["reminder_list"]
+    assert [record["notified"] for record in marked.values()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("app", "tool", "arguments"),
+    [
+        (M, "send_message", {"sender_name": 1, "receiver_name": "Timo", "message": ""}),
+        (M, "send_message", {"sender_name": "Nora", "receiver_name": "Timo", "message": 1}),
+        (M, "delete_message", {"message_id": "1"}),
+        (M, "delete_message", {"message_id": True}),
+        (M, "search_messages", {"user_name": "Nora", "keyword": []}),
+        (R, "add_reminder", {"title": "", "description": "", "time": 5}),
+        (R, "delete_reminder", {"reminder_id": 1.0}),
+        (R, "search_reminders", {"keyword": None}),
+    ],
+)
+def test_fixed_tools_take_their_types_only(app: str, tool: str, arguments: dict[str, Any]) -> None:
+    environment = start(app, "en", "fixed")
+    before = environment.state()
+    observation = environment.call(tool, arguments)
+    assert isinstance(observation, Observation)
+    assert observation.error == "bad_arguments"
+    assert environment.state() == before

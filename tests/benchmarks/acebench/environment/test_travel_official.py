@@ -1,0 +1,351 @@
+"""Travel: the queries, and changing reservations as the official sandbox does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.acebench.environment.mini_environments import (
+    answer,
+    failed,
+    initial,
+    part,
+    said,
+    start,
+)
+
+LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
+BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
+T = "Travel"
+CABINS = {"en": ("Economy Class", "Business Class"), "zh": ("经济舱", "商务舱")}
+NORA: dict[str, Any] = {"user_id": "user1", "password": "pear11"}
+TIMO: dict[str, Any] = {"user_id": "user2", "password": "plum22"}
+RES_1: dict[str, Any] = {"user_id": "user1", "reservation_id": "res_1"}
+
+
+def error(language: str, method: str, number: int) -> dict[str, Any]:
+    return {"status": "error", "message": said(language, T, method, number)}
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_flights_by_origin_and_destination(language: str, behaviour: str) -> None:
+    flights = initial(language, T, "flights")
+    a, b, c = flights[0]["origin"], flights[0]["destination"], flights[2]["destination"]
+    environment = start(T, language, behaviour, {})
+    cases: list[tuple[dict[str, Any], list[Any]]] = [
+        ({}, flights),
+        ({"origin": a}, flights[:2]),
+        ({"destination": b}, flights[:2]),
+        ({"origin": b, "destination": c}, flights[2:3]),
+        ({"origin": "", "destination": a}, flights[3:]),
+        ({"origin": None, "destination": a}, flights[3:]),
+    ]
+    for arguments, found in cases:
+        assert answer(environment, "get_flight_details", **arguments) == str(found)
+    none = said(language, T, "get_flight_details", 0)
+    assert answer(environment, "get_flight_details", origin=a, destination=c) == none
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_user_details_need_the_password_and_hide_it(language: str, behaviour: str) -> None:
+    environment = start(T, language, behaviour, {})
+    profile = initial(language, T, "users")["user1"]
+    del profile["password"]
+    assert answer(environment, "get_user_details", **NORA) == profile
+    for user_id, password in (("user1", "plum22"), ("user9", "pear11")):
+        assert answer(environment, "get_user_details", user_id=user_id, password=password) == error(
+            language, "get_user_details", 0
+        )
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_reservation_details(language: str, behaviour: str) -> None:
+    environment = start(T, language, behaviour, {})
+    flight = initial(language, T, "flights")[0]
+    listed = str([{**initial(language, T, "reservations")[0], "flight_info": flight}])
+    tool = "get_reservation_details"
+    assert answer(environment, tool, reservation_id="res_1") == listed
+    assert answer(environment, tool, user_id="user1") == listed
+    assert answer(environment, tool, reservation_id="res_1", user_id="user2") == listed
+    assert answer(environment, tool, user_id="user2") == []
+    assert answer(environment, tool, reservation_id="", user_id=None) == error(language, tool, 0)
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_transfers_wait_for_the_first_leg(language: str, behaviour: str) -> None:
+    flights = initial(language, T, "flights")
+    a, b, c = flights[0]["origin"], flights[0]["destination"], flights[2]["destination"]
+    cities = {"origin_city": a, "transfer_city": b, "destination_city": c}
+    environment = start(T, language, behaviour, {})
+    pairs = [{"first_leg": first, "second_leg": flights[2]} for first in flights[:2]]
+    assert answer(environment, "find_transfer_flights", **cities) == str(pairs)
+    flights[0]["arrival_time"] = flights[2]["depart_time"]
+    flights[1]["status"] = "cancelled"
+    late = start(T, language, behaviour, {}, changes={"flights": flights})
+    none = said(language, T, "find_transfer_flights", 0)
+    assert answer(late, "find_transfer_flights", **cities) == none
+
+
+def booking(language: str, **changes: Any) -> dict[str, Any]:
+    """Timo (silver; 150 cash, 900 bank) in economy (260) with 2 free bags."""
+    call = {**TIMO, "flight_no": "QX202", "cabin": CABINS[language][0]}
+    return {**call, "payment_method": "bank", "baggage_count": 2, **changes}
+
+
+@LANGUAGES
+@BEHAVIOURS
+@pytest.mark.parametrize(
+    ("bags", "cabin", "cost"), [(0, 0, 260), (2, 0, 260), (4, 0, 360), (3, 1, 700), (5, 1, 800)]
+)
+def test_booking(language: str, behaviour: str, bags: int, cabin: int, cost: int) -> None:
+    environment = start(T, language, behaviour, {})
+    call = booking(language, cabin=CABINS[language][cabin], baggage_count=bags)
+    assert answer(environment, "reserve_flight", **call) == said(
+        language, T, "reserve_flight", 1, reservation_id="res_2", total_cost=cost
+    )
+    state = part(environment, T)
+    assert state["users"]["user2"]["bank_balance"] == 900 - cost
+    assert state["users"]["user2"]["cash_balance"] == 150
+    assert state["reservations"][1] == {
+        "reservation_id": "res_2",
+        "user_id": "user2",
+        "flight_no": "QX202",
+        "payment_method": "bank",
+        "cabin": CABINS[language][cabin],
+        "baggage": bags,
+    }
+    assert "'seats_available': 5," in answer(environment, "get_flight_details")
+
+
+@LANGUAGES
+@BEHAVIOURS
+def test_bookings_that_cannot_be_paid(language: str, behaviour: str) -> None:
+    environment = start(T, language, behaviour, {})
+    before = environment.state()
+    cases = (("cash", 0, 2), ("bank", 1, 3), ("card", 0, 5))
+    for method, cabin, number in cases:
+        bags = 8 if method == "bank" else 0
+        call = booking(
+            language,
+            payment_method=method,
+            cabin=CABINS[language][cabin],
+            baggage_count=bags,
+        )
+        assert answer(environment, "reserve_flight", **call) == said(
+            language, T, "reserve_flight", number
+        )
+    assert environment.state() == before
+
+
+@BEHAVIOURS
+def test_a_booking_may_take_the_whole_balance(behaviour: str) -> None:
+    users = initial("en", T, "users")
+    users["user2"]["bank_balance"] = 260.0
+    environment = start(T, "en", behaviour, {}, changes={"users": users})
+    assert "res_2" in answer(environment, "reserve_flight", **booking("en"))
+    assert part(environment, T)["users"]["user2"]["bank_balance"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "error_text"),
+    [
+        ({"password": "?"}, "'membership_level'"),
+        ({"user_id": "user9"}, "'membership_level'"),
+        ({"flight_no": "?"}, "'NoneType' object is not subscriptable"),
+        ({"cabin": "First"}, "'First'"),
+        ({"baggage_count": "2"}, "unsupported operand type(s) for -: 'str' and 'int'"),
+        ({"user_id": []}, "unhashable type: 'list'"),
+    ],
+)
+def test_official_bookings_end_in_exceptions(changes: dict[str, Any], error_text: str) -> None:
+    environment = start(T, config={})
+    before = environment.state()
+    assert failed(environment, "reserve_flight", **booking("en", **changes)) == error_text
+    assert environment.state() == before
+
+
+def test_the_official_one_books_the_available_flight_of_a_number() -> None:
+    flights = initial("en", T, "flights")
+    flights.insert(0, {**flights[1], "status": "cancelled", "economy_price": 1})
+    environment = start(T, config={}, changes={"flights": flights})
+    assert "260" in answer(environment, "reserve_flight", **booking("en"))
+
+
+def test_officially_cabins_of_one_price_change_silently() -> None:
+    flights = initial("en", T, "flights")
+    flights[0]["business_price"] = flights[0]["economy_price"]
+    environment = start(T, config={}, changes={"flights": flights})
+    reply = answer(environment, "modify_flight", **RES_1, new_cabin="Business Class")
+    assert reply == said("en", T, "modify_flight", 7)
+    assert part(environment, T)["reservations"][0]["cabin"] == "Business Class"
+
+
+def test_the_official_one_books_seats_that_do_not_exist() -> None:
+    flights = initial("en", T, "flights")
+    flights[1]["seats_available"] = 0
+    environment = start(T, config={}, changes={"flights": flights})
+    assert "res_2" in answer(environment, "reserve_flight", **booking("en"))
+    assert "'seats_available': -1," in answer(environment, "get_flight_details")
+
+
+@LANGUAGES
+def test_official_modifications(language: str) -> None:
+    economy, business = CABINS[language]
+    environment = start(T, language, config={})
+    tool = "modify_flight"
+
+    def modify(**changes: Any) -> Any:
+        return answer(environment, tool, **{**RES_1, **changes})
+
+    def text(number: int, **values: Any) -> str:
+        return said(language, T, tool, number, **values)
+
+    assert modify(user_id="user2", new_cabin=business) == text(4)
+    assert modify(reservation_id="res_9") == text(4)
+    assert modify() == text(7)
+    assert modify(new_flight_no="QX101", new_cabin=economy) == text(7)
+    for flight_no in ("?", "QX404"):
+        assert modify(new_flight_no=flight_no, new_cabin=business, add_baggage=9) == text(0)
+    paid = text(1, price_difference=500)
+    assert modify(new_flight_no="QX202", new_cabin=business) == f"{text(9)} {paid}"
+    state = part(environment, T)
+    assert state["users"]["user1"]["bank_balance"] == 2500
+    assert state["reservations"][0]["flight_no"] == "QX202"
+    assert modify(new_cabin=economy, new_payment_method="cash") == text(
+        2, **{"-price_difference": 440}
+    )
+    state = part(environment, T)
+    assert state["users"]["user1"]["cash_balance"] == 1040
+    assert state["reservations"][0]["payment_method"] == "bank"
+    assert modify(add_baggage=1) == text(3, baggage_cost=50)
+    assert modify(add_baggage=1) == text(3, baggage_cost=100)  # the first one is paid again
+    state = part(environment, T)
+    assert state["users"]["user1"]["bank_balance"] == 2350
+    assert state["reservations"][0]["baggage"] == 3
+
+
+@LANGUAGES
+def test_officially_what_cannot_be_paid_comes_for_free(language: str) -> None:
+    business = CABINS[language][1]
+    users = initial(language, T, "users")
+    users["user1"]["bank_balance"] = 49.0
+    environment = start(T, language, config={}, changes={"users": users})
+    reply = answer(environment, "modify_flight", **RES_1, new_cabin=business, add_baggage=2)
+    texts = [said(language, T, "modify_flight", number) for number in (10, 11)]
+    assert reply == " ".join(texts)
+    state = part(environment, T)
+    assert state["users"]["user1"]["bank_balance"] == 49.0
+    assert state["reservations"][0]["cabin"] == business
+    assert state["reservations"][0]["baggage"] == 3
+    card = answer(environment, "modify_flight", **RES_1, add_baggage=1, new_payment_method="card")
+    assert card == said(language, T, "modify_flight", 3, baggage_cost=100)
+    assert part(environment, T)["users"]["user1"] == users["user1"]
+
+
+def test_an_official_exception_keeps_what_was_changed_before() -> None:
+    environment = start(T, config={})
+    arguments = {**RES_1, "new_flight_no": "QX202", "new_cabin": ["x"]}
+    assert failed(environment, "modify_flight", **arguments) == "unhashable type: 'list'"
+    assert part(environment, T)["reservations"][0]["flight_no"] == "QX202"
+    arguments = {**RES_1, "new_cabin": "Business Class", "add_baggage": "1"}
+    error_text = "'>' not supported between instances of 'str' and 'int'"
+    assert failed(environment, "modify_flight", **arguments) == error_text
+    assert part(environment, T)["reservations"][0]["cabin"] == "Business Class"
+
+
+@LANGUAGES
+def test_official_cancellations(language: str) -> None:
+    environment = start(T, language, config={})
+    tool = "cancel_reservation"
+    for user_id, reservation_id, number in (("user9", "res_1", 3), ("user2", "res_1", 4)):
+        assert answer(
+            environment, tool, user_id=user_id, reservation_id=reservation_id, reason=""
+        ) == said(language, T, tool, number)
+    airline = said(language, T, tool, 8)
+    for times, (reason, number) in enumerate((("other", 1), (airline, 0)), start=1):
+        assert answer(environment, tool, **RES_1, reason=reason) == said(
+            language, T, tool, number, refund_amount=300
+        )
+        state = part(environment, T)
+        assert state["users"]["user1"]["cash_balance"] == 600 + 300 * times
+        assert state["users"]["user1"]["bank_balance"] == 3000
+        assert len(state["reservations"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("departure", "reason", "number", "values", "cash"),
+    [
+        ("2024-07-14 05:59:59", "?", 7, {}, 600),
+        ("2024-07-14 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
+        ("2024-07-15 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
+        ("2024-07-15 06:00:00", "Airline cancellation.", 0, {"refund_amount": 300}, 900),
+        ("2024-07-15 06:00:01", "?", 1, {"refund_amount": 300}, 900),
+    ],
+)
+def test_the_official_clock(
+    departure: str, reason: str, number: int, values: dict[str, Any], cash: float
+) -> None:
+    flights = initial("en", T, "flights")
+    flights[0]["depart_time"] = departure
+    environment = start(T, config={}, changes={"flights": flights})
+    reply = answer(environment, "cancel_reservation", **RES_1, reason=reason)
+    assert reply == said("en", T, "cancel_reservation", number, **values)
+    assert part(environment, T)["users"]["user1"]["cash_balance"] == cash
+
+
+@BEHAVIOURS
+def test_a_reservation_of_a_flight_that_is_not_there(behaviour: str) -> None:
+    reservations = initial("en", T, "reservations")
+    reservations[0]["flight_no"] = "QX999"
+    environment = start(T, "en", behaviour, {}, changes={"reservations": reservations})
+    before = environment.state()
+    assert answer(environment, "modify_flight", **RES_1) == said("en", T, "modify_flight", 5)
+    reply = answer(environment, "cancel_reservation", **RES_1, reason="x")
+    assert reply == said("en", T, "cancel_reservation", 5)
+    assert "'flight_info': None" in answer(environment, "get_reservation_details", user_id="user1")
+    assert environment.state() == before
+
+
+@LANGUAGES
+def test_the_official_helpers_can_be_called(language: str) -> None:
+    economy, business = CABINS[language]
+    environment = start(T, language, config={})
+    user = initial(language, T, "users")["user1"]
+    assert answer(environment, "authenticate_user", **NORA) == user
+    assert answer(environment, "authenticate_user", user_id="user1", password="?") == error(
+        language, "authenticate_user", 0
+    )
+    allowances = [
+        answer(environment, "get_baggage_allowance", membership_level=level, cabin_class=cabin)
+        for level in ("regular", "silver", "gold", "?")
+        for cabin in (economy, business, "?")
+    ]
+    assert allowances == [1, 2, 0, 2, 3, 0, 3, 3, 0, 0, 0, 0]
+    fee = {"membership_level": "silver", "cabin_class": economy, "baggage_count": 5}
+    assert answer(environment, "calculate_baggage_fee", **fee) == 150
+    assert answer(environment, "calculate_baggage_fee", **{**fee, "baggage_count": 0}) == 0
+    assert failed(environment, "calculate_baggage_fee", **{**fee, "cabin_class": "?"}) == "'?'"
+    for method, amount, covered in (("cash", -601, False), ("bank", 5, True), ("card", -9, True)):
+        text = answer(
+            environment, "update_balance", user=user, payment_method=method, amount=amount
+        )
+        assert text == str(covered)
+    assert answer(environment, "process_refund", user=user, amount=5) == "None"
+    assert (
+        failed(environment, "process_refund", user={"cash_balance": 1}, amount=5) == "'user_name'"
+    )
+    cabins = {"old_cabin": economy, "new_cabin": business}
+    flight = initial(language, T, "flights")[0]
+    assert answer(environment, "calculate_price_difference", flight=flight, **cabins) == 500
+    assert (
+        answer(
+            environment, "calculate_price_difference", flight=flight, old_cabin="?", new_cabin="?"
+        )
+        == 0
+    )
+    assert part(environment, T)["users"]["user1"] == user

@@ -1,0 +1,112 @@
+"""The world file: what is missing in it is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.acebench.environment.environment import check_entry, load_worlds
+from ace_ray.errors import UserError
+from tests.benchmarks.acebench.environment.mini_environments import mini
+
+AGENT = ("agent_multi_turn", "agent_multi_step")
+Edit = Callable[[dict[str, Any]], Any]
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "upstream").mkdir()
+    (folder / "upstream" / "worlds.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_the_full_worlds_load_without_our_bank(shared_data: Path) -> None:
+    worlds = load_worlds(shared_data)
+    assert set(mini()["multi_turn"]["zh"]) - set(worlds["multi_turn"]["zh"]) == {"Finance"}
+
+
+@pytest.mark.parametrize("folder", ["mini", "shared"])
+def test_every_shipped_entry_can_be_opened(folder: str, request: pytest.FixtureRequest) -> None:
+    path = MINI if folder == "mini" else request.getfixturevalue("shared_data")
+    worlds = load_worlds(path)
+    entries = load(path, categories=AGENT)
+    for entry in entries:
+        check_entry(worlds, entry)
+    assert len(entries) == (16 if folder == "mini" else 100)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda w: w.pop("multi_step"), "has no worlds for multi_step in en"),
+        (lambda w: w["multi_turn"].pop("zh"), "has no worlds for multi_turn in zh"),
+        (lambda w: w["multi_turn"].update(en=[]), "has no worlds for multi_turn in en"),
+        (lambda w: w["multi_turn"]["en"].pop("Travel"), "multi_turn en Travel is missing"),
+        (lambda w: w["multi_step"]["zh"].update(BaseApi=1), "zh BaseApi is not an object"),
+        (lambda w: w["multi_turn"]["en"]["Finance"].pop("methods"), "en Finance has no methods"),
+        (
+            lambda w: w["multi_turn"]["en"]["MessageApi"]["state"].pop("max_capacity"),
+            "en MessageApi has no attribute max_capacity of type int",
+        ),
+        (
+            lambda w: w["multi_turn"]["en"]["Travel"]["state"].update(flights={}),
+            "en Travel has no attribute flights of type list",
+        ),
+        (
+            lambda w: w["multi_turn"]["en"]["Travel"]["state"]["flights"][0].pop("status"),
+            "en Travel has a record without status in flights",
+        ),
+        (
+            lambda w: w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"].update(x=1),
+            "en MessageApi has a record without sender_id in inbox",
+        ),
+        (
+            lambda w: w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"].update(
+                x=w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"]["1"]
+            ),
+            "en MessageApi has keys in inbox that are no integers",
+        ),
+        (
+            lambda w: w["multi_turn"]["zh"]["FoodPlatform"]["methods"].pop("view_orders"),
+            "zh FoodPlatform has no method view_orders with its texts",
+        ),
+        (
+            lambda w: w["multi_turn"]["zh"]["Travel"]["methods"]["modify_flight"]["texts"].pop(),
+            "zh Travel has 11 texts for modify_flight instead of 12",
+        ),
+        (
+            lambda w: w["multi_turn"]["zh"]["BaseApi"]["load_scenario"].pop("wifi"),
+            "zh BaseApi does not say in load_scenario where wifi comes from",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, edit: Edit, message: str) -> None:
+    worlds = copy.deepcopy(mini())
+    edit(worlds)
+    folder = written(tmp_path, json.dumps(worlds))
+    with pytest.raises(UserError, match=message) as caught:
+        load_worlds(folder)
+    assert str(caught.value).startswith(str(folder / "upstream" / "worlds.json"))
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "null", '{"multi_turn": 1}', '{"a": NaN}', "\x00"])
+def test_other_texts_are_no_world_file(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"worlds\.json"):
+        load_worlds(tmp_path)
+    with pytest.raises(UserError, match=r"worlds\.json"):
+        load_worlds(written(tmp_path, text))
+
+
+def test_our_bank_is_unknown_to_the_official_worlds(shared_data: Path) -> None:
+    finance = next(
+        entry
+        for entry in load(MINI, categories=AGENT)
+        if entry.data["involved_classes"] == ["Finance"]
+    )
+    with pytest.raises(UserError, match="unknown class 'Finance'"):
+        check_entry(load_worlds(shared_data), finance)
