@@ -204,7 +204,7 @@ def test_each_row_leaves_room_as_soon_as_it_ends() -> None:
     played(scene, most=3)
 
 
-def test_another_group_waits_until_all_parties_have_left() -> None:
+def test_another_group_waits_until_all_groups_have_left() -> None:
     """What a group does after its last row ended is done before the weights change."""
 
     async def scene(v: Visitors) -> None:
@@ -219,7 +219,7 @@ def test_another_group_waits_until_all_parties_have_left() -> None:
     played(scene)
 
 
-def test_a_row_that_ends_after_its_party_has_left_frees_nothing_twice() -> None:
+def test_a_row_that_ends_after_its_group_has_left_frees_nothing_twice() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("gone", rows=2)
         admitted = v.groups["gone"]
