@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
 from ace_ray.credentials import masked
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Sequences that move a cursor, colour text or rename a window, whole where they end.
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
@@ -36,6 +40,11 @@ def printed(text: str, longest: int = 8_000) -> str:
     """A line for a terminal or a log, whoever wrote what it names: no control character, no
     secret. Blanks stay as they are."""
     return cleaned(masked(text), longest).replace("\n", " ").replace("\t", " ")
+
+
+def print_line(console: Console, line: str) -> None:
+    """Print a line that may hold somebody else's text."""
+    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
 
 def spreadsheet(text: str) -> str:

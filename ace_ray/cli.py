@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 import ace_ray
-from ace_ray.clean import printed
+from ace_ray.clean import print_line, printed
 from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.run.health.supervise import supervised
 
@@ -167,10 +167,7 @@ def run_sweep(
     from ace_ray.sweep.sweep import Sweep
 
     console = Console()
-
-    def say(line: str) -> None:
-        console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
-
+    say = partial(print_line, console)
     found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
     if only_plan:
         print_plan(

@@ -46,6 +46,13 @@ class UserError(Exception):
         return (_rebuild, (type(self), self.what, self.where, self.fix))
 
 
+def first_line(error: object, otherwise: str | None = None) -> str:
+    """The first line of ``str(error)`` that is not blank, else ``otherwise``, by default the name
+    of its class."""
+    default = type(error).__name__ if otherwise is None else otherwise
+    return next((line for line in str(error).splitlines() if line.strip()), default)
+
+
 def _rebuild(cls: type[UserError], what: str, where: str, fix: str) -> UserError:
     return cls(what, where=where, fix=fix)
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 from ace_ray.children import module_command, module_environment
 from ace_ray.config import cache_root
-from ace_ray.errors import UserError
+from ace_ray.errors import UserError, first_line
 from ace_ray.local_files import path_of
 from ace_ray.models import cached
 from ace_ray.store import Object, S3Store
@@ -326,7 +326,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
     # The errors of the hub's HTTP library come through, and that differs between its versions.
     except Exception as error:
         raise UserError(
-            f"model {source!r} at {wanted!r} cannot be found: {_first_line(error)}",
+            f"model {source!r} at {wanted!r} cannot be found: {first_line(error)}",
             where="model.source",
             fix="check the id, the revision, HF_TOKEN and the network, or name a local folder",
         ) from error
@@ -357,11 +357,7 @@ def _hub_snapshot(ref: ModelRef, *, weights: bool) -> Path:
         return Path(snapshot_download(ref.location, revision=ref.revision, ignore_patterns=ignore))
     except Exception as error:
         raise UserError(
-            f"model {ref.source!r} cannot be downloaded: {_first_line(error)}",
+            f"model {ref.source!r} cannot be downloaded: {first_line(error)}",
             where="model.source",
             fix="check the network, HF_TOKEN and the disk, or name a local folder",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

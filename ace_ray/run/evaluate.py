@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from ace_ray.clean import printed
+from ace_ray.clean import print_line
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
@@ -41,10 +42,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
     with Interrupts() as interrupts:
         check_lasting(config.output)
         plan = plan_run(config)
-
-        def say(line: str) -> None:
-            console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
-
+        say = partial(print_line, console)
         with opened(plan, fresh=fresh, say=say, began=began) as run:
             owed = len(run.owed(again=False))
             console.print(

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from ace_ray.clean import printed
+from ace_ray.clean import print_line
 from ace_ray.config import RunConfig
-from ace_ray.errors import UserError
+from ace_ray.errors import UserError, first_line
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run import roles
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
@@ -57,6 +57,7 @@ class Session:
         concluded: Callable[[OpenRun], None] = lambda run: None,
     ) -> None:
         self._runs, self._interrupts, self._console = runs, interrupts, console
+        self._say = partial(print_line, console)
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
@@ -88,9 +89,6 @@ class Session:
             elif run.ended is None:
                 run.read()
                 self._conclude(index)
-
-    def say(self, line: str) -> None:
-        self._console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
     def _conclude(self, index: int) -> None:
         run = self._runs[index]
@@ -124,9 +122,9 @@ class Session:
         owed = owed or self._set_aside()
         while owed and not self._interrupts.asked:
             if aside:
-                self.say(f"{_count(owed)} rows that processes died on are tried once more")
+                self._say(f"{_count(owed)} rows that processes died on are tried once more")
             elif attempts:
-                self.say(f"{_count(owed)} rows failed, attempt {attempts + 1}")
+                self._say(f"{_count(owed)} rows failed, attempt {attempts + 1}")
             failure: RunFailed | None = None
             before = self._settled()
             try:
@@ -135,7 +133,7 @@ class Session:
                 failure = error
             for run in self._runs:
                 if run.ended is None:
-                    run.read(self.say)
+                    run.read(self._say)
             further = self._settled() > before
             attempts += failure is None or not further
             owed, waiting = self._owed(again=True), self._set_aside()
@@ -145,7 +143,7 @@ class Session:
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
-                self.say(f"{failure}; going on with {_count(owed or waiting)} rows")
+                self._say(f"{failure}; going on with {_count(owed or waiting)} rows")
             if aside and last:
                 break
             aside = last or not owed
@@ -225,7 +223,7 @@ class Session:
                 config,
                 self._interrupts,
                 self._lost,
-                self.say,
+                self._say,
                 rows=_count(owed),
                 had_success=had_success,
             )
@@ -315,6 +313,9 @@ class Session:
         return stored
 
 
+_LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
+
+
 def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool) -> dict[str, Any]:
     """The candidate's engine arguments with what an actor on this kind of cluster needs."""
     if config.backend == "fake":
@@ -343,14 +344,9 @@ def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFaile
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
     passing = had_success or bool(tally.workers) or not cause
     if not cause:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        cause = f"{type(error).__name__}: {lines[0] if lines else ''}"
+        cause = f"{type(error).__name__}: {first_line(error, '')}"
     return RunFailed(
-        f"{' '.join(cause.split())} (details: {_logs()})",
+        f"{' '.join(cause.split())} (details: {_LOGS})",
         resumable=passing,
         again=passing and not tally.store_failed and not tally.no_progress,
     )
-
-
-def _logs() -> str:
-    return "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"

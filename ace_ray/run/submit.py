@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
 from ace_ray.run.planning.cluster import running_cluster, set_environment
 from ace_ray.run.submission import Submission
 
@@ -123,9 +123,8 @@ def _named(address: str | None) -> Iterator[None]:
 
 
 def _refused(error: Exception, address: str) -> UserError:
-    lines = [line for line in str(error).splitlines() if line.strip()]
     return UserError(
-        f"cannot submit: {lines[0][:300].rstrip('.') if lines else type(error).__name__}",
+        f"cannot submit: {first_line(error)[:300].rstrip('.')}",
         where=f"Ray at {address}",
         fix="check --address; if the cluster asks for a token, export its RAY_AUTH_TOKEN and "
         "RAY_AUTH_MODE=token (docs/clusters.md)",
@@ -235,8 +234,7 @@ def _ended(job: Any, name: str, say: Callable[..., Any]) -> int:
         return COMPLETE
     code = job.driver_exit_code
     if code is None:  # its node went, or it never began
-        lines = [line for line in str(job.message or "").splitlines() if line.strip()]
-        say(f"{name} failed: {lines[0] if lines else 'no reason was given'}")
+        say(f"{name} failed: {first_line(job.message or '', 'no reason was given')}")
         return INCOMPLETE if job.error_type == DIED else FAILED
     # A signal's number is negative here, and 128 more in a shell.
     return int(code) if code >= 0 else 128 - int(code)

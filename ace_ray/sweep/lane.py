@@ -14,12 +14,13 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from ace_ray.clean import printed
+from ace_ray.clean import print_line
 from ace_ray.config import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import plan_run
@@ -76,10 +77,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         run.lease.release()
 
     console = Console()
-
-    def say(line: str) -> None:
-        console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
-
+    say = partial(print_line, console)
     began = time.time()
     with Interrupts() as interrupts, ExitStack() as held:
         plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]

@@ -17,7 +17,7 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
     ``cpus`` is what one lane takes on a cluster without GPUs; ``gpu_memory_gib`` overrides what
     Ray's accelerator types tell. Raises `UserError`: the cluster cannot be joined.
     """
-    if not cluster.is_running():
+    if cluster.running_cluster() == "local":
         gpus, memory = _local_gpus()
         if gpus:
             return Machine(gpus, gpu_memory_gib or memory)

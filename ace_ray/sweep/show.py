@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ace_ray.clean import printed
+from ace_ray.clean import print_line, printed
 from ace_ray.errors import UserError
 from ace_ray.run.submission import Submission
 from ace_ray.sweep.packing import GUESS, schedule
@@ -39,30 +39,30 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     refused = [run for run in sweep.runs if run.refused]
     owed = sum(len(placed.lane.runs) for placed in found)
     end = max((placed.begins + placed.lane.seconds for placed in found), default=0.0)
-    _say(console, f"{len(planned)} models, {len(planned) - owed} of them finished")
+    print_line(console, f"{len(planned)} models, {len(planned) - owed} of them finished")
     for run in refused:
-        _say(console, f"{run.label}: refused, {run.refused}")
+        print_line(console, f"{run.label}: refused, {run.refused}")
     for run in planned:
         if run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
-            _say(
+            print_line(
                 console,
                 f"{run.label}: its size is not known before it is fetched: not held against any "
                 f"memory, {GUESS / 1e9:g} billion parameters in the estimate",
             )
-    _say(
+    print_line(
         console,
         f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours, "
         f"{end / 3600:.2f} h from start to end (an estimate from sizes and prompt lengths)",
     )
     price = sweep.price_per_hour
     if price is not None:
-        _say(console, f"about {total * price:.2f} at {price:g} an hour")
-    _say(console, f"results: {sweep.uri}/")
+        print_line(console, f"about {total * price:.2f} at {price:g} an hour")
+    print_line(console, f"results: {sweep.uri}/")
     try:
         command = submission().command(None)  # for a shell: as it is
         console.print(command, highlight=False, soft_wrap=True, markup=False)
     except UserError as error:
-        _say(console, f"not as a job as it is: {error}")
+        print_line(console, f"not as a job as it is: {error}")
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
@@ -82,8 +82,8 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     _wide(console).print(table)
     for line in sweep.cost_records:
         if line.note:
-            _say(console, f"{line.label}: {line.note}")
-    _say(console, f"results: {sweep.uri}/")
+            print_line(console, f"{line.label}: {line.note}")
+    print_line(console, f"results: {sweep.uri}/")
 
 
 def _shortened(labels: list[str]) -> str:
@@ -93,7 +93,3 @@ def _shortened(labels: list[str]) -> str:
 def _wide(console: Console) -> Console:
     # A log has no width of its own: give the table what it needs instead of cutting it.
     return console if console.is_terminal else Console(file=console.file, width=140)
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)

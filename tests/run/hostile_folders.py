@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Episode
-from ace_ray.run.actors.judging import judged
-from ace_ray.run.planning.plan import make_manifest, make_plan
-from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.records import Entry, Episode
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.storage.parts import write_parts
-from ace_ray.run.storage.rows import ROWS, episode_columns
+from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import LocalStore
+from tests.run.made_run import judged_rows, planned_run
 
 Mutation = Callable[[Path], None]
 
@@ -111,49 +108,8 @@ _WHOLE = {
 
 def make_run(folder: Path) -> Path:
     """A complete run of 8 rows in two parts, with files of all kinds."""
-    config = RunConfig.model_validate(
-        {
-            "model": {"source": "org/Toy-7B"},
-            "backend": "fake",
-            "benchmarks": [
-                {
-                    "name": "acebench",
-                    "languages": ["en"],
-                    "categories": ["normal_atom_bool", "special_incomplete"],
-                }
-            ],
-            "output": str(folder.parent),
-            "run_id": folder.name,
-        }
-    )
-    (benchmark,) = make_benchmarks(config)
-    plan = make_plan(config, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"), [benchmark])
-    rows = []
-    for number, planned in enumerate(plan.rows):
-        entry = plan.entries[planned.entry]
-        output = render_gold(entry) if number % 3 else "[nothing()]"
-        messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": output}]
-        row = {
-            "row_id": planned.row_id,
-            "run_id": folder.name,
-            "benchmark": entry.benchmark,
-            "category": entry.category,
-            "language": entry.language,
-            "id": entry.id,
-            "group": entry.group,
-            "sample": planned.sample,
-            "repeat": planned.repeat,
-            "seed": planned.sample,
-            "status": "scored",
-            "error_class": None,
-            "error": None,
-            "attempts": 1,
-            **episode_columns(Episode(messages, output, model_calls=1, finish_reason="stop")),
-            "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-            "duration_s": 0.5,
-            "worker": "host:1",
-        }
-        rows.append(judged(row, entry, benchmark))
+    plan = planned_run(folder, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"))
+    rows = judged_rows(plan, _episode)
     store = LocalStore(str(folder))
     manifest = make_manifest(plan, {"versions": {"vllm": "1"}, "machine": {"platform": "p"}})
     store.put("run.json", json.dumps(manifest).encode())
@@ -170,6 +126,12 @@ def make_run(folder: Path) -> Path:
     store.put("summary.json", json.dumps(summary).encode())
     store.put("_SUCCESS", b"")
     return folder
+
+
+def _episode(number: int, entry: Entry) -> Episode:
+    output = render_gold(entry) if number % 3 else "[nothing()]"
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": output}]
+    return Episode(messages, output, model_calls=1, finish_reason="stop")
 
 
 def _changed(name: str, path: str, value: Any) -> Mutation:

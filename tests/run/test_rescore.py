@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,21 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, Episode, Verdict
-from ace_ray.run.actors.judging import judged
-from ace_ray.run.planning.plan import make_manifest, make_plan
-from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.rescore import compact_run, rescore
 from ace_ray.run.storage import lease as lease_module
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, part_names, read_ledger, write_parts
-from ace_ray.run.storage.rows import CHECK_FAILED, ROWS, episode_columns
+from ace_ray.run.storage.rows import CHECK_FAILED, ROWS
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY
 from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import LocalStore
+from tests.run.made_run import judged_rows, planned_run
 
 EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
-CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
 
 @dataclass
@@ -64,46 +60,17 @@ class MadeRun:
 Make = Callable[..., MadeRun]
 
 
+def answered(number: int, entry: Entry) -> Episode:
+    output = render_gold(entry) if number else "[nothing()]"
+    return Episode([{"role": "user", "content": "q"}], output, model_calls=1)
+
+
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     def made(*, samples: int = 1) -> MadeRun:
-        tree = {
-            "model": {"source": "none"},
-            "backend": "fake",
-            "benchmarks": [{"name": "acebench", "languages": ["en"], "categories": CATEGORIES}],
-            "samples": samples,
-            "output": str(tmp_path),
-            "run_id": "run",
-        }
-        config = RunConfig.model_validate(tree)
-        (benchmark,) = make_benchmarks(config)
-        plan = make_plan(config, ModelRef("fake", "fake", "fake", "fake"), [benchmark])
-        rows = []
-        for number, planned in enumerate(plan.rows):
-            entry = plan.entries[planned.entry]
-            output = render_gold(entry) if number else "[nothing()]"
-            episode = Episode([{"role": "user", "content": "q"}], output, model_calls=1)
-            row = {
-                "row_id": planned.row_id,
-                "run_id": "run",
-                "benchmark": entry.benchmark,
-                "category": entry.category,
-                "language": entry.language,
-                "id": entry.id,
-                "group": entry.group,
-                "sample": planned.sample,
-                "repeat": planned.repeat,
-                "seed": planned.sample,
-                "status": "scored",
-                "error_class": None,
-                "error": None,
-                "attempts": 1,
-                **episode_columns(episode),
-                "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-                "duration_s": 0.5,
-                "worker": "host:1",
-            }
-            rows.append(judged(row, entry, benchmark))
+        ref = ModelRef("fake", "fake", "fake", "fake")
+        plan = planned_run(tmp_path / "run", ref, samples=samples)
+        rows = judged_rows(plan, answered)
         run = MadeRun(LocalStore(plan.uri), make_manifest(plan, {}), rows)
         run.store.put(MANIFEST, as_json(run.manifest))
         return run

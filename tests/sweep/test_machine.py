@@ -23,7 +23,7 @@ RAM = total_bytes() / 2**30
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "is_running", lambda: False)
+    monkeypatch.setattr(cluster, "running_cluster", lambda: "local")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -87,7 +87,7 @@ class TestCluster:
                 cluster_resources=lambda: total, shutdown=lambda: joined.remove("it")
             )
             monkeypatch.setitem(sys.modules, "ray", ray)
-            monkeypatch.setattr(cluster, "is_running", lambda: True)
+            monkeypatch.setattr(cluster, "running_cluster", lambda: "127.0.0.1:6379")
             monkeypatch.setattr(cluster, "connect", lambda: joined.append("it"))
             monkeypatch.setattr(cluster, "nodes", lambda: list(nodes))
 

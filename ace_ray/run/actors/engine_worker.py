@@ -253,7 +253,7 @@ class EngineWorker:
         record = self._blank(row, attempt)
         benchmark = self._job.benchmarks[entry.benchmark]
         try:
-            with self._clock.row():
+            with self._clock.busy("row"):
                 episode = await self._episode(benchmark, entry, row, shared)
             record |= episode_columns(episode)
         except EngineDead as error:

@@ -99,6 +99,13 @@ class Tally:
     def last_row_at(self) -> float | None:
         return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
 
+    def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
+        """By benchmark and language, in their order: accuracy by rule set."""
+        sums: dict[tuple[str, str], GroupCounts] = {}
+        for (benchmark, language, _), counts in sorted(self.groups.items()):
+            sums.setdefault((benchmark, language), GroupCounts()).add(counts.scored, counts.scores)
+        return {key: counts.shares for key, counts in sums.items()}
+
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()
         for run, benchmark, language, category, status, scores, *tokens in rows:

@@ -11,11 +11,11 @@ gauge on once for each time it is set: one that is there belongs to a run that s
 from __future__ import annotations
 
 from collections import Counter as Count
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ace_ray.run.monitoring.counts import GroupCounts, Tally
+from ace_ray.run.monitoring.counts import Tally
 
 HEARD_S = 30.0
 """An engine worker tells of itself every 2 s; one that was let go does no more."""
@@ -57,16 +57,8 @@ ACCURACY = Spec(
     ("benchmark", "language", "rules"),
 )
 SPECS = (
-    ROWS,
-    TOKENS,
-    STORED,
-    DEATHS,
-    PLANNED,
-    IN_FLIGHT,
-    ENGINES,
-    STARTING,
-    REFUSING,
-    ACCURACY,
+    *(ROWS, TOKENS, STORED, DEATHS),
+    *(PLANNED, IN_FLIGHT, ENGINES, STARTING, REFUSING, ACCURACY),
 )
 
 
@@ -119,7 +111,7 @@ class Metrics:
         self._set(ENGINES, sum(process.kind == "engine" for process in heard))
         self._set(STARTING, sum(process.kind == "engine" for process in tally.starting))
         self._set(REFUSING, int(bool(tally.notice)))
-        for (benchmark, language), shares in _accuracies(tally).items():
+        for (benchmark, language), shares in tally.accuracies().items():
             for rules, share in shares.items():
                 self._set(ACCURACY, share, benchmark=benchmark, language=language, rules=rules)
 
@@ -129,10 +121,3 @@ class Metrics:
 
     def _set(self, spec: Spec, value: float, **tags: str) -> None:
         self._meters[spec.name].set(value, {**self._tags[self._latest], **tags})
-
-
-def _accuracies(tally: Tally) -> Mapping[tuple[str, str], Mapping[str, float]]:
-    sums: dict[tuple[str, str], GroupCounts] = {}
-    for (benchmark, language, _), counts in tally.groups.items():
-        sums.setdefault((benchmark, language), GroupCounts()).add(counts.scored, counts.scores)
-    return {key: counts.shares for key, counts in sums.items()}

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ace_ray.run.monitoring.counts import GroupCounts, Tally
+from ace_ray.run.monitoring.counts import Tally
 
 POLL_S = 0.5
 LOG_EVERY_S = 10.0
@@ -73,23 +73,13 @@ class ProgressView:
         if not tally.workers and not tally.done:
             return f"starting engines ... {time.time() - self._start:.0f} s"
         failed = tally.done - tally.statuses["scored"]
-        parts = [f"{tally.done}/{self._planned} rows", self._accuracy(tally), *self._speed(tally)]
+        parts = [f"{tally.done}/{self._planned} rows", _accuracy(tally), *self._speed(tally)]
         if failed:
             parts.append(f"{failed} not scored")
         if tally.deaths:
             parts.append(f"{len(tally.deaths)} engine death(s)")
         parts.append(tally.notice)
         return " | ".join(part for part in parts if part)
-
-    def _accuracy(self, tally: Tally) -> str:
-        sums: dict[str, GroupCounts] = {}
-        for (benchmark, language, _), counts in sorted(tally.groups.items()):
-            name = f"{benchmark} {language}".strip()
-            sums.setdefault(name, GroupCounts()).add(counts.scored, counts.scores)
-        return ", ".join(
-            f"{name}: " + " ".join(f"{rules} {share:.3f}" for rules, share in counts.shares.items())
-            for name, counts in sums.items()
-        )
 
     def _speed(self, tally: Tally) -> list[str]:
         if tally.first_ready_at is None or tally.last_row_at is None:
@@ -113,6 +103,14 @@ class ProgressView:
             cells = [f"{shares[rules]:.3f}" if rules in shares else "" for rules in rule_sets]
             table.add_row(*key, str(counts.scored), *cells)
         return Group(self.line(tally), self._bar, table)
+
+
+def _accuracy(tally: Tally) -> str:
+    return ", ".join(
+        f"{' '.join(key).strip()}: "
+        + " ".join(f"{rules} {share:.3f}" for rules, share in shares.items())
+        for key, shares in tally.accuracies().items()
+    )
 
 
 def _clock(seconds: float) -> str:

@@ -24,7 +24,7 @@ class Clock:
         self._now = now
         self._since = now()
         self._preparing: State | None = None
-        self._rows = self._calls = 0
+        self._at_work = {"row": 0, "call": 0}
         self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
 
     def preparing(self, state: State | None) -> None:
@@ -33,24 +33,15 @@ class Clock:
         self._preparing = state
 
     @contextmanager
-    def row(self) -> Iterator[None]:
+    def busy(self, what: Literal["row", "call"]) -> Iterator[None]:
+        """A row is at work, or the engine owes the answer to a call, until the context ends."""
         self._count()
-        self._rows += 1
+        self._at_work[what] += 1
         try:
             yield
         finally:
             self._count()
-            self._rows -= 1
-
-    @contextmanager
-    def call(self) -> Iterator[None]:
-        self._count()
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._count()
-            self._calls -= 1
+            self._at_work[what] -= 1
 
     def read(self) -> dict[str, float]:
         """Seconds by state since the last `restart`."""
@@ -70,9 +61,9 @@ class Clock:
     def _state(self) -> State:
         if self._preparing is not None:
             return self._preparing
-        if self._calls:
+        if self._at_work["call"]:
             return "generation"
-        return "tool" if self._rows else "idle"
+        return "tool" if self._at_work["row"] else "idle"
 
 
 def timing(

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from ace_ray.config import RunConfig
-from ace_ray.errors import UserError
+from ace_ray.errors import UserError, first_line
 from ace_ray.run.health.interrupts import RunFailed
 
 CHECKER_CPUS = 0.25
@@ -89,7 +89,7 @@ def connect() -> None:
     except Exception as error:
         # Ray says no more than "failed to connect" when the token is missing.
         raise UserError(
-            f"cannot join Ray: {_first_line(error)}",
+            f"cannot join Ray: {first_line(error)}",
             where=f"Ray at {address}",
             fix="check RAY_ADDRESS; if the cluster asks for a token, export the head's "
             "RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
@@ -113,15 +113,10 @@ def _start_local() -> None:
             ray.shutdown()
             if attempt == LOCAL_STARTS:
                 raise RunFailed(
-                    f"a local Ray cannot be started: {_first_line(error)}", resumable=True
+                    f"a local Ray cannot be started: {first_line(error)}", resumable=True
                 ) from error
         # Its processes may have met those of a Ray that is just going, or were too slow to come.
         time.sleep(5)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 def running_cluster() -> str:
@@ -147,11 +142,6 @@ def running_cluster() -> str:
     note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
     started = note.read_text().strip() if named != "local" and note.is_file() else ""
     return started if started and _answers(started) else "local"
-
-
-def is_running() -> bool:
-    """Whether there is a cluster to join. Raises `UserError`: ``RAY_ADDRESS`` does not answer."""
-    return running_cluster() != "local"
 
 
 def _answers(address: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, overload
@@ -42,44 +42,17 @@ class PlannedRow:
     """The number of the preparation that the row shares with others; -1 for none."""
 
 
+@dataclass(frozen=True, eq=False)
 class PlannedRows(Sequence[PlannedRow]):
     """Planned rows as columns, longest work first: 57 bytes a row, however many there are."""
 
-    def __init__(
-        self,
-        ids: np.ndarray,
-        entry: np.ndarray,
-        sample: np.ndarray,
-        repeat: np.ndarray,
-        size: np.ndarray,
-        interactive: np.ndarray,
-        shares: np.ndarray,
-    ) -> None:
-        self._columns = (ids, entry, sample, repeat, size, interactive, shares)
-
-    @classmethod
-    def of(cls, rows: Sequence[PlannedRow]) -> PlannedRows:
-        return cls(
-            np.array([row.row_id for row in rows], dtype="S32"),
-            np.array([row.entry for row in rows], dtype=np.int32),
-            np.array([row.sample for row in rows], dtype=np.int32),
-            np.array([row.repeat for row in rows], dtype=np.int32),
-            np.array([row.size for row in rows], dtype=np.int64),
-            np.array([row.interactive for row in rows], dtype=bool),
-            np.array([row.shares for row in rows], dtype=np.int32),
-        )
-
-    @property
-    def ids(self) -> np.ndarray:
-        return self._columns[0]
-
-    @property
-    def interactive(self) -> np.ndarray:
-        return self._columns[5]
-
-    @property
-    def shares(self) -> np.ndarray:
-        return self._columns[6]
+    ids: np.ndarray
+    entry: np.ndarray
+    sample: np.ndarray
+    repeat: np.ndarray
+    size: np.ndarray
+    interactive: np.ndarray
+    shares: np.ndarray
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,23 +62,20 @@ class PlannedRows(Sequence[PlannedRow]):
     @overload
     def __getitem__(self, index: slice) -> PlannedRows: ...
     def __getitem__(self, index: int | slice) -> PlannedRow | PlannedRows:
+        columns = [column[index] for column in vars(self).values()]
         if isinstance(index, slice):
-            return PlannedRows(*(column[index] for column in self._columns))
-        row_id, *rest = (column[index].item() for column in self._columns)
+            return PlannedRows(*columns)
+        row_id, *rest = (value.item() for value in columns)
         return PlannedRow(row_id.decode(), *rest)
-
-    def __iter__(self) -> Iterator[PlannedRow]:
-        return (self[index] for index in range(len(self)))
 
     def where(self, mask: np.ndarray) -> PlannedRows:
         """The rows at which ``mask`` is true."""
-        return PlannedRows(*(column[mask] for column in self._columns))
+        return PlannedRows(*(column[mask] for column in vars(self).values()))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """``row_id``, ``entry``, ``sample``, ``repeat``, ``shares``: what travels through the
-        graph."""
-        names = ("row_id", "entry", "sample", "repeat", "", "", "shares")
-        return {n: c for n, c in zip(names, self._columns, strict=True) if n}
+        """What travels through the graph."""
+        names = ("entry", "sample", "repeat", "shares")
+        return {"row_id": self.ids, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True)

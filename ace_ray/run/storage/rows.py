@@ -32,9 +32,11 @@ PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("atte
 """A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table, and
 ``shares`` numbers the preparation that it shares with others (-1: none)."""
 
+_NAMES = ("benchmark", "category", "language", "id", "group")
+"""Where an entry stands."""
+_JSON = ("data", "gold", "prompt")
 ENTRIES = pa.schema(
-    [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
-    + [(name, pa.large_string()) for name in ("data", "gold", "prompt")]
+    [(name, pa.string()) for name in _NAMES] + [(name, pa.large_string()) for name in _JSON]
 )
 
 _EPISODE = [
@@ -76,7 +78,7 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
     """What lands in ``rows/*.parquet`` of a run with these rule sets."""
     return pa.schema(
         [("row_id", pa.string()), ("run_id", pa.string())]
-        + [(name, pa.string()) for name in ("benchmark", "category", "language", "id", "group")]
+        + [(name, pa.string()) for name in _NAMES]
         + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
         + _EPISODE
         + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
@@ -107,17 +109,9 @@ def clean(text: str) -> str:
 
 
 def entry_table(entries: Sequence[Entry]) -> pa.Table:
-    columns = {
-        "benchmark": [e.benchmark for e in entries],
-        "category": [e.category for e in entries],
-        "language": [e.language for e in entries],
-        "id": [e.id for e in entries],
-        "group": [e.group for e in entries],
-        "data": [canonical_ordered(e.data) for e in entries],
-        "gold": [canonical_ordered(e.gold) for e in entries],
-        "prompt": [canonical_ordered(e.prompt) for e in entries],
-    }
-    return pa.table(columns, schema=ENTRIES)
+    columns = {name: [getattr(entry, name) for entry in entries] for name in ENTRIES.names}
+    texts = {name: [canonical_ordered(value) for value in columns[name]] for name in _JSON}
+    return pa.table({**columns, **texts}, schema=ENTRIES)
 
 
 def canonical_ordered(value: Any) -> str:
@@ -127,7 +121,14 @@ def canonical_ordered(value: Any) -> str:
 
 def entry_at(table: pa.Table, index: int) -> Entry:
     row = {name: table.column(name)[index].as_py() for name in ENTRIES.names}
-    return Entry(**row | {name: json.loads(row[name]) for name in ("data", "gold", "prompt")})
+    return Entry(**row | {name: json.loads(row[name]) for name in _JSON})
+
+
+_AS_THEY_ARE = (
+    *("reasoning_truncated", "finish_reason", "prompt_tokens", "completion_tokens"),
+    *("model_calls", "generation_s"),
+)
+"""Fields of an episode that are columns as they are."""
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -135,12 +136,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "messages": canonical_ordered(episode.messages),
         "output": clean(episode.output),
         "reasoning": clean(episode.reasoning),
-        "reasoning_truncated": episode.reasoning_truncated,
-        "finish_reason": episode.finish_reason,
-        "prompt_tokens": episode.prompt_tokens,
-        "completion_tokens": episode.completion_tokens,
-        "model_calls": episode.model_calls,
-        "generation_s": episode.generation_s,
+        **{name: getattr(episode, name) for name in _AS_THEY_ARE},
         "state": None if episode.state is None else canonical_json(episode.state),
     }
 
@@ -185,13 +181,8 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
         messages=messages_of(row),
         output=row["output"],
         reasoning=row["reasoning"],
-        reasoning_truncated=row["reasoning_truncated"],
-        finish_reason=row["finish_reason"],
-        prompt_tokens=row["prompt_tokens"],
-        completion_tokens=row["completion_tokens"],
-        model_calls=row["model_calls"],
-        generation_s=row["generation_s"],
         state=state_of(row),
+        **{name: row[name] for name in _AS_THEY_ARE},
     )
 
 

@@ -30,21 +30,17 @@ class Stored(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-def _drawn(sampling: dict[str, Any]) -> dict[str, Any]:
-    validated(_Drawn, sampling, where="")
-    return sampling
-
-
-class _Drawn(Stored):
+class _Sampling(Stored):
     seed: int = 0
     temperature: float = 0.0
 
 
-def _sound(sampling: dict[str, Any]) -> dict[str, Any]:
+def _is_sampling(sampling: dict[str, Any]) -> dict[str, Any]:
     try:
-        return _drawn(sampling)
+        validated(_Sampling, sampling, where="")
     except UserError as error:
         raise ValueError(error.what) from error
+    return sampling
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
@@ -64,7 +60,7 @@ class _Model(Stored):
 class _Identity(Stored):
     benchmarks: dict[Name, dict[str, Any]]
     sampling: Annotated[
-        list[Annotated[dict[str, Any], AfterValidator(_sound)]], Field(min_length=1)
+        list[Annotated[dict[str, Any], AfterValidator(_is_sampling)]], Field(min_length=1)
     ]
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 

@@ -204,7 +204,7 @@ def test_each_row_leaves_room_as_soon_as_it_ends() -> None:
     played(scene, most=3)
 
 
-def test_another_group_waits_until_all_parties_have_left() -> None:
+def test_another_group_waits_until_all_groups_have_left() -> None:
     """What a group does after its last row ended is done before the weights change."""
 
     async def scene(v: Visitors) -> None:
@@ -219,7 +219,7 @@ def test_another_group_waits_until_all_parties_have_left() -> None:
     played(scene)
 
 
-def test_a_row_that_ends_after_its_party_has_left_frees_nothing_twice() -> None:
+def test_a_row_that_ends_after_its_group_has_left_frees_nothing_twice() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("gone", rows=2)
         admitted = v.groups["gone"]
@@ -246,48 +246,42 @@ def test_an_exception_gives_its_places_back() -> None:
     played(scene)
 
 
-def test_cancelled_inside() -> None:
+async def follow(v: Visitors, script: list[Any]) -> None:
+    """Each step is a call of a method, or who is inside then."""
+    for step in script:
+        if isinstance(step, list):
+            assert v.inside == step
+        elif step == "arrived":
+            v.admission.arrived()
+            await settle()
+        else:
+            method, *arguments = step
+            options = arguments.pop() if isinstance(arguments[-1], dict) else {}
+            await getattr(v, method)(*arguments, **options)
+
+
+CANCELLED: dict[str, list[Any]] = {
+    "inside": [("come", "a", 1), ("come", "b", 2), ("cancelled", "a"), ["b"]],
+    "while waiting": [
+        *(("come", "inside"), ("come", "goes", 1), ("come", "stays", 2)),
+        *(("cancelled", "goes"), ["inside"]),
+        *(("go", "inside"), ["stays"]),
+    ],
+    "who waited for it enters": [
+        *(("come", "inside"), ("come", "isolated row", 1), ("cancelled", "isolated row")),
+        *(("come", "open"), ["inside", "open"]),
+    ],
+    "one of a waiting group": [
+        *(("come", "inside"), ("come", "a", 1), ("come", "b", 1), ("come", "c", 1)),
+        *(("cancelled", "b"), ("go", "inside"), ["a", "c"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("case", CANCELLED)
+def test_cancelled(case: str) -> None:
     async def scene(v: Visitors) -> None:
-        await v.come("a", 1)
-        await v.come("b", 2)
-        await v.cancelled("a")
-        assert v.inside == ["b"]
-
-    played(scene)
-
-
-def test_cancelled_while_waiting() -> None:
-    async def scene(v: Visitors) -> None:
-        await v.come("inside")
-        await v.come("goes", 1)
-        await v.come("stays", 2)
-        await v.cancelled("goes")
-        assert v.inside == ["inside"]
-        await v.go("inside")
-        assert v.inside == ["stays"]
-
-    played(scene)
-
-
-def test_who_waited_for_one_that_was_cancelled_enters() -> None:
-    async def scene(v: Visitors) -> None:
-        await v.come("inside")
-        await v.come("isolated row", 1)
-        await v.cancelled("isolated row")
-        await v.come("open")
-        assert v.inside == ["inside", "open"], "nobody waits any more"
-
-    played(scene)
-
-
-def test_one_of_a_waiting_group_is_cancelled() -> None:
-    async def scene(v: Visitors) -> None:
-        await v.come("inside")
-        for name in ("a", "b", "c"):
-            await v.come(name, 1)
-        await v.cancelled("b")
-        await v.go("inside")
-        assert v.inside == ["a", "c"]
+        await follow(v, CANCELLED[case])
 
     played(scene)
 
@@ -407,113 +401,80 @@ def test_the_earlier_run_comes_first_and_alone() -> None:
     asyncio.run(scene())
 
 
-class TestAfterAnother:
+AFTER_ANOTHER: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "rows of the run whose weights are there go before all others": (
+        {"run": 2, "arriving": True},
+        [
+            *(("come", "earlier run", {"run": 1}), ("come", "later run", {"run": 3}), []),
+            *(("come", "awaited", {"run": 2}), ["awaited"]),
+            *(("go", "awaited"), []),  # none has passed
+            *("arrived", ["earlier run"]),
+            *(("go", "earlier run"), ["later run"]),
+        ],
+    ),
+    "they may not come": (
+        {"run": 2, "arriving": True},
+        [("come", "other", {"run": 1}), "arrived", ["other"]],
+    ),
+    "the first process waits for nobody": (
+        {"run": 2},
+        [("come", "other", {"run": 1}), ["other"]],
+    ),
+    # Each change of weights takes seconds, or an engine.
+    "the run whose weights are there goes on": (
+        {"run": 2},
+        [
+            *(("come", "held", {"run": 2}), ("come", "earlier run", {"run": 1})),
+            ("come", "held isolated row", 7, {"run": 2}),
+            *(("go", "held"), ["held isolated row"]),
+            *(("go", "held isolated row"), ["earlier run"]),
+        ],
+    ),
+    "one that killed alone goes after another has passed": (
+        {"run": 0, "arriving": True},
+        [
+            *(("come", "tried", 5, {"tried": 1}), []),  # others may be on their way
+            *(("come", "open"), ["open"]),
+            *(("come", "isolated row", 6), ("row_ends", "open"), ("go", "open"), ["tried"]),
+            *(("go", "tried"), ["isolated row"]),
+        ],
+    ),
+    "isolated rows that were not tried go before it": (
+        {"run": 0},
+        [
+            *(("come", "inside", 4), ("come", "tried", 5, {"tried": 1}), ("come", "open")),
+            *(("come", "isolated row", 6), ("go", "inside"), ["isolated row"]),
+        ],
+    ),
+    "it goes where there is no other": (
+        {"run": 0, "arriving": True},
+        [("come", "tried", 5, {"tried": 1}), [], "arrived", ["tried"]],
+    ),
+    "where engines die again and again open rows go first": (
+        {"run": 0, "arriving": True, "starts_since_progress": ISOLATED_LAST},
+        [
+            *(("come", "isolated row", 5), ("come", "other isolated row", 6)),
+            *(("come", "open"), ["open"]),
+            *(("row_ends", "open"), ("go", "open"), ["isolated row"]),
+        ],
+    ),
+    "and of many killers one comes to its end after the other": (
+        {"run": 0, "arriving": True, "starts_since_progress": MOST_TRIED_FIRST},
+        [
+            *(("come", "once", 5, {"tried": 1}), ("come", "twice", 6, {"tried": 2})),
+            *(("come", "new", 7), ("come", "open"), []),  # more may be on their way
+            *("arrived", ["twice"]),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AFTER_ANOTHER)
+def test_after_another(case: str) -> None:
     """A process takes the place of one that died, whose blocks come again in any order."""
+    how, script = AFTER_ANOTHER[case]
 
-    def test_rows_of_the_run_whose_weights_are_there_go_before_all_others(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("earlier run", run=1)
-            await v.come("later run", run=3)
-            assert v.inside == []
-            await v.come("awaited", run=2)
-            assert v.inside == ["awaited"]
-            await v.go("awaited")
-            assert v.inside == [], "none has passed"
-            v.admission.arrived()
-            await settle()
-            assert v.inside == ["earlier run"]
-            await v.go("earlier run")
-            assert v.inside == ["later run"]
+    async def scene(v: Visitors) -> None:
+        await follow(v, script)
 
-        played(scene, run=2, arriving=True)
-
-    def test_they_may_not_come(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("other", run=1)
-            v.admission.arrived()
-            await settle()
-            assert v.inside == ["other"]
-
-        played(scene, run=2, arriving=True)
-
-    def test_the_first_process_waits_for_nobody(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("other", run=1)
-            assert v.inside == ["other"]
-
-        played(scene, run=2)
-
-    def test_the_run_whose_weights_are_there_goes_on(self) -> None:
-        """Each change of weights takes seconds, or an engine."""
-
-        async def scene(v: Visitors) -> None:
-            await v.come("held", run=2)
-            await v.come("earlier run", run=1)
-            await v.come("held isolated row", 7, run=2)
-            await v.go("held")
-            assert v.inside == ["held isolated row"]
-            await v.go("held isolated row")
-            assert v.inside == ["earlier run"]
-
-        played(scene, run=2)
-
-    def test_one_that_killed_alone_goes_after_another_has_passed(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("tried", 5, tried=1)
-            assert v.inside == [], "others may be on their way"
-            await v.come("open")
-            assert v.inside == ["open"]
-            await v.come("isolated row", 6)
-            await v.row_ends("open")
-            await v.go("open")
-            assert v.inside == ["tried"], "it came first"
-            await v.go("tried")
-            assert v.inside == ["isolated row"]
-
-        played(scene, run=0, arriving=True)
-
-    def test_isolated_rows_that_were_not_tried_go_before_it(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("inside", 4)
-            await v.come("tried", 5, tried=1)
-            await v.come("open")
-            await v.come("isolated row", 6)
-            await v.go("inside")
-            assert v.inside == ["isolated row"]
-
-        played(scene, run=0)
-
-    def test_it_goes_where_there_is_no_other(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("tried", 5, tried=1)
-            assert v.inside == []
-            v.admission.arrived()
-            await settle()
-            assert v.inside == ["tried"]
-
-        played(scene, run=0, arriving=True)
-
-    def test_where_engines_die_again_and_again_open_rows_go_first(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("isolated row", 5)
-            await v.come("other isolated row", 6)
-            await v.come("open")
-            assert v.inside == ["open"]
-            await v.row_ends("open")
-            await v.go("open")
-            assert v.inside == ["isolated row"]
-
-        played(scene, run=0, arriving=True, starts_since_progress=ISOLATED_LAST)
-
-    def test_and_of_many_killers_one_comes_to_its_end_after_the_other(self) -> None:
-        async def scene(v: Visitors) -> None:
-            await v.come("once", 5, tried=1)
-            await v.come("twice", 6, tried=2)
-            await v.come("new", 7)
-            await v.come("open")
-            assert v.inside == [], "more may be on their way"
-            v.admission.arrived()
-            await settle()
-            assert v.inside == ["twice"]
-
-        played(scene, run=0, arriving=True, starts_since_progress=MOST_TRIED_FIRST)
+    played(scene, **how)

@@ -210,7 +210,7 @@ def test_a_last_word_that_comes_late_is_not_the_successors() -> None:
     assert process(2) in tally.silent, "it lives"
 
 
-def test_rows_that_were_left_are_no_suspects() -> None:
+def test_rows_that_were_left_are_not_isolated() -> None:
     coordinator = Coordinator([])
     up(coordinator, process(1))
     coordinator.enter(process(1), ["a", "b"])
@@ -299,7 +299,7 @@ def test_when_what_came_first(clock: Clock) -> None:
     assert [load["how"] for load in counts.loads] == ["fresh", "fresh"]
 
 
-def test_runs_share_a_board() -> None:
+def test_runs_share_a_coordinator() -> None:
     coordinator = Coordinator([])
     coordinator.rows([row(), (1, *row()[1:]), (1, *row()[1:])])
     coordinator.stored(1, 2)

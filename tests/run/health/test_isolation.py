@@ -79,6 +79,18 @@ def to_the_end(
     return last, deaths
 
 
+def die(isolation: Isolation, rows: list[str], *, outside: bool = False) -> None:
+    """A process dies while it works on ``rows``."""
+    isolation.enter("e", rows)
+    isolation.died("e", outside=outside)
+
+
+def live(isolation: Isolation, rows: list[str]) -> None:
+    """``rows`` live through their work."""
+    isolation.enter("e", rows)
+    isolation.leave("e", rows)
+
+
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 64, 256, 257, 512, 1000])
 @pytest.mark.parametrize("which", ["none", "first", "last", "two", "neighbours"])
 def test_killers_are_found_and_nobody_else(count: int, which: str) -> None:
@@ -122,27 +134,22 @@ def test_what_kills_without_a_trace_is_given_up_not_quarantined() -> None:
 @pytest.mark.parametrize("accidents", range(1, TRIALS + 1))
 def test_deaths_from_outside_are_no_trials(accidents: int) -> None:
     isolation = Isolation()
-    isolation.enter("e", ["a"])
-    isolation.died("e")
+    die(isolation, ["a"])
     for _ in range(accidents):
-        isolation.enter("e", ["a"])
-        isolation.died("e", outside=True)
+        die(isolation, ["a"], outside=True)
     assert (isolation.rows["a"].trials, isolation.rows["a"].deaths_alone) == (0, accidents)
     assert not isolation.rows["a"].end
-    isolation.enter("e", ["a"])
-    isolation.leave("e", ["a"])
+    live(isolation, ["a"])
     assert isolation.rows["a"].released
 
 
 def test_a_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() -> None:
     first = Isolation()
     for deaths in range(1, 1 + TRIALS):
-        first.enter("e", ["a"])
-        first.died("e")
+        die(first, ["a"])
         assert first.rows["a"].trials == deaths - 1
         assert not first.rows["a"].end
-    first.enter("e", ["a"])
-    first.died("e")
+    die(first, ["a"])
     assert (first.rows["a"].deaths, first.rows["a"].end) == (1 + TRIALS, "set_aside")
     assert ended_columns(first.rows["a"], "engine") == {
         "status": "infra_error",
@@ -154,8 +161,7 @@ def test_a_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() 
     again = last.rows["a"]
     assert (again.end, again.alone, again.trials, again.unstored) == ("", True, TRIALS, 0)
     assert again.group != OPEN
-    last.enter("e", ["a"])
-    last.died("e")
+    die(last, ["a"])
     assert last.rows["a"].end == "quarantined"
     assert ended_columns(last.rows["a"], "engine") == {
         "status": "quarantined",
@@ -169,8 +175,7 @@ def test_a_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() 
 def test_one_that_was_set_aside_and_lives_is_released() -> None:
     aside = IsolatedRow(4, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside")
     isolation = Isolation({"a": aside})
-    isolation.enter("e", ["a"])
-    isolation.leave("e", ["a"])
+    live(isolation, ["a"])
     assert isolation.rows["a"].released
     assert isolation.rows["a"].unstored == 0
 
@@ -178,11 +183,9 @@ def test_one_that_was_set_aside_and_lives_is_released() -> None:
 def test_an_accident_at_the_last_trial_is_none() -> None:
     aside = IsolatedRow(4, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside")
     isolation = Isolation({"a": aside})
-    isolation.enter("e", ["a"])
-    isolation.died("e", outside=True)
+    die(isolation, ["a"], outside=True)
     assert (isolation.rows["a"].end, isolation.rows["a"].unstored) == ("", 1)
-    isolation.enter("e", ["a"])
-    isolation.died("e")
+    die(isolation, ["a"])
     assert isolation.rows["a"].end == "quarantined"
 
 
@@ -193,10 +196,9 @@ def test_one_that_is_given_up_is_owed_to_the_next_command() -> None:
     assert "nothing shows that the row was the cause" in columns["error"]
 
 
-def test_a_row_is_never_condemned_for_one_death() -> None:
+def test_a_row_is_never_quarantined_for_one_death() -> None:
     isolation = Isolation()
-    isolation.enter("e", ["a"])
-    isolation.died("e")
+    die(isolation, ["a"])
     assert isolation.rows["a"] == IsolatedRow(1, isolation.rows["a"].group, alone=True)
     assert not isolation.rows["a"].end
 
@@ -204,8 +206,7 @@ def test_a_row_is_never_condemned_for_one_death() -> None:
 def test_a_row_that_was_not_alone_has_failed_no_trial() -> None:
     isolation = Isolation()
     for deaths in range(1, 10):
-        isolation.enter("e", ["a", "b"])
-        isolation.died("e")
+        die(isolation, ["a", "b"])
         assert {(s.deaths, s.trials, s.end) for s in isolation.rows.values()} == {(deaths, 0, "")}
         # In groups of their own from the first time on.
         assert isolation.rows["a"].group != isolation.rows["b"].group
@@ -217,8 +218,7 @@ def test_a_row_that_was_not_alone_has_failed_no_trial() -> None:
 )
 def test_groups_are_as_large_as_there_are_many(count: int, groups: int, largest: int) -> None:
     isolation = Isolation()
-    isolation.enter("e", names(count))
-    isolation.died("e")
+    die(isolation, names(count))
     sizes = Counter(isolated_row.group for isolated_row in isolation.rows.values())
     assert (len(sizes), max(sizes.values()), sum(sizes.values())) == (groups, largest, count)
     assert OPEN not in sizes, "the group of rows that are not isolated"
@@ -227,11 +227,9 @@ def test_groups_are_as_large_as_there_are_many(count: int, groups: int, largest:
 def test_two_deaths_lead_to_rows_that_are_alone() -> None:
     isolation = Isolation()
     rows = names(512)
-    isolation.enter("e", rows)
-    isolation.died("e")
+    die(isolation, rows)
     group = [row for row in rows if isolation.rows[row].group == isolation.rows[rows[0]].group]
-    isolation.enter("e", group)
-    isolation.died("e")
+    die(isolation, group)
     assert all(isolation.rows[row].alone for row in group)
 
 
@@ -246,10 +244,8 @@ def test_groups_of_several_deaths_are_not_mixed() -> None:
 
 def test_a_row_that_ends_is_not_isolated_any_more() -> None:
     isolation = Isolation()
-    isolation.enter("e", ["a", "b"])
-    isolation.died("e")
-    isolation.enter("e", ["a"])
-    isolation.leave("e", ["a"])
+    die(isolation, ["a", "b"])
+    live(isolation, ["a"])
     assert isolated_rows(isolation) == {"b"}
     assert set(isolation.among(["a", "b", "c"])) == {"a", "b"}
     # What was left is not held against it when the process dies.
@@ -260,21 +256,17 @@ def test_a_row_that_ends_is_not_isolated_any_more() -> None:
 def test_a_row_that_has_to_come_again_goes_on_counting_and_is_nobodys_killer() -> None:
     """Its process died before what came of it had passed on."""
     isolation = Isolation()
-    isolation.enter("e", ["a"])
-    isolation.died("e")
-    isolation.enter("e", ["a"])
-    isolation.leave("e", ["a"])
+    die(isolation, ["a"])
+    live(isolation, ["a"])
     assert isolation.among(["a"])["a"] == IsolatedRow(1, OPEN)
-    isolation.enter("e", ["a"])
-    isolation.died("e")
+    die(isolation, ["a"])
     assert isolation.rows["a"].trials == 0, "the second death with it, but it has lived through one"
     assert (isolation.rows["a"].deaths, isolation.rows["a"].released) == (2, False)
 
 
 def test_what_released_rows_cost_is_not_counted_again_in_the_next_pass() -> None:
     first = Isolation()
-    first.enter("e", ["a", "b"])
-    first.died("e")
+    die(first, ["a", "b"])
     first.leave("e", ["a"])
     assert set(Isolation(first.rows).rows) == {"b"}
 
@@ -293,17 +285,16 @@ def test_the_dying_know_better_what_they_held() -> None:
     assert isolation.rows["b"].deaths == 1
 
 
-def test_a_process_that_held_nothing_accuses_nobody() -> None:
+def test_a_process_that_held_nothing_isolates_nothing() -> None:
     isolation = Isolation()
     isolation.died("never seen")
-    isolation.enter("e", [])
-    isolation.died("e")
+    die(isolation, [])
     assert isolation.rows == {}
     isolation.leave("never seen", ["a"])
     assert isolation.among(["a"]) == {}
 
 
-def test_each_process_has_its_own_page() -> None:
+def test_each_process_has_its_own_rows() -> None:
     isolation = Isolation()
     isolation.enter("one", ["a"])
     isolation.enter("two", ["b"])
@@ -319,42 +310,36 @@ def test_rows_add_up_while_they_are_worked_on() -> None:
     isolation.enter("e", ["a"])
     isolation.enter("e", ["b"])
     isolation.leave("e", ["a"])
-    isolation.enter("e", ["c"])
-    isolation.died("e")
+    die(isolation, ["c"])
     assert set(isolation.rows) == {"b", "c"}
 
 
 def test_isolated_rows_outlive_a_pass() -> None:
     first = Isolation()
-    first.enter("e", ["a", "b"])
-    first.died("e")
-    first.enter("e", ["b"])
-    first.died("e")
+    die(first, ["a", "b"])
+    die(first, ["b"])
     second = Isolation(first.rows)
     assert second.rows == first.rows
     assert second.rows["b"].trials == 1
-    second.enter("e", ["c"])
-    second.died("e")
+    die(second, ["c"])
     old = {first.rows[r].group for r in ("a", "b")}
     assert second.rows["c"].group not in old, "a new group, not an old number"
-    second.enter("e", ["a"])
-    second.died("e")
+    die(second, ["a"])
     assert second.rows["a"].trials == 1, "its death in the first pass counts"
     assert not first.rows["a"].trials, "a copy: the first one stays as it was"
 
 
-def test_leaving_does_not_pardon() -> None:
+def test_leaving_does_not_release_a_quarantined_row() -> None:
     isolation = Isolation({"a": IsolatedRow(2, OPEN, end="quarantined")})
     isolation.leave("e", ["a"])
     assert isolation.rows["a"].end == "quarantined"
 
 
-def test_the_last_one_left_of_a_group_is_not_condemned_for_being_slow() -> None:
+def test_the_last_one_left_of_a_group_has_failed_no_trial() -> None:
     """It has its process to itself next time."""
     isolation = Isolation()
     rows = names(64)
-    isolation.enter("e", rows)
-    isolation.died("e")
+    die(isolation, rows)
     group = [row for row in rows if isolation.rows[row].group == isolation.rows[rows[0]].group]
     assert len(group) == 8
     isolation.enter("e", group)
@@ -362,8 +347,7 @@ def test_the_last_one_left_of_a_group_is_not_condemned_for_being_slow() -> None:
     isolation.died("e")
     assert isolation.rows[group[7]].alone
     assert isolation.rows[group[7]].trials == 0
-    isolation.enter("e", group[7:])
-    isolation.died("e")
+    die(isolation, group[7:])
     assert isolation.rows[group[7]].trials == 1
 
 
@@ -410,11 +394,9 @@ def test_what_was_given_up_decides_nothing_in_the_next_pass() -> None:
     """A row that was set aside for itself is still tried alone."""
     isolation = Isolation()
     for _ in range(1 + TRIALS):
-        isolation.enter("e", ["r"])
-        isolation.died("e")
+        die(isolation, ["r"])
     for _ in range(1 + MOST_ALONE):
-        isolation.enter("e", [SHARED])
-        isolation.died("e", outside=True)
+        die(isolation, [SHARED], outside=True)
     assert (isolation.rows["r"].end, isolation.rows[SHARED].end) == ("set_aside", "given_up")
     later = Isolation(isolation.rows)
     found, is_shared = of_rows([ROW], later.rows)["r"]

@@ -54,23 +54,23 @@ def test_loading_and_warming_up(clock: Clock, now: Now) -> None:
 
 
 def test_a_row_waits_for_tools_unless_the_engine_owes_it_an_answer(clock: Clock, now: Now) -> None:
-    with clock.row():
+    with clock.busy("row"):
         now.at += 1
-        with clock.call():
+        with clock.busy("call"):
             now.at += 10
         now.at += 2
-        with clock.call():
+        with clock.busy("call"):
             now.at += 20
     now.at += 4
     assert spent(clock) == {"generation": 30, "tool": 3, "idle": 4}
 
 
 def test_one_call_among_many_rows_is_generation(clock: Clock, now: Now) -> None:
-    with clock.row(), clock.row():
+    with clock.busy("row"), clock.busy("row"):
         now.at += 1
-        with clock.call():
+        with clock.busy("call"):
             now.at += 2
-            with clock.call():
+            with clock.busy("call"):
                 now.at += 4
             now.at += 8
         now.at += 16
@@ -78,13 +78,13 @@ def test_one_call_among_many_rows_is_generation(clock: Clock, now: Now) -> None:
 
 
 def test_calls_without_a_row_are_generation(clock: Clock, now: Now) -> None:
-    with clock.call():
+    with clock.busy("call"):
         now.at += 7
     assert spent(clock) == {"generation": 7}
 
 
 def test_loading_wins_over_rows_that_wait(clock: Clock, now: Now) -> None:
-    with clock.row(), clock.call():
+    with clock.busy("row"), clock.busy("call"):
         clock.preparing("load")
         now.at += 3
         clock.preparing(None)
@@ -94,9 +94,9 @@ def test_loading_wins_over_rows_that_wait(clock: Clock, now: Now) -> None:
 
 def test_what_fails_is_over(clock: Clock, now: Now) -> None:
     def work() -> None:
-        with clock.row():
+        with clock.busy("row"):
             now.at += 1
-            with clock.call():
+            with clock.busy("call"):
                 now.at += 2
                 raise RuntimeError
 
@@ -107,7 +107,7 @@ def test_what_fails_is_over(clock: Clock, now: Now) -> None:
 
 
 def test_each_run_has_its_own_count(clock: Clock, now: Now) -> None:
-    with clock.row():
+    with clock.busy("row"):
         now.at += 2
         assert spent(clock) == {"tool": 2}
         assert spent(clock) == {"tool": 2}
@@ -122,9 +122,9 @@ def test_every_second_is_counted_once(clock: Clock, now: Now) -> None:
     clock.preparing("load")
     now.at += 0.25
     clock.preparing(None)
-    with clock.row():
+    with clock.busy("row"):
         now.at += 0.5
-        with clock.call():
+        with clock.busy("call"):
             now.at += 1.125
             clock.read()
             now.at += 1

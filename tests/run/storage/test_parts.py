@@ -6,7 +6,6 @@ import dataclasses
 import io
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,9 @@ from ace_ray.run.storage.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.run.storage.rows import CHECK_FAILED, ROWS, episode_columns, verdict_columns
+from ace_ray.run.storage.rows import CHECK_FAILED, ROWS, verdict_columns
 from ace_ray.store import LocalStore, Store, open_store
+from tests.run.made_run import made_row
 
 EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
 
@@ -39,28 +39,17 @@ def table(*rows: tuple[str, str], **more: Any) -> pa.Table:
     verdicts = {"official": Verdict(True), "strict": Verdict(False, "wrong", "said so", {"p": 0.5})}
     return pa.Table.from_pylist(
         [
-            {
-                "row_id": row_id,
-                "run_id": "run",
-                "benchmark": "toy",
-                "category": "all",
-                "language": "en",
-                "id": row_id,
-                "group": row_id,
-                "sample": 0,
-                "repeat": 0,
-                "seed": 0,
-                "status": status,
-                "error_class": None if status == "scored" else "Boom",
-                "error": None,
-                "attempts": 1,
-                **episode_columns(Episode(output="said \ud800", state={"a": [1]})),
-                "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-                "duration_s": 0.5,
-                "worker": "w",
-                **verdict_columns(verdicts if status == "scored" else {}),
-                **more,
-            }
+            made_row(
+                row_id,
+                Episode(output="said \ud800", state={"a": [1]}),
+                **{
+                    **{"benchmark": "toy", "category": "all", "language": "en"},
+                    **{"id": row_id, "group": row_id, "status": status},
+                    "error_class": None if status == "scored" else "Boom",
+                    **verdict_columns(verdicts if status == "scored" else {}),
+                    **more,
+                },
+            )
             for row_id, status in rows
         ],
         schema=ROWS,

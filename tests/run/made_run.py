@@ -1,0 +1,74 @@
+"""Rows and plans as `evaluate` makes them, without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ace_ray.config import RunConfig
+from ace_ray.models.sources import ModelRef
+from ace_ray.records import Entry, Episode
+from ace_ray.run.actors.judging import judged
+from ace_ray.run.planning.plan import Plan, make_plan
+from ace_ray.run.planning.preflight import make_benchmarks
+from ace_ray.run.storage.rows import episode_columns
+
+CATEGORIES = ["normal_atom_bool", "special_incomplete"]
+
+
+def made_row(row_id: str, episode: Episode, **columns: Any) -> dict[str, Any]:
+    """A scored row without its verdicts."""
+    return {
+        "row_id": row_id,
+        "run_id": "run",
+        "sample": 0,
+        "repeat": 0,
+        "seed": 0,
+        "status": "scored",
+        "error_class": None,
+        "error": None,
+        "attempts": 1,
+        **episode_columns(episode),
+        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "duration_s": 0.5,
+        "worker": "host:1",
+        **columns,
+    }
+
+
+def planned_run(folder: Path, model: ModelRef, *, samples: int = 1) -> Plan:
+    """Eight ACEBench entries; ``folder`` is the run's."""
+    tree = {
+        "model": {"source": model.source},
+        "backend": "fake",
+        "benchmarks": [{"name": "acebench", "languages": ["en"], "categories": CATEGORIES}],
+        "samples": samples,
+        "output": str(folder.parent),
+        "run_id": folder.name,
+    }
+    config = RunConfig.model_validate(tree)
+    return make_plan(config, model, make_benchmarks(config))
+
+
+def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list[dict[str, Any]]:
+    """The rows of ``plan`` with these episodes, by number and entry, and their verdicts."""
+    rows = []
+    for number, planned in enumerate(plan.rows):
+        entry = plan.entries[planned.entry]
+        row = made_row(
+            planned.row_id,
+            episode_of(number, entry),
+            run_id=plan.run_id,
+            benchmark=entry.benchmark,
+            category=entry.category,
+            language=entry.language,
+            id=entry.id,
+            group=entry.group,
+            sample=planned.sample,
+            repeat=planned.repeat,
+            seed=planned.sample,
+        )
+        rows.append(judged(row, entry, plan.benchmarks[entry.benchmark]))
+    return rows
