@@ -248,7 +248,7 @@ def test_runs_of_different_benchmarks_have_no_paper(runs: Path, tmp_path: Path) 
             report(folders, paper=True, out=tmp_path / "out")
         assert words in str(caught.value)
     assert not (tmp_path / "out").exists()
-    assert "Valid rows" in report([runs / "toy3", other])
+    assert "Accuracy" in report([runs / "toy3", other])
 
 
 def test_one_line_for_what_is_not_a_run(cli: Any, tmp_path: Path) -> None:

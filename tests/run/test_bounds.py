@@ -231,7 +231,9 @@ def test_a_run_with_such_rows_is_not_continued(tmp_path: Path) -> None:
     ids = [row_id for part in parts for row_id in pq.read_table(part)["row_id"].to_pylist()]
     run: Any = object.__new__(OpenRun)
     run.store, run.declared = open_store(str(folder)), True
-    run.plan = SimpleNamespace(rows=SimpleNamespace(ids=np.array(ids, "S32")))
+    bench = SimpleNamespace(rule_sets=("official", "strict"))
+    rows = SimpleNamespace(ids=np.array(ids, "S32"))
+    run.plan = SimpleNamespace(rows=rows, benchmarks={"acebench": bench})
     run.read()
     run.check_declared()
     parts[1].unlink()
