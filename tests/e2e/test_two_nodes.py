@@ -116,18 +116,26 @@ def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_pa
     (name,) = re.findall(r"submitted (\S+)", first.text)
     names = {spec.scraped for spec in SPECS} - {DEATHS.scraped}
     scraped: set[str] = set()
+
+    def scrape() -> None:
+        scraped.update(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
+
+    def have_nodes() -> bool:
+        scrape()
+        with suppress(OSError):  # a dashboard that is busy is asked again
+            return len(nodes_of_engines(cluster)) == 2
+        return False
+
+    wait_for(have_nodes, "two engines never had a node each")
+    both.touch()
     while first.process.poll() is None:
         time.sleep(0.5)
-        with suppress(OSError):  # a dashboard that is busy is asked again
-            if len(nodes_of_engines(cluster)) == 2:
-                both.touch()
-        scraped |= names & set(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
+        scrape()
     assert first.end() == 0, first.text
     assert first.text.count("12 rows declared, 12 to evaluate") == 1
     assert "declared 12 = 12 scored" in first.text
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "_SUCCESS").exists()
-    assert both.exists(), "two engines never had a node each"
     assert names - scraped == set()
 
     # It has ended: the same config is another attempt.
