@@ -14,7 +14,7 @@ from ace_ray.run.actors import service as module
 from ace_ray.run.actors.service import RunningService, ServiceActor, ServiceLost
 
 
-class Shelf:
+class Doubler:
     """A service that doubles numbers, refuses 13, and has a defect at 7."""
 
     def open(self) -> None: ...
@@ -33,7 +33,7 @@ class Actor:
     def __init__(self, fails: Sequence[Exception] = ()) -> None:
         self.calls = self
         self.sizes: list[int] = []
-        self._fails, self._held = list(fails), ServiceActor(Shelf)
+        self._fails, self._held = list(fails), ServiceActor(Doubler)
 
     async def remote(self, asked: Sequence[Any]) -> list[tuple[Any, str]]:
         await asyncio.sleep(0.01)

@@ -14,7 +14,7 @@ from ace_ray.run.graph import Shape, Work, blocks, shape
 from tests.run.planning.toy_benchmark import Toy, planned
 
 
-class Rehearsed(Toy):
+class Prepared(Toy):
     """Texts that begin with a capital are episodes; those with the same capital share theirs."""
 
     def interactive(self, entry: Entry) -> bool:
@@ -26,7 +26,7 @@ class Rehearsed(Toy):
 
 
 def travelling(texts: list[str], **changes: Any) -> list[list[tuple[int, int, int]]]:
-    rows = planned(Rehearsed(texts), **changes).rows
+    rows = planned(Prepared(texts), **changes).rows
     found = blocks(Work(0, rows, np.ones(len(rows), np.int32)), 4)
     return [
         [(row["entry"], row["sample"], row["repeat"]) for row in block.to_pylist()]
@@ -55,7 +55,7 @@ def test_each_sample_and_each_repeat_prepares_by_itself() -> None:
 
 
 def test_a_call_of_its_own_has_no_preparation() -> None:
-    assert {row.shares for row in planned(Rehearsed(["a", "b", "X"])).rows} == {-1}
+    assert {row.shares for row in planned(Prepared(["a", "b", "X"])).rows} == {-1}
 
 
 def shaped(

@@ -495,104 +495,104 @@ def test_a_run_whose_folder_was_removed_is_not_made_anew(local: LocalStore) -> N
     assert not Path(local.root).exists()
 
 
-class Odd:
+class FailingWrites:
     """A store whose conditional writes go wrong as told: before or after they take effect."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
-        self.mood = "well"
+        self.failure = "none"
         self.asked = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def quick(self) -> Odd:
+    def quick(self) -> FailingWrites:
         return self
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         self.asked += 1
-        if self.mood == "away":
+        if self.failure == "away":
             raise UserError("cannot be reached", where=self.inner.root)
         done = self.inner.put_if(path, data, tag)
-        if self.mood == "answer lost":
+        if self.failure == "answer lost":
             raise UserError("the connection broke", where=self.inner.root)
-        if self.mood == "ignores conditions":
+        if self.failure == "ignores conditions":
             self.inner.put(path, data)
             return f"tag {self.asked}"
-        if self.mood == "repeated":
+        if self.failure == "repeated":
             return None  # botocore repeats the request, which meets its own first try
         return done
 
 
 @pytest.fixture
-def odd(store: Store) -> Any:
-    return Odd(store)
+def failing(store: Store) -> Any:
+    return FailingWrites(store)
 
 
-def test_a_store_that_ignores_conditions_is_refused(odd: Any) -> None:
-    odd.mood = "ignores conditions"
+def test_a_store_that_ignores_conditions_is_refused(failing: Any) -> None:
+    failing.failure = "ignores conditions"
     with pytest.raises(UserError, match="ignores the conditions"):
-        Lease.acquire(odd, pytest.fail)
-    assert odd.inner.get(LEASE) is None
+        Lease.acquire(failing, pytest.fail)
+    assert failing.inner.get(LEASE) is None
 
 
-def test_a_renewal_that_meets_its_own_first_try_is_ours(odd: Any) -> None:
-    lease = Lease.acquire(odd, pytest.fail)
-    odd.mood = "repeated"
+def test_a_renewal_that_meets_its_own_first_try_is_ours(failing: Any) -> None:
+    lease = Lease.acquire(failing, pytest.fail)
+    failing.failure = "repeated"
     for beat in range(1, 4):
         lease.check()
-        assert stored(odd.inner)["beat"] == beat
-    odd.mood = "well"
+        assert stored(failing.inner)["beat"] == beat
+    failing.failure = "none"
     lease.check()
-    assert (stored(odd.inner)["beat"], lease.lost) == (4, "")
-    odd.inner.put(LEASE, claim())
-    odd.mood = "repeated"
+    assert (stored(failing.inner)["beat"], lease.lost) == (4, "")
+    failing.inner.put(LEASE, claim())
+    failing.failure = "repeated"
     with pytest.raises(LeaseLost, match="elsewhere"):
         lease.check()
     lease.release()
 
 
-def test_a_renewal_whose_answer_was_lost_is_ours(odd: Any) -> None:
-    lease = Lease.acquire(odd, pytest.fail)
+def test_a_renewal_whose_answer_was_lost_is_ours(failing: Any) -> None:
+    lease = Lease.acquire(failing, pytest.fail)
     for _ in range(3):
-        odd.mood = "answer lost"
+        failing.failure = "answer lost"
         with pytest.raises(UserError, match="connection broke"):
             lease.check()
         assert lease.lost == ""
-        odd.mood = "well"
+        failing.failure = "none"
         lease.check()
         lease.check()
     assert lease.lost == ""
     lease.release()
-    assert odd.inner.get(LEASE) is None
+    assert failing.inner.get(LEASE) is None
 
 
 @pytest.mark.parametrize("mood", ["away", "answer lost", "repeated"])
-def test_an_outage_is_survived(odd: Any, fast: None, mood: str) -> None:
-    lease = Lease.acquire(odd, pytest.fail)
-    holder = stored(odd.inner)["holder"]
+def test_an_outage_is_survived(failing: Any, fast: None, mood: str) -> None:
+    lease = Lease.acquire(failing, pytest.fail)
+    holder = stored(failing.inner)["holder"]
     for _ in range(2):
-        odd.mood, asked = mood, odd.asked
+        failing.failure, asked = mood, failing.asked
         wanted = asked + 3
-        until(lambda: odd.asked >= wanted)  # noqa: B023
+        until(lambda: failing.asked >= wanted)  # noqa: B023
         assert lease.lost == ""
-        odd.mood = "well"
-        beat = stored(odd.inner)["beat"] + 2
-        until(lambda: stored(odd.inner)["beat"] >= beat)  # noqa: B023
-    assert (lease.lost, stored(odd.inner)["holder"]) == ("", holder)
+        failing.failure = "none"
+        beat = stored(failing.inner)["beat"] + 2
+        until(lambda: stored(failing.inner)["beat"] >= beat)  # noqa: B023
+    assert (lease.lost, stored(failing.inner)["holder"]) == ("", holder)
     lease.release()
-    assert odd.inner.get(LEASE) is None
+    assert failing.inner.get(LEASE) is None
 
 
-def test_who_took_over_during_an_outage_is_noticed_after_it(odd: Any, fast: None) -> None:
-    lease = Lease.acquire(odd, pytest.fail)
-    odd.mood = "away"
-    until(lambda: odd.asked > 2)
-    odd.inner.put(LEASE, claim())
-    odd.mood = "well"
+def test_who_took_over_during_an_outage_is_noticed_after_it(failing: Any, fast: None) -> None:
+    lease = Lease.acquire(failing, pytest.fail)
+    failing.failure = "away"
+    until(lambda: failing.asked > 2)
+    failing.inner.put(LEASE, claim())
+    failing.failure = "none"
     until(lambda: lease.lost)
     lease.release()
-    assert odd.inner.get(LEASE) == claim()
+    assert failing.inner.get(LEASE) == claim()
 
 
 def test_releasing_during_an_outage_raises_nothing(local: LocalStore, monkeypatch) -> None:
@@ -611,29 +611,29 @@ def test_releasing_during_an_outage_raises_nothing(local: LocalStore, monkeypatc
 
 
 @pytest.mark.parametrize("found", ["nothing", "a dead holder"])
-def test_acquiring_may_meet_its_own_first_try(odd: Any, clock: Clock, held: Any, found: str):
+def test_acquiring_may_meet_its_own_first_try(failing: Any, clock: Clock, held: Any, found: str):
     if found != "nothing":
-        odd.inner.put(LEASE, claim(**{**this_process(), "started": "1"}))
-    odd.mood = "repeated"
-    lease = held(odd)
-    odd.mood = "well"
+        failing.inner.put(LEASE, claim(**{**this_process(), "started": "1"}))
+    failing.failure = "repeated"
+    lease = held(failing)
+    failing.failure = "none"
     lease.check()
     assert clock.slept == 0
 
 
-def test_taking_over_may_meet_its_own_first_try(odd: Any, clock: Clock, held: Any) -> None:
-    odd.inner.put(LEASE, claim())
-    odd.mood = "repeated"
-    lease = held(odd, lambda line: None)
-    odd.mood = "well"
+def test_taking_over_may_meet_its_own_first_try(failing: Any, clock: Clock, held: Any) -> None:
+    failing.inner.put(LEASE, claim())
+    failing.failure = "repeated"
+    lease = held(failing, lambda line: None)
+    failing.failure = "none"
     lease.check()
 
 
 def test_a_store_that_cannot_be_reached_gives_no_lease(local: LocalStore) -> None:
-    odd: Any = Odd(local)
-    odd.mood = "away"
+    failing: Any = FailingWrites(local)
+    failing.failure = "away"
     with pytest.raises(UserError, match="cannot be reached"):
-        Lease.acquire(odd, pytest.fail)
+        Lease.acquire(failing, pytest.fail)
 
 
 def test_a_store_that_knows_no_conditions_gives_no_lease(s3: Any) -> None:
