@@ -115,7 +115,7 @@ class ACEBench(Benchmark):
         return entries
 
     def identity(self) -> Mapping[str, Any]:
-        found = {
+        identity = {
             "data_sha256": data_hash(self.dataset()),
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
@@ -125,7 +125,7 @@ class ACEBench(Benchmark):
         }
         if self._agents:
             options = self._options
-            found["episodes"] = {
+            identity["episodes"] = {
                 "protocol": options.protocol,
                 "sandbox": options.sandbox,
                 "max_messages": options.max_messages,
@@ -134,7 +134,7 @@ class ACEBench(Benchmark):
                 "prompts_sha256": self._agents.sha256,
                 "worlds_sha256": digest(self._worlds),
             }
-        return found
+        return identity
 
     def resolved(self) -> dict[str, Any]:
         options = self._options

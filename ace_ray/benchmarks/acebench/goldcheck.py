@@ -66,8 +66,10 @@ def _refused(environment: Environment, path: agent_paths.Path) -> Iterator[str]:
         answer = environment.call(call.name, call.args)
         denied = isinstance(answer.value, dict) and answer.value.get("status") is False
         if answer.error or denied:
-            said = answer.value["message"] if denied and "message" in answer.value else answer.value
-            yield f"step {step}, {call.name}, is refused: {said}"
+            message = (
+                answer.value["message"] if denied and "message" in answer.value else answer.value
+            )
+            yield f"step {step}, {call.name}, is refused: {message}"
 
 
 def _cause(refused: Sequence[str], difference: str) -> str:
@@ -136,11 +138,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     heads = [f"{copy} {rule}" for copy in ("gold", "mangled") for rule in RULE_SETS]
     yield f"{'valid rows of':<44}{'rows':>6}" + "".join(f"{head:>18}" for head in heads)
     for language, categories in report["categories"].items():
-        for category, found in categories.items():
+        for category, stats in categories.items():
             cells = (
-                found[copy][rule]["valid"] for copy in ("gold", "mangled") for rule in RULE_SETS
+                stats[copy][rule]["valid"] for copy in ("gold", "mangled") for rule in RULE_SETS
             )
-            yield f"{language} {category:<41}{found['n']:>6}" + "".join(f"{n:>18}" for n in cells)
+            yield f"{language} {category:<41}{stats['n']:>6}" + "".join(f"{n:>18}" for n in cells)
     for rule in RULE_SETS:
         rows = report["rejected"][rule]
         yield f"gold rows that the {rule} rules reject: {len(rows)}"
@@ -148,11 +150,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     for row in report["accepted"]["strict"]:
         yield f"mangled row that the strict rules accept: {row['language']} {row['id']}"
     for language, categories in report["replay"]["paths"].items():
-        for category, found in categories.items():
+        for category, stats in categories.items():
             yield (
-                f"{language} {category}: of {found['n']} ideal paths replayed in the sandbox "
-                f"{found['official']} end in a state that the official rules accept, "
-                f"{found['strict']} in the gold state"
+                f"{language} {category}: of {stats['n']} ideal paths replayed in the sandbox "
+                f"{stats['official']} end in a state that the official rules accept, "
+                f"{stats['strict']} in the gold state"
             )
     for row in report["replay"]["missed"]:
         yield f"  {row['language']} {row['id']}, path {row['path'] + 1}: {row['cause']}"
@@ -210,7 +212,7 @@ def _categories(
     gold: Sequence[tuple[Entry, Mapping[str, Verdict]]],
     mangled: Sequence[tuple[Entry, Mapping[str, Verdict]]],
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     for copy, judged in (("gold", gold), ("mangled", mangled)):
         rows = (
             SummaryRow(e.language, e.category, e.id, e.group or e.id, 0, "scored", verdicts)
@@ -218,9 +220,9 @@ def _categories(
         )
         for language, block in summarize(rows)["languages"].items():
             for category, stats in block["categories"].items():
-                cell = found.setdefault(language, {}).setdefault(category, {"n": stats["scored"]})
+                cell = cells.setdefault(language, {}).setdefault(category, {"n": stats["scored"]})
                 cell[copy] = {rule: _reached(stats[rule], stats["scored"]) for rule in RULE_SETS}
-    return found
+    return cells
 
 
 def _reached(stats: Mapping[str, Any], rows: int) -> dict[str, Any]:

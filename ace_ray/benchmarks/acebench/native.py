@@ -64,7 +64,7 @@ def _with_published_names(content: str, names: Mapping[str, str]) -> str:
     if not changed:
         return content
     pattern = rf"(?<![A-Za-z0-9_.])(?:{'|'.join(changed)})(?![A-Za-z0-9_])"
-    return re.sub(pattern, lambda found: changed[found[0]], content)
+    return re.sub(pattern, lambda match: changed[match[0]], content)
 
 
 _PARAMETERS = ("parameters", "arguments", "_arguments")
@@ -278,8 +278,8 @@ def load_json(text: str) -> Any:
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
     depth = 0
-    for found in _NESTING.finditer(text):
-        bracket = found[0]
+    for match in _NESTING.finditer(text):
+        bracket = match[0]
         depth += (bracket in "[{") - (bracket in "]}")
         if depth > MAX_DEPTH:
             raise NotJson(f"nested more than {MAX_DEPTH} deep")

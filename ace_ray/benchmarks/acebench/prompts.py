@@ -83,12 +83,12 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
     """
     shorter = _variant_texts(variant)
     path = data_folder / OFFICIAL_FILE
-    found = read_texts(path)
+    upstream = read_texts(path)
     for name in OWN:
-        problem = problem_of(found.get(name), _fields(name))
+        problem = problem_of(upstream.get(name), _fields(name))
         if problem:
             raise UserError(f"{name} {problem}", where=str(path), fix=_FIX)
-    texts = {name: found[name] for name in OWN}
+    texts = {name: upstream[name] for name in OWN}
     return Prompts("own" if shorter else "official", variant, {**texts, **shorter})
 
 
@@ -123,15 +123,15 @@ def _variant_texts(variant: str) -> Mapping[str, str]:
 def read_texts(path: Path) -> dict[str, Any]:
     """The texts of ``prompts.json`` by upstream's names. Raises `UserError`."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        texts = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or "unreadable"
         raise UserError(f"no official prompts: {reason}", where=str(path), fix=_FIX) from None
     except ValueError as error:
         raise UserError(f"not JSON: {error}", where=str(path), fix=_FIX) from None
-    if not isinstance(found, dict):
+    if not isinstance(texts, dict):
         raise UserError("not a JSON object of prompt texts", where=str(path), fix=_FIX)
-    return found
+    return texts
 
 
 def problem_of(text: object, expected: set[str]) -> str:
@@ -180,7 +180,7 @@ class AgentTexts:
 
     @property
     def sha256(self) -> str:
-        return digest({language: dict(found) for language, found in self.texts.items()})
+        return digest({language: dict(texts) for language, texts in self.texts.items()})
 
     def turn(
         self, language: str, classes: Sequence[str], functions: Any, history: str
@@ -225,14 +225,14 @@ def own_agents() -> AgentTexts:
     return AgentTexts("own", AGENT_OWN)
 
 
-def official_agents(found: Mapping[str, Any], *, where: str) -> AgentTexts:
+def official_agents(upstream: Mapping[str, Any], *, where: str) -> AgentTexts:
     """Upstream's texts out of ``prompts.json``. Raises `UserError` naming what is missing."""
     return AgentTexts(
-        "official", {language: _of(found, language, where) for language in ("en", "zh")}
+        "official", {language: _of(upstream, language, where) for language in ("en", "zh")}
     )
 
 
-def _of(found: Mapping[str, Any], language: str, where: str) -> dict[str, str]:
+def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str]:
     upper = language.upper()
     opener = "0" if language == "zh" else "1"
     keys = {
@@ -250,7 +250,7 @@ def _of(found: Mapping[str, Any], language: str, where: str) -> dict[str, str]:
     }
     texts = dict(AGENT_OWN[language])
     for name, key in keys.items():
-        text = found.get(key)
+        text = upstream.get(key)
         if name == "turn_failed" and isinstance(text, str):
             problem = ""  # its braces are shown to the model as they are
         else:

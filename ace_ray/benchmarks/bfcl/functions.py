@@ -41,10 +41,10 @@ def offered(
     for turn, names in (held_out or {}).items():
         later[turn] = []
         for name in names:
-            found = next((one for one in functions if one["name"] == name), None)
-            if found is not None:
-                functions.remove(found)
-                later[turn].append(found)
+            function = next((one for one in functions if one["name"] == name), None)
+            if function is not None:
+                functions.remove(function)
+                later[turn].append(function)
     return functions, later
 
 

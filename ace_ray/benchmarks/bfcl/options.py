@@ -102,10 +102,10 @@ def chosen(options: Options) -> list[str]:
                 )
             named.update(runnable)
         else:
-            known = ", ".join(["all", *groups.GROUPS, *groups.CATEGORIES])
+            names = ", ".join(["all", *groups.GROUPS, *groups.CATEGORIES])
             raise UserError(
                 f"there is no category or group {name!r}",
                 where="benchmarks.bfcl.categories",
-                fix=f"known: {known}",
+                fix=f"known: {names}",
             )
     return [category for category in groups.CATEGORIES if category in named]

@@ -51,7 +51,7 @@ def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
         faults: list[str] = []
         verdict: list[str] = []  # faults of the class compared last
         for target in gold:
-            same_name = next((found for found in result if found.keys() == target.keys()), None)
+            same_name = next((state for state in result if state.keys() == target.keys()), None)
             if same_name:
                 verdict = _class_faults(same_name, target)
             faults += verdict
@@ -60,10 +60,10 @@ def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
     return (kind, f"{faults[0]} differs") if faults else ("", "")
 
 
-def _class_faults(found: dict[str, Any], target: dict[str, Any]) -> list[str]:
+def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
     name, gold = next(iter(target.items()))
     faults = []
-    for attribute, value in next(iter(found.values())).items():
+    for attribute, value in next(iter(state.values())).items():
         place = f"{name}.{attribute[:80]}"
         if attribute not in gold:
             faults.append(place)
@@ -86,15 +86,15 @@ def _process(milestones: list[Any], process: Any) -> float:
 
 def _found(path: list[str], process: Any) -> int:
     """Milestones found one after the other; one that is absent uses up the whole process."""
-    found = position = 0
+    count = position = 0
     for step in path:
         while position < len(process):
             same = process[position].strip() == step.strip()
             position += 1
             if same:
-                found += 1
+                count += 1
                 break
-    return found
+    return count
 
 
 def _crash(error: Exception) -> str:

@@ -73,10 +73,10 @@ def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[s
     """(cause, the evidence in a sentence) of an episode whose end state is wrong."""
     calls = [one for one in calls if one.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
-    found, position = _followed(calls, path)
-    if found == len(path):
+    count, position = _followed(calls, path)
+    if count == len(path):
         return "undetermined", "every milestone was made"
-    at_hand, later = path[found], path[found + 1 :]
+    at_hand, later = path[count], path[count + 1 :]
     offered = {function["name"]: function for function in entry.data["function"]}
     # Some ideal paths use tools that their rows do not offer.
     offered |= {step.name: {} for steps in ideal for step in steps if step.name not in offered}
@@ -101,13 +101,13 @@ def _refused(one: Made) -> bool:
 
 def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
     """How many milestones were made in order, and how many calls came up to the last of them."""
-    found = position = 0
+    count = position = 0
     for number, one in enumerate(calls, start=1):
-        if found == len(path):
+        if count == len(path):
             break
-        if one.error not in CALL_ERRORS and same_call(one.call, path[found]):
-            found, position = found + 1, number
-    return found, position
+        if one.error not in CALL_ERRORS and same_call(one.call, path[count]):
+            count, position = count + 1, number
+    return count, position
 
 
 def _call_error(one: Made, offered: dict[str, Any]) -> str:
@@ -166,9 +166,9 @@ def _matched(calls: list[Made], path: Path) -> int:
 
 def _difference(gold: list[dict[str, Any]], state: Any) -> str:
     """The first thing in which the state is not the gold state, "" when there is none."""
-    if not isinstance(state, list) or not all(isinstance(found, dict) for found in state):
+    if not isinstance(state, list) or not all(isinstance(item, dict) for item in state):
         return "the state is not a list of classes"
-    classes = [(name, attributes) for found in state for name, attributes in found.items()]
+    classes = [(name, attributes) for item in state for name, attributes in item.items()]
     target = {REAL_NAMES.get(n, n): attributes for one in gold for n, attributes in one.items()}
     if sorted(name for name, _ in classes) != sorted(target):
         return f"the classes are not {', '.join(target)}"

@@ -48,8 +48,8 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
                 if other in reached:
                     continue
                 gap = costs[here][other] - row_price[here] - column_price[other]
-                known = slack[other]
-                if known is None or gap < known:
+                least = slack[other]
+                if least is None or gap < least:
                     slack[other], came_from[other] = gap, column
             step, nearest = min(
                 (gap, other)
@@ -153,11 +153,11 @@ def _group_faults(
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
     faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
     costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
-    found = {}
+    by_place = {}
     for (place, _), row, column in zip(wanted, faults, assign(costs), strict=True):
         if fault := row[column]:
-            found[place] = fault
-    return found
+            by_place[place] = fault
+    return by_place
 
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:

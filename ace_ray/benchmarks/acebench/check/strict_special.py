@@ -58,13 +58,13 @@ def judge(entry: Entry, output: str | None) -> Verdict:
     """The verdict on a row of a special category."""
     text = output or ""
     names = names_of(entry.data.get("function"))
-    found = claims(text, names)
+    all_claims = claims(text, names)
     if entry.category == "special_irrelevant":
-        return _irrelevant(entry, text, found)
+        return _irrelevant(entry, text, all_claims)
     kind, other = (
         ("missing", "wrong") if entry.category == "special_incomplete" else ("wrong", "missing")
     )
-    claimed = [claim for claim in found if claim.kind == kind and claim.status == "asserted"]
+    claimed = [claim for claim in all_claims if claim.kind == kind and claim.status == "asserted"]
     if not claimed:
         return Verdict(False, "detection_failed", "the problem is not pointed out")
     if _calls(entry, said(text)):
@@ -72,7 +72,7 @@ def judge(entry: Entry, output: str | None) -> Verdict:
     if any(claim.names and not claim.guessed for claim in claimed):
         claimed = [claim for claim in claimed if not claim.guessed]
     answers = any(claim.answer for claim in claimed)
-    if any(_is_another(c, {other, "limits"}, beside=answers) for c in found):
+    if any(_is_another(c, {other, "limits"}, beside=answers) for c in all_claims):
         return Verdict(False, "correction_failed", "a problem of another kind is pointed out too")
     if kind == "wrong":
         right = _names_values(claimed, entry.gold)
@@ -80,14 +80,14 @@ def judge(entry: Entry, output: str | None) -> Verdict:
         right = _names_missing(claimed, entry.gold, said(text), names)
     if not right:
         return Verdict(False, "correction_failed", "not exactly what is wrong is named")
-    if any(_takes_back(claim, kind, entry.gold) for claim in found):
+    if any(_takes_back(claim, kind, entry.gold) for claim in all_claims):
         return Verdict(False, "correction_failed", "what is pointed out is denied as well")
     return Verdict(True)
 
 
-def _irrelevant(entry: Entry, text: str, found: Sequence[Claim]) -> Verdict:
-    reasons = [claim for claim in found if claim.kind in ("limits", "lacks")]
-    refusals = [claim for claim in found if claim.kind in ("limits", "unable")]
+def _irrelevant(entry: Entry, text: str, all_claims: Sequence[Claim]) -> Verdict:
+    reasons = [claim for claim in all_claims if claim.kind in ("limits", "lacks")]
+    refusals = [claim for claim in all_claims if claim.kind in ("limits", "unable")]
     spoken = said(text).lower()
     for_limits = any(claim.status == "asserted" for claim in reasons)
     unable = any(claim.status == "asserted" for claim in refusals)
@@ -97,9 +97,9 @@ def _irrelevant(entry: Entry, text: str, found: Sequence[Claim]) -> Verdict:
         return Verdict(False, "false_positive", "a function is called")
     if words.ANSWERED.search(spoken):
         return Verdict(False, "false_positive", "an answer is given")
-    if any(_is_another(c, {"missing", "wrong"}) for c in found):
+    if any(_is_another(c, {"missing", "wrong"}) for c in all_claims):
         return Verdict(False, "false_positive", "a problem of another kind is pointed out too")
-    able = any(claim.kind == "able" and claim.status == "asserted" for claim in found)
+    able = any(claim.kind == "able" and claim.status == "asserted" for claim in all_claims)
     if able or any(claim.status == "denied" for claim in refusals):
         return Verdict(False, "false_positive", "the refusal is denied as well")
     return Verdict(True)
@@ -140,14 +140,14 @@ def _calls(entry: Entry, text: str) -> bool:
         for function in (functions if isinstance(functions, list) else [functions])
         if isinstance(function, dict) and isinstance(function.get("name"), str)
     ]
-    if any(found in names for found in _JSON_CALL.findall(text)):
+    if any(name in names for name in _JSON_CALL.findall(text)):
         return True
     return any(_called(name, text) for name in names if name and name in text)
 
 
-def _without_mention(found: re.Match[str]) -> str:
-    before = found.string[max(0, found.start() - 30) : found.start()]
-    return " " if _MENTIONS.search(before.lower()) else found.group()
+def _without_mention(match: re.Match[str]) -> str:
+    before = match.string[max(0, match.start() - 30) : match.start()]
+    return " " if _MENTIONS.search(before.lower()) else match.group()
 
 
 def _called(name: str, text: str) -> bool:
@@ -198,7 +198,7 @@ def _names_values(claimed: Sequence[Claim], gold: Mapping[str, list[Any]]) -> bo
             continue
         readings = ([_bare(values)], _split(values, _COMMAS), _split(values, _SEPARATORS))
         pairs = [{(params[0], part) for part in reading} for reading in readings]
-        named |= next((found for found in pairs if found <= wanted), pairs[0])
+        named |= next((candidate for candidate in pairs if candidate <= wanted), pairs[0])
     return named == wanted
 
 

@@ -140,8 +140,8 @@ def read_prompts(root: Path) -> dict[str, str]:
         tree = python_source(root, f"{SOURCES}/{module}.py")
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
-                said = [text for text in strings(function) if _is_phrase(text)]
-                prompts |= {f"{module}:{function.name}#{n}": text for n, text in enumerate(said)}
+                phrases = [text for text in strings(function) if _is_phrase(text)]
+                prompts |= {f"{module}:{function.name}#{n}": text for n, text in enumerate(phrases)}
     return prompts
 
 

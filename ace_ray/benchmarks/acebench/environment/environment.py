@@ -149,8 +149,8 @@ def _check(worlds: Mapping[str, Any], entry: Entry) -> None:
         raise UserError(f"there are no worlds for {loop} in {entry.language}")
     for number, name in enumerate(involved_classes):
         if name not in APPS or name not in classes:
-            known = ", ".join(key for key in APPS if key in classes)
-            raise UserError(f"involves an unknown class {name!r}", fix=f"known are {known}")
+            names = ", ".join(key for key in APPS if key in classes)
+            raise UserError(f"involves an unknown class {name!r}", fix=f"known are {names}")
         if name in involved_classes[:number]:
             raise UserError(f"involves {name} twice")
     config = entry.data["initial_config"].get("BaseApi", {})
@@ -171,16 +171,16 @@ def _check(worlds: Mapping[str, Any], entry: Entry) -> None:
 def _problems(worlds: Any) -> Iterator[str]:
     for loop in LOOPS:
         for language in LANGUAGES:
-            found = worlds
+            classes = worlds
             for key in (loop, language):
-                found = found.get(key) if isinstance(found, dict) else None
-            if not isinstance(found, dict):
+                classes = classes.get(key) if isinstance(classes, dict) else None
+            if not isinstance(classes, dict):
                 yield f"has no worlds for {loop} in {language}"
                 continue
             for app in APPS.values():
                 where = f"{loop} {language} {app.name}"
-                if app.name in found:
-                    for problem in _class_problems(app, found[app.name]):
+                if app.name in classes:
+                    for problem in _class_problems(app, classes[app.name]):
                         yield f"{where} {problem}"
                 elif app.name not in OURS:
                     yield f"{where} is missing"
@@ -210,10 +210,10 @@ def _class_problems(app: App, described: Any) -> Iterator[str]:
         elif not isinstance(state.get(name), dict) or not all(_is_int(key) for key in state[name]):
             yield f"has keys in {name} that are no integers"
     for method, names in app.texts.items():
-        found = described["methods"].get(method)
-        if found is None and method in app.optional:
+        description = described["methods"].get(method)
+        if description is None and method in app.optional:
             continue
-        texts = found.get("texts") if isinstance(found, dict) else None
+        texts = description.get("texts") if isinstance(description, dict) else None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             yield f"has no method {method} with its texts"
         elif len(texts) != len(names):
@@ -221,8 +221,8 @@ def _class_problems(app: App, described: Any) -> Iterator[str]:
     if app.name == "BaseApi":
         for name in ("wifi", "logged_in"):
             source = described["load_scenario"].get(name)
-            said = isinstance(source, dict) and isinstance(source.get("key"), str)
-            if not said or not isinstance(source.get("default"), bool):
+            has_key = isinstance(source, dict) and isinstance(source.get("key"), str)
+            if not has_key or not isinstance(source.get("default"), bool):
                 yield f"does not say in load_scenario where {name} comes from"
 
 

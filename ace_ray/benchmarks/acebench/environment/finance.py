@@ -85,8 +85,8 @@ def transfer_money(app: Finance, receiver_name: Any, amount: Any) -> Record:
     method, sender = "transfer_money", app.current_user
     if (account := app.account) is None:
         return app.refuse(method, "logged_out")
-    known = isinstance(receiver_name, str) and receiver_name in app.user_accounts
-    if not known or receiver_name == sender:
+    is_known = isinstance(receiver_name, str) and receiver_name in app.user_accounts
+    if not is_known or receiver_name == sender:
         return app.refuse(method, "bad_receiver", receiver_name=receiver_name)
     if not _is_amount(amount):
         return app.refuse(method, "bad_amount", amount=amount)

@@ -117,10 +117,10 @@ def get_products(app: Food, merchant_name: Any) -> Any:
 
 
 def view_orders(app: Food, user_name: Any) -> dict[str, Any]:
-    found = [order for order in app.orders if order["user_name"] == user_name]
-    if not found:
+    orders = [order for order in app.orders if order["user_name"] == user_name]
+    if not orders:
         return refused(app.texts.of("view_orders", "none"))
-    return {"status": True, "orders": found}
+    return {"status": True, "orders": orders}
 
 
 def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
             return any(keyword.lower() in item.lower() for item in order["items"])  # raises
         return any(keyword.lower() in item["product"].lower() for item in order["items"])
 
-    found = [order for order in app.orders if fits(order)]
-    if not found:
+    orders = [order for order in app.orders if fits(order)]
+    if not orders:
         return refused(app.texts.of("search_orders", "none"))
-    return {"status": True, "orders": found}
+    return {"status": True, "orders": orders}
 
 
 def _prices(merchant: dict[str, Any]) -> list[tuple[str, float]]:

@@ -88,7 +88,7 @@ def view_messages_between_users(
     if receiver_name not in app.people:
         return refused(app.texts.of("view_messages_between_users", "unknown_receiver"))
     ends = (app.user_id(sender_name), app.user_id(receiver_name))
-    found = [
+    messages = [
         {
             "id": key,
             "sender": sender_name,
@@ -98,9 +98,9 @@ def view_messages_between_users(
         for key, record in app.inbox.items()
         if (record["sender_id"], record["receiver_id"]) == ends
     ]
-    if not found:
+    if not messages:
         return refused(app.texts.of("view_messages_between_users", "none"))
-    return {"status": True, "messages": found}
+    return {"status": True, "messages": messages}
 
 
 def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, An
     if user_name not in app.people:
         return refused(app.texts.of("search_messages", "unknown"))
     user_id = app.user_id(user_name)
-    found = [
+    messages = [
         {
             "id": key,
             "sender_id": record["sender_id"],
@@ -120,9 +120,9 @@ def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, An
         if user_id in (record["sender_id"], record["receiver_id"])
         and keyword.lower() in record["message"].lower()
     ]
-    if not found:
+    if not messages:
         return refused(app.texts.of("search_messages", "none"))
-    return {"status": True, "messages": found}
+    return {"status": True, "messages": messages}
 
 
 def get_all_message_times_with_ids(app: Messages) -> dict[Any, Any]:
@@ -146,11 +146,11 @@ def _extreme(app: Messages, method: str, field_name: str, *, latest: bool) -> di
         return refused(app.texts.of(method, "empty"))
     dates = {key: datetime.strptime(app.date(key), "%Y-%m-%d") for key in app.inbox}
     if latest and app.fixed:
-        found = max(dates, key=lambda key: (dates[key], key))
+        message_id = max(dates, key=lambda key: (dates[key], key))
     else:
-        found = (max if latest else min)(dates, key=dates.__getitem__)
-    answer = done(app.texts.of(method, "found", {field_name: found}))
-    return {**answer, "message_id": found}
+        message_id = (max if latest else min)(dates, key=dates.__getitem__)
+    answer = done(app.texts.of(method, "found", {field_name: message_id}))
+    return {**answer, "message_id": message_id}
 
 
 def _open(initial: InitialState) -> Messages:

@@ -96,14 +96,14 @@ def mark_as_notified(app: Reminders, reminder_id: Any) -> dict[str, Any]:
 def search_reminders(app: Reminders, keyword: str) -> dict[str, Any]:
     if not app.phone.logged_in:
         return refused(app.texts.of("view_reminder_by_title", "logged_out"))
-    found = [
+    reminders = [
         {name: record[name] for name in ("title", "description", "time")}
         for record in app.reminder_list.values()
         if _mentions(record, keyword)
     ]
-    if not found:
+    if not reminders:
         return refused(app.texts.own("none_found"))
-    return {"status": True, "reminders": found}
+    return {"status": True, "reminders": reminders}
 
 
 def search_reminders_official(app: Reminders, keyword: Any) -> dict[str, Any]:

@@ -63,13 +63,13 @@ class Travel:
 
 
 def get_flight_details(app: Travel, origin: Any = None, destination: Any = None) -> Any:
-    found = [
+    flights = [
         {name: flight[name] for name in _FLIGHT_FIELDS}
         for flight in app.flights
         if (not origin or flight["origin"] == origin)
         and (not destination or flight["destination"] == destination)
     ]
-    return found or app.texts.of("get_flight_details", "none")
+    return flights or app.texts.of("get_flight_details", "none")
 
 
 def get_user_details(app: Travel, user_id: Any, password: Any) -> Record:

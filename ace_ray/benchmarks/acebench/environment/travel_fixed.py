@@ -225,19 +225,19 @@ def cancel_reservation(app: Travel, user_id: str, reservation_id: str, reason: s
     price = app.price(app.fares.get(reservation_id, seat), reservation["cabin"])
     fee = 0.0
     if _is_airline(app, reason):
-        said = app.texts.of(method, "airline", {"refund_amount": price})
+        answer = app.texts.of(method, "airline", {"refund_amount": price})
     elif departure - NOW > timedelta(days=1):
-        said = app.texts.of(method, "early", {"refund_amount": price})
+        answer = app.texts.of(method, "early", {"refund_amount": price})
     elif reservation["cabin"] == app.business or reservation_id in app.booked_now:
-        said = app.texts.own("free_cancellation", {"refund_amount": price})
+        answer = app.texts.own("free_cancellation", {"refund_amount": price})
     else:
         fee = price * FEE
         values = {"cancel_fee": fee, "refund_amount": price - fee}
-        said = app.texts.of(method, "late", values)
+        answer = app.texts.of(method, "late", values)
     user["bank_balance"] += price - fee
     seat["seats_available"] += 1
     app.reservations.remove(reservation)
-    return said
+    return answer
 
 
 def _seat(app: Travel, reservation: Record) -> Record | None:
@@ -247,8 +247,8 @@ def _seat(app: Travel, reservation: Record) -> Record | None:
 
 def _is_airline(app: Travel, reason: str) -> bool:
     sentence = app.texts.of("cancel_reservation", "airline_reason")
-    known = (sentence, *_AIRLINE_REASONS[app.language])
-    return _bare(reason) in [_bare(text) for text in known]
+    reasons = (sentence, *_AIRLINE_REASONS[app.language])
+    return _bare(reason) in [_bare(text) for text in reasons]
 
 
 def _bare(reason: str) -> str:

@@ -124,23 +124,23 @@ def modify_flight(
         return app.texts.of(method, "unknown_flight")
     payment_method = new_payment_method or reservation["payment_method"]
     user = app.users[user_id]
-    said = []
+    sentences = []
     if new_flight_no and new_flight_no != reservation["flight_no"]:
         flight = app.flight(new_flight_no)
         if flight is None or _route(flight) != _route(current):
             return app.texts.of(method, "bad_flight")
         reservation["flight_no"] = new_flight_no
-        said.append(app.texts.of(method, "flight_changed"))
+        sentences.append(app.texts.of(method, "flight_changed"))
     if new_cabin and new_cabin != reservation["cabin"]:
         price = calculate_price_difference(app, current, reservation["cabin"], new_cabin)
         reservation["cabin"] = new_cabin
         if price > 0:
             paid = update_balance(app, user, payment_method, -price)
             name = "cabin_paid" if paid else "cabin_short"
-            said.append(app.texts.of(method, name, {"price_difference": price}))
+            sentences.append(app.texts.of(method, name, {"price_difference": price}))
         elif price < 0:
             update_balance(app, user, payment_method, -price)
-            said.append(app.texts.of(method, "cabin_refunded", {"-price_difference": -price}))
+            sentences.append(app.texts.of(method, "cabin_refunded", {"-price_difference": -price}))
     if add_baggage > 0:
         free = get_baggage_allowance(app, user["membership_level"], reservation["cabin"])
         total = reservation["baggage"] + add_baggage
@@ -148,9 +148,9 @@ def modify_flight(
         if cost > 0:
             paid = update_balance(app, user, payment_method, -cost)
             name = "bags_paid" if paid else "bags_short"
-            said.append(app.texts.of(method, name, {"baggage_cost": cost}))
+            sentences.append(app.texts.of(method, name, {"baggage_cost": cost}))
         reservation["baggage"] = total
-    return " ".join(said) or app.texts.of(method, "free")
+    return " ".join(sentences) or app.texts.of(method, "free")
 
 
 def cancel_reservation(app: Travel, user_id: Any, reservation_id: Any, reason: Any) -> str:

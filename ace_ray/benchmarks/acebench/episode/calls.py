@@ -143,8 +143,8 @@ def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
 def _tool(name: str) -> str:
     """The tool that upstream's expression finds in a call's text, "" for the name itself. A name
     that does not end like one of ASCII is no tool's."""
-    found = _TOOL.search(name) if "." in name else None
-    return found.group() if found else ""
+    match = _TOOL.search(name) if "." in name else None
+    return match.group() if match else ""
 
 
 def _problem(value: Any) -> str:

@@ -154,12 +154,12 @@ class Rollout:
     async def _observed(self, call: AgentCall) -> tuple[str, Any]:
         """The kind of error and the answer of one call."""
         if not call.problem:
-            found = await self.session.call(call.name, call.arguments)
-            return found.error, found.value
+            answer = await self.session.call(call.name, call.arguments)
+            return answer.error, answer.value
         if self.official:  # upstream looks for the tool before it looks at what it cannot evaluate
-            found = await self.session.call(call.tool or call.name, _NEVER_TAKEN)
-            if found.error == "unknown_tool":
-                return found.error, found.value
+            answer = await self.session.call(call.tool or call.name, _NEVER_TAKEN)
+            if answer.error == "unknown_tool":
+                return answer.error, answer.value
         return "bad_arguments", call.problem
 
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:

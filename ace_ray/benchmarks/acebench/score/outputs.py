@@ -64,22 +64,22 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
         return each_once(read_json_lines(path, entries, _of_line), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
-    found = (placed for source in _sources(path) for placed in _official(source, entries))
-    return each_once(found, path)
+    outputs = (placed for source in _sources(path) for placed in _official(source, entries))
+    return each_once(outputs, path)
 
 
 def _sources(folder: Path) -> list[Source]:
-    found = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
-    if not found:
+    files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
+    if not files:
         raise UserError(
             "holds no data_<category>_result.json",
             where=str(folder),
             fix="name a JSON lines file or one model's folder, result_all/result_<lang>/<model>",
         )
-    for category, file in found.items():
+    for category, file in files.items():
         require_known("category", category, CATEGORIES, str(file))
     language = _language_of(folder)
-    return [Source(found[c], language, c) for c in CATEGORIES if c in found]
+    return [Source(files[c], language, c) for c in CATEGORIES if c in files]
 
 
 def _language_of(folder: Path) -> str:

@@ -78,16 +78,16 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
     judged_rows, others = [], []
     for run, label in zip(shown, labels, strict=True):
         blocks = [judged(run, run.summary["combined"], name) for name in _DETECTED_IN]
-        found = [block for block in blocks if block is not None]
-        if len(found) < len(blocks):
+        judged_blocks = [block for block in blocks if block is not None]
+        if len(judged_blocks) < len(blocks):
             lines.append([label, None, None])
             continue
         errors: Counter[str] = Counter()
-        for block in found:
+        for block in judged_blocks:
             errors.update({k: int(v["count"]) for k, v in block[rules]["errors"].items()})
         counts = [sum(errors[name] for name in names) for names in _SPECIAL.values()]
         lines.append([label, *counts])
-        judged_rows.append(f"{sum(block['scored'] for block in found)} of {run.label}")
+        judged_rows.append(f"{sum(block['scored'] for block in judged_blocks)} of {run.label}")
         if other := errors.total() - sum(counts):
             others.append(f"{other} of {run.label}")
     notes = ["rows of the incomplete and error_param categories, as the paper's counts imply"]
@@ -132,10 +132,10 @@ def normal_errors(run: ReportedRun, rules: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for name, block in run.summary["combined"]["categories"].items():
         if name in NORMAL:
-            for error_type, found in block[rules]["errors"].items():
+            for error_type, stats in block[rules]["errors"].items():
                 # The official rules write `value_error:string` and the like.
                 kind = _NORMAL.get(error_type) or _NORMAL.get(error_type.partition(":")[0], _OTHER)
-                counts[kind] += int(found["count"])
+                counts[kind] += int(stats["count"])
     return counts
 
 
@@ -153,8 +153,8 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
     for run, size in zip(shown, sizes, strict=True):
         none = "unknown, not drawn" if run.step is None else "of checkpoints, not drawn"
         origin = f"from {size.source}" if size else none
-        known = f"{run.label} {size.billions:g}B" if size else run.label
-        origins.setdefault(origin, []).append(known)
+        label = f"{run.label} {size.billions:g}B" if size else run.label
+        origins.setdefault(origin, []).append(label)
     notes = [f"Figure 7: sizes {origin}: {', '.join(who)}" for origin, who in origins.items()]
     if len({size.billions for size in sizes if size}) < 2:
         notes.append("Figure 7 is not drawn: it needs runs of models of at least two known sizes")
@@ -188,12 +188,12 @@ def categories(run: ReportedRun) -> Sequence[CategoryResult]:
             language,
             name,
             measure,
-            found["declared"],
-            found["scored"],
+            stats["declared"],
+            stats["scored"],
             {rules: category(run, block, name, rules, process=process) for rules in RULE_SETS},
         )
         for language, block in run.summary["languages"].items()
-        for name, found in block["categories"].items()
+        for name, stats in block["categories"].items()
         for measure, process in (("accuracy", False), ("process accuracy", True))
         if not process or name in (*MULTI_TURN, *AGENT)
     ]

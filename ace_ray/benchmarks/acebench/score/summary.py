@@ -121,9 +121,9 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
         value = categories[category].value
         return value if category in SPECIAL else round(value, 3)
 
-    found = _groups(categories, WORKBOOK_COLUMNS, rounded, lambda value: round(value, 3))
-    found["overall"] = _overall(found, WORKBOOK_WEIGHTS, WORKBOOK_COLUMNS, lambda v: round(v, 3))
-    return found
+    cells = _groups(categories, WORKBOOK_COLUMNS, rounded, lambda value: round(value, 3))
+    cells["overall"] = _overall(cells, WORKBOOK_WEIGHTS, WORKBOOK_COLUMNS, lambda v: round(v, 3))
+    return cells
 
 
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
@@ -139,18 +139,20 @@ def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
     total = sum(map(sqrt, counts.values()))
     # The printed denominator of the agent weight nests its roots, a misprint: weights sum to 1.
     weights = {group: sqrt(n) / total if total else 0.0 for group, n in counts.items()}
-    found = _groups(categories, PAPER_COLUMNS, lambda c: categories[c].value, lambda value: value)
-    overall = _overall(found, weights, PAPER_COLUMNS, lambda value: value)
-    found["overall"] = overall | {"counts": counts, "weights": weights}
-    return found
+    cells = _groups(categories, PAPER_COLUMNS, lambda c: categories[c].value, lambda value: value)
+    overall = _overall(cells, weights, PAPER_COLUMNS, lambda value: value)
+    cells["overall"] = overall | {"counts": counts, "weights": weights}
+    return cells
 
 
-def mean_over_languages(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def mean_over_languages(by_language: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Aggregates of several languages: the plain mean of each, as in the paper's Table 2."""
-    blocks = list(found.values())
+    blocks = list(by_language.values())
     combined: dict[str, Any] = {}
     for name, first in blocks[0].items() if blocks else ():
-        missing = [f"{lang}/{c}" for lang, block in found.items() for c in block[name]["missing"]]
+        missing = [
+            f"{lang}/{c}" for lang, block in by_language.items() for c in block[name]["missing"]
+        ]
         cells = [block[name] for block in blocks]
         parts = [(1 / len(cells), cell["value"], cell["interval"]) for cell in cells]
         combined[name] = {
@@ -161,7 +163,7 @@ def mean_over_languages(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
         }
         if "counts" in first:
             combined[name]["counts"] = {
-                lang: block[name]["counts"] for lang, block in found.items()
+                lang: block[name]["counts"] for lang, block in by_language.items()
             }
     return combined
 
@@ -172,7 +174,7 @@ def _groups(
     value_of: Callable[[str], float],
     finish: Callable[[float], float],
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     for name, members in GROUPS.items():
         missing = [category for category in members if category not in categories]
         value = interval = None
@@ -181,21 +183,21 @@ def _groups(
             interval = _interval(
                 [(1 / len(members), categories[c].value, categories[c].interval) for c in members]
             )
-        found[name] = _cell(value, interval, columns[name], missing)
-    return found
+        cells[name] = _cell(value, interval, columns[name], missing)
+    return cells
 
 
 def _overall(
-    found: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, Mapping[str, Any]],
     weights: Mapping[str, float],
     columns: Mapping[str, str],
     finish: Callable[[float], float],
 ) -> dict[str, Any]:
-    missing = [c for group in ("normal", "special", "agent") for c in found[group]["missing"]]
+    missing = [c for group in ("normal", "special", "agent") for c in groups[group]["missing"]]
     if missing:
         return _cell(None, None, columns["overall"], missing)
     cells = [
-        (weight, found[group]["value"], found[group]["interval"])
+        (weight, groups[group]["value"], groups[group]["interval"])
         for group, weight in weights.items()
     ]
     value = finish(_add(weight * value for weight, value, _ in cells))
@@ -277,7 +279,7 @@ def _block(languages: Sequence[Mapping[str, Tally]]) -> dict[str, Any]:
     every = [tally for tallies in languages for tally in tallies.values()]
     categories = {}
     for name in CATEGORIES:
-        tallies = [found[name] for found in languages if name in found]
+        tallies = [by_category[name] for by_category in languages if name in by_category]
         if not tallies:
             continue
         block = counts(tallies)
@@ -357,6 +359,7 @@ class Endings:
             "title": "how agent episodes ended",
             "header": ["category", *ENDINGS],
             "lines": [
-                [category, *map(str, found.values())] for category, found in self.result().items()
+                [category, *map(str, endings.values())]
+                for category, endings in self.result().items()
             ],
         }

@@ -39,7 +39,7 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     for category, stats in block["categories"].items():
         official, strict = stats["official"], stats["strict"]
         group = next(name for name in _TOP if category in GROUPS[name])
-        cells = [_cell(found["accuracy"], found["interval"]) for found in (official, strict)]
+        cells = [_cell(result["accuracy"], result["interval"]) for result in (official, strict)]
         lines.append([language, group, category, str(official["n"]), *cells])
         if category in AGENT and "process_accuracy" in official:
             cells = [
@@ -47,10 +47,10 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
             ]
             lines.append([language, group, f"{category} (process)", str(official["n"]), *cells])
     for name in _NAMED:
-        found = [block["rules"][rule]["workbook"][name] for rule in ("official", "strict")]
-        if any(cell["value"] is not None for cell in found) or name == "overall":
+        scores = [block["rules"][rule]["workbook"][name] for rule in ("official", "strict")]
+        if any(score["value"] is not None for score in scores) or name == "overall":
             lines.append(
-                [language, name, "", "", *(_cell(c["value"], c["interval"]) for c in found)]
+                [language, name, "", "", *(_cell(c["value"], c["interval"]) for c in scores)]
             )
     return lines
 
@@ -87,20 +87,20 @@ def category(
     run: ReportedRun, block: Block, name: str, rules: str, *, process: bool = False
 ) -> Estimate | None:
     """The accuracy of one category, or its process accuracy."""
-    found = judged(run, block, name)
-    if found is None:
+    summary = judged(run, block, name)
+    if summary is None:
         return None
-    stats, kind = found[rules], "process_" if process else ""
+    stats, kind = summary[rules], "process_" if process else ""
     value = stats.get("process_accuracy" if process else "accuracy")
     return None if value is None else _estimate(value, stats[f"{kind}interval"], stats["n"])
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
     """The summary of a category, None unless enough of its rows have a verdict."""
-    found: Mapping[str, Any] | None = block["categories"].get(name)
-    if found is None or found["unscored"] > run.summary["max_unscored"] * found["declared"]:
+    summary: Mapping[str, Any] | None = block["categories"].get(name)
+    if summary is None or summary["unscored"] > run.summary["max_unscored"] * summary["declared"]:
         return None
-    return found
+    return summary
 
 
 def both_languages(run: ReportedRun) -> Block | None:
@@ -234,18 +234,18 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
     # A run that names none of the variants has no place here.
-    for found in filter(None, _series(runs)):
-        members = list(found.values())
-        if lacks := ", ".join(variant for variant in VARIANTS if variant not in found):
+    for by_variant in filter(None, _series(runs)):
+        members = list(by_variant.values())
+        if lacks := ", ".join(variant for variant in VARIANTS if variant not in by_variant):
             missing.setdefault(lacks, []).append(members[0].label)
         if len(members) == 1:
             continue
         incomplete = any(run.incomplete for run in members)
-        cells = [_normal(found.get(variant), rules) for variant in VARIANTS]
+        cells = [_normal(by_variant.get(variant), rules) for variant in VARIANTS]
         lines.append([members[0].model + ("*" if incomplete else ""), *cells])
         taken = ", ".join(
             f"{variant} from {run.label} ({named(run, 'prompts')} prompts)"
-            for variant, run in found.items()
+            for variant, run in by_variant.items()
         )
         notes.append(f"{members[0].model}: {taken}")
         notes += [line for line in marked(members)[1] if line.startswith("*")]
@@ -277,9 +277,9 @@ def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
             series.append(room)
         room[variant] = run
     return [
-        {variant: found[variant] for variant in VARIANTS if variant in found}
+        {variant: by_variant[variant] for variant in VARIANTS if variant in by_variant}
         for series in alike.values()
-        for found in series
+        for by_variant in series
     ]
 
 

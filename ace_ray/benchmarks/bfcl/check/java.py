@@ -147,12 +147,12 @@ def _puts(text: str) -> dict[str, Any]:
     while (position := text.find(_PUT, position)) >= 0:
         start = position + len(_PUT)
         line_end = end_of_line(text, start)
-        found = _put_value(text, start, line_end)
-        if found is None:
+        places = _put_value(text, start, line_end)
+        if places is None:
             # Any later one in this line would have to end at the same places.
             position = line_end
             continue
-        key_end, value_start, value_end = found
+        key_end, value_start, value_end = places
         pairs[text[start:key_end]] = _untyped(text[value_start:value_end].strip())
         position = value_end + 1
     return pairs

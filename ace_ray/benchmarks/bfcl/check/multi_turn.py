@@ -119,17 +119,17 @@ def replay(
     return list(_turns(iter(answers[2:-1]), pairs)), answers[-1]
 
 
-def _turns(found: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
-    """``found`` has the results of each of our steps, those of the key, and the difference."""
+def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
+    """``answers`` have the results of each of our steps, those of the key, and the difference."""
     results: Counter[str] = Counter()
     for turn, wanted in played:
         for _ in turn:
-            results.update(next(found)[0])
-        expected = Counter(next(found)[0])
+            results.update(next(answers)[0])
+        expected = Counter(next(answers)[0])
         if not wanted:
             yield Turn(asked=False, called=bool(turn))
             continue
-        yield Turn(True, bool(turn), next(found), (expected - results).total())
+        yield Turn(True, bool(turn), next(answers), (expected - results).total())
 
 
 def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:

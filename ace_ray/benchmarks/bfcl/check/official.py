@@ -288,8 +288,8 @@ def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
 
 def _normal_texts(items: Any) -> list[Any]:
     # By index, as upstream: the error it raises for acceptable values that are no list is the same.
-    found = [items[place] for place in range(len(items))]
-    return [normal(item) if type(item) is str else item for item in found]
+    values = [items[place] for place in range(len(items))]
+    return [normal(item) if type(item) is str else item for item in values]
 
 
 def _printed(*values: Any) -> None:

@@ -17,8 +17,8 @@ def between_all(
     """The shortest texts of ``at_least`` characters without a line break between the two, from left
     to right."""
     position = dead_until = 0
-    while found := opening.search(text, position):
-        start, position = found.end(), found.start() + 1
+    while match := opening.search(text, position):
+        start, position = match.end(), match.start() + 1
         if start <= dead_until:
             continue
         line_end = end_of_line(text, start)

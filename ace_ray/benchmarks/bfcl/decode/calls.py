@@ -81,8 +81,8 @@ def json_value(text: str) -> Any:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     depth = 0
     if text.count("[") + text.count("{") > MAX_DEPTH:
-        for found in _NESTING.finditer(text):
-            bracket = found[0]
+        for match in _NESTING.finditer(text):
+            bracket = match[0]
             depth += (bracket in "[{") - (bracket in "]}")
             if depth > MAX_DEPTH:
                 raise NotCalls(f"nested more than {MAX_DEPTH} deep")

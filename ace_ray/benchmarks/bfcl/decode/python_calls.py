@@ -91,8 +91,8 @@ def marked_names(text: str) -> str | None:
     """The text with such names made names that Python takes; None where it has none."""
     if _MARK in text:
         return None
-    found = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
-    return None if found == text else found
+    marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
+    return None if marked == text else marked
 
 
 def marked_expression(text: str) -> ast.expr:

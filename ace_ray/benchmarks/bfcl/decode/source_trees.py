@@ -205,16 +205,18 @@ def _grammar(language: str) -> tuple[Any, Any]:
     try:
         tree_sitter = importlib.import_module("tree_sitter")
         grammar = importlib.import_module(f"tree_sitter_{language}")
-        found = {name: importlib.metadata.version(name) for name in ("tree-sitter", package)}
+        installed = {name: importlib.metadata.version(name) for name in ("tree-sitter", package)}
     except ImportError as error:
         named = (error.name or package).replace("_", "-")
         raise UserError(f"{named} is not installed", where="bfcl", fix=fix) from None
     for name, wanted, right in (
-        ("tree-sitter", parser, found["tree-sitter"].startswith(PARSERS)),
-        (package, version, found[package] == version),
+        ("tree-sitter", parser, installed["tree-sitter"].startswith(PARSERS)),
+        (package, version, installed[package] == version),
     ):
         if not right:
-            what = f"{name} {found[name]} is installed; upstream's verdicts are those of {wanted}"
+            what = (
+                f"{name} {installed[name]} is installed; upstream's verdicts are those of {wanted}"
+            )
             raise UserError(what, where="bfcl", fix=fix)
     # The address of the grammar is what these versions give; tree-sitter takes it and warns.
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())

@@ -43,10 +43,10 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
         lines.append([group, category, "", "N/A", "N/A"])
     for version in ("v4", "v3"):
         for name in (*_TABLE_COLUMNS, "overall") if version == "v4" else ("overall",):
-            found = {rules: summary["rules"][rules][version][name] for rules in RULE_SETS}
-            title = found["official"]["title"]
-            if name == "overall" or found["official"]["value"] is not None:
-                lines.append([title, "", "", *_cells(found, "value")])
+            scores = {rules: summary["rules"][rules][version][name] for rules in RULE_SETS}
+            title = scores["official"]["title"]
+            if name == "overall" or scores["official"]["value"] is not None:
+                lines.append([title, "", "", *_cells(scores, "value")])
     return {"header": list(HEADER), "lines": lines}
 
 
@@ -59,8 +59,8 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "title": "how episodes ended",
                 "header": ["category", *ENDINGS],
                 "lines": [
-                    [category, *map(str, found.values())]
-                    for category, found in summary["endings"].items()
+                    [category, *map(str, endings.values())]
+                    for category, endings in summary["endings"].items()
                 ],
             }
         )
@@ -71,7 +71,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
             for form, stats in official["forms"].items()
         ]
         lines += [
-            [f"{name} (points)", "", *(_points(found[name]) for found in (official, strict))]
+            [f"{name} (points)", "", *(_points(stats[name]) for stats in (official, strict))]
             for name in ("range", "stdev")
         ]
         header = ["form", "n", "official", "strict"]
@@ -92,8 +92,8 @@ def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def _cells(found: Mapping[str, Any], key: str = "accuracy") -> list[str]:
-    return [_cell(found[rules][key], found[rules]["interval"]) for rules in RULE_SETS]
+def _cells(stats: Mapping[str, Any], key: str = "accuracy") -> list[str]:
+    return [_cell(stats[rules][key], stats[rules]["interval"]) for rules in RULE_SETS]
 
 
 def _cell(value: float | None, interval: list[float] | None) -> str:
@@ -188,10 +188,10 @@ def _members(version: str, name: str) -> set[str]:
 
 
 def _category(run: ReportedRun, name: str, rules: str) -> Estimate | None:
-    found = run.summary["categories"].get(name)
-    if found is None or found["unscored"] > run.summary["max_unscored"] * found["declared"]:
+    stats = run.summary["categories"].get(name)
+    if stats is None or stats["unscored"] > run.summary["max_unscored"] * stats["declared"]:
         return None
-    return _estimate(found[rules])
+    return _estimate(stats[rules])
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
@@ -214,12 +214,12 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
     if not shown:
         return None
     labels, legend = marked(shown)
-    found = [run.summary["format_sensitivity"][rules] for run in shown]
+    blocks = [run.summary["format_sensitivity"][rules] for run in shown]
     lines: list[list[Value]] = [
-        [str(form), *(_estimate(one["forms"].get(str(form))) for one in found)] for form in FORMS
+        [str(form), *(_estimate(one["forms"].get(str(form))) for one in blocks)] for form in FORMS
     ]
     for name in ("range", "stdev"):
-        points = [None if one[name] is None else f"{one[name]:.1f}" for one in found]
+        points = [None if one[name] is None else f"{one[name]:.1f}" for one in blocks]
         lines.append([f"{name} (points)", *points])
     return Table(
         name="format-sensitivity",

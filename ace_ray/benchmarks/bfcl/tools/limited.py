@@ -134,7 +134,7 @@ class Attempt:
         """What the operations answer. Raises `SandboxLost`; `UserError` as `open_environment`."""
         with self._host.lock:
             try:
-                found = self._ask(ops)
+                answers = self._ask(ops)
             except LimitBroken as error:
                 # The memory may be what others hold in the process; in a fresh one nobody is.
                 if error.time and len(ops) == 1 and _is_call(ops[0]):
@@ -142,7 +142,7 @@ class Attempt:
                 self._host.end()
                 return [self._carefully(op) for op in ops]
             self._log += filter(_changes, ops)
-            return found
+            return answers
 
     def _carefully(self, op: Op) -> Any:
         """One operation, and of a step one call, a request, to know which breaks the limits."""
@@ -150,11 +150,11 @@ class Attempt:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self._carefully(single)[0][0] for single in singles], ""]
         try:
-            (found,) = self._ask([op])
+            (answer,) = self._ask([op])
         except LimitBroken as error:
             return self._broken(op, error)
         self._log += filter(_changes, [op])
-        return found
+        return answer
 
     def _broken(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "difference":

@@ -79,10 +79,10 @@ def _walk(directory: Any, seen: dict[int, _Size | None], depth: int, charge: Cha
     """(paths, their characters, characters of content) below ``directory``."""
     key = id(directory)
     if key in seen:
-        found = seen[key]
-        if found is None:
+        size = seen[key]
+        if size is None:
             raise RecursionError("maximum recursion depth exceeded")
-        return found
+        return size
     seen[key] = None
     charge(len(directory.contents))
     paths = chars = content = 0
@@ -267,8 +267,8 @@ def check_arguments(values: Any, *, numbers: bool) -> None:
 def _check_number(text: str) -> None:
     if len(text) > MAX_NUMBER_CHARS:
         raise TooLarge(f"an argument is a number of more than {MAX_NUMBER_CHARS} characters")
-    for found in _EXPONENT.finditer(_BLANK.sub("", text.lower())):
-        digits = found[1].replace("_", "")
+    for match in _EXPONENT.finditer(_BLANK.sub("", text.lower())):
+        digits = match[1].replace("_", "")
         if digits and int(digits) > MAX_EXPONENT:
             raise TooLarge(f"an argument has an exponent beyond {MAX_EXPONENT}")
 

@@ -206,10 +206,10 @@ class SummaryMemory:
 
     def memory_replace(self, old_text: str, new_text: str) -> Answer:
         old, new = str(old_text), str(new_text)
-        found = self.memory.count(old)
-        if not found:
+        count = self.memory.count(old)
+        if not count:
             return {"error": "The memory does not have this text."}
-        if len(self.memory) + found * (len(new) - len(old)) > TEXT_CHARS:
+        if len(self.memory) + count * (len(new) - len(old)) > TEXT_CHARS:
             return {"error": f"The memory holds {TEXT_CHARS} characters at most."}
         return self._set(self.memory.replace(old, new))
 

@@ -111,10 +111,10 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
             )
         return CLASSES[name]
     module = TOOL_MODULES.get(name, "")
-    found = vars(_load(sources, module)).get(name) if module in sources.texts else None
-    if not isinstance(found, type):
+    tool_class = vars(_load(sources, module)).get(name) if module in sources.texts else None
+    if not isinstance(tool_class, type):
         raise UserError(f"has no class {name}", where=sources.where, fix=_FIX)
-    return found
+    return tool_class
 
 
 def _load(sources: ToolSources, name: str) -> ModuleType:

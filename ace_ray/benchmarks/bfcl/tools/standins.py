@@ -101,8 +101,8 @@ class BM25Plus:
         lengths = [len(document) for document in corpus]
         mean = sum(lengths) / len(lengths)
         self._norms = [k1 * (1 - b + b * length / mean) for length in lengths]
-        found = Counter(token for counts in self._counts for token in counts)
-        self._idf = {token: math.log((len(lengths) + 1) / n) for token, n in found.items()}
+        frequencies = Counter(token for counts in self._counts for token in counts)
+        self._idf = {token: math.log((len(lengths) + 1) / n) for token, n in frequencies.items()}
 
     def get_scores(self, query: Sequence[str]) -> list[float]:
         """One score a document; a token that the query repeats counts each time."""

@@ -98,12 +98,12 @@ class _Cue(NamedTuple):
 def claims(text: str, names: Names) -> list[Claim]:
     """The claims of a message in their order."""
     structure = Structure(text[:MAX_CHARS])
-    found: list[Claim] = []
+    all_claims: list[Claim] = []
     for statement in structure.statements():
-        found += _Statement(structure, statement, names).claims()
-        if len(found) >= MAX_CLAIMS:
+        all_claims += _Statement(structure, statement, names).claims()
+        if len(all_claims) >= MAX_CLAIMS:
             break
-    return found
+    return all_claims
 
 
 class _Statement:
@@ -128,7 +128,7 @@ class _Statement:
         if literal is not None:
             self._answer = is_answer(*self._structure.around(literal, _WINDOW))
             self._mention = not self._answer
-        found: list[Claim] = []
+        claims: list[Claim] = []
         pending: list[Field] = []
         taking: Claim | None = None
         last = self._span.start
@@ -146,19 +146,19 @@ class _Statement:
                 continue
             claim = Claim(token.kind, self._status(token), answer=self._answer)
             claim.of_others = self._is_of_others(token)
-            found.append(claim)
+            claims.append(claim)
             last = token.span.end
             if token.kind in ("missing", "wrong"):
                 taking = claim
                 left = _filled(claim, pending)
-                found += _continued(claim, left)
+                claims += _continued(claim, left)
                 pending = []
-        found += _continued(taking, pending) if taking else []
-        problems = [claim for claim in found if claim.kind in ("missing", "wrong")]
+        claims += _continued(taking, pending) if taking else []
+        problems = [claim for claim in claims if claim.kind in ("missing", "wrong")]
         if not any(claim.params for claim in problems):
             for claim in problems:
                 self._guess(claim)
-        return found
+        return claims
 
     def _guess(self, claim: Claim) -> None:
         """The names that stand elsewhere in the statement, where none stand beside their role."""
@@ -193,10 +193,10 @@ class _Statement:
 
     def _cues(self) -> list[_Cue]:
         text, offset = self._masked, self._span.start
-        roles = {found.lastgroup for found in words.ROLE.finditer(text)}
+        roles = {role.lastgroup for role in words.ROLE.finditer(text)}
         has_param = roles & {"param", "zparam"} or self._loose.marked
         has_value = roles & {"value", "zvalue"}
-        found: list[_Cue] = []
+        cues: list[_Cue] = []
         taken = bytearray(len(text))
         for kind, pattern in _CUES:
             if (kind == "missing" and not has_param) or (
@@ -208,14 +208,14 @@ class _Statement:
                 if any(taken[start:end]):
                     continue
                 taken[start:end] = b"\1" * (end - start)
-                found.append(_Cue(Span(offset + start, offset + end), kind))
+                cues.append(_Cue(Span(offset + start, offset + end), kind))
         # What makes another claim does not negate the next one.
-        problem = self._without([cue for cue in found if cue.kind in ("unable", "limits")])
-        refusal = self._without([c for c in found if c.kind in ("unable", "limits", "lacks")])
+        problem = self._without([cue for cue in cues if cue.kind in ("unable", "limits")])
+        refusal = self._without([c for c in cues if c.kind in ("unable", "limits", "lacks")])
         self._bearing_on.update(dict.fromkeys(("missing", "wrong"), problem))
         self._bearing_on.update(dict.fromkeys(("unable", "limits", "lacks"), refusal))
-        refuses = any(cue.kind == "unable" for cue in found)
-        kept = [cue for cue in found if cue.kind != "limits" or refuses or self._is_reason(cue)]
+        refuses = any(cue.kind == "unable" for cue in cues)
+        kept = [cue for cue in cues if cue.kind != "limits" or refuses or self._is_reason(cue)]
         return sorted(kept)[:MAX_CLAIMS]
 
     def _without(self, cues: list[_Cue]) -> str:
@@ -259,13 +259,13 @@ class _Statement:
 
 def _following_cues(tokens: list[Field | _Cue]) -> list[_Cue | None]:
     """For each token the next claim's words behind it."""
-    found: list[_Cue | None] = []
+    cues: list[_Cue | None] = []
     following: _Cue | None = None
     for token in reversed(tokens):
-        found.append(following)
+        cues.append(following)
         if isinstance(token, _Cue):
             following = token
-    return found[::-1]
+    return cues[::-1]
 
 
 def _filled(claim: Claim, fields: list[Field]) -> list[Field]:
@@ -282,11 +282,11 @@ def _filled(claim: Claim, fields: list[Field]) -> list[Field]:
 def _continued(last: Claim, pending: list[Field]) -> list[Claim]:
     """The claims that one word makes beyond its first: ``missing (a) for the api (b) and parameters
     (c) for the api (d)``."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for one in pending:
         if last.kind == "wrong" and one.role == "api":
             continue
-        if not found or not found[-1].takes(one.role):
-            found.append(Claim(last.kind, last.status))
-        found[-1].take(one.role, one.text)
-    return [claim for claim in found if claim.params or claim.values]
+        if not claims or not claims[-1].takes(one.role):
+            claims.append(Claim(last.kind, last.status))
+        claims[-1].take(one.role, one.text)
+    return [claim for claim in claims if claim.params or claim.values]

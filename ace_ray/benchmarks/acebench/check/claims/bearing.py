@@ -43,7 +43,7 @@ def status_of(kind: Kind, before: str, behind: str, question: Question) -> Statu
     if problem and words.RESOLVED.search(behind):
         return "denied"
     plain = words.without_false_negations(bearing)
-    denials = [found.span() for found in words.DENIAL.finditer(plain)]
+    denials = [denial.span() for denial in words.DENIAL.finditer(plain)]
     count = sum(_introduces(plain, end) for _, end in denials)
     count += bool(words.AFTER_DENIAL.search(rest) or (problem and words.NONE.search(behind)))
     for negation in words.NEGATION.finditer(plain):
@@ -74,8 +74,8 @@ def _reaches(text: str) -> bool:
 
 def _last_end(pattern: re.Pattern[str], text: str) -> int:
     end = 0
-    for found in pattern.finditer(text):
-        end = found.end()
+    for match in pattern.finditer(text):
+        end = match.end()
     return end
 
 
@@ -88,7 +88,7 @@ def is_answer(before: str, behind: str) -> bool:
         return False
     patterns = (words.DENIAL, words.QUOTES)
     return not any(
-        _introduces(plain, found.end()) for pattern in patterns for found in pattern.finditer(plain)
+        _introduces(plain, match.end()) for pattern in patterns for match in pattern.finditer(plain)
     )
 
 

@@ -85,8 +85,8 @@ def loose_names(structure: Structure, span: Span, fields: list[Field], names: Na
         start, end = one.span.start - span.start, one.span.end - span.start
         text[start:end] = " " * (end - start)
     outside = "".join(text)
-    tokens = [found.group().rstrip(".-") for found in _NAME.finditer(outside)]
-    quoted = [found.group(1).strip() for found in _QUOTED.finditer(outside)]
+    tokens = [match.group().rstrip(".-") for match in _NAME.finditer(outside)]
+    quoted = [match.group(1).strip() for match in _QUOTED.finditer(outside)]
     params = list(dict.fromkeys(token for token in tokens if token in names.params))
     return Loose(
         params,
@@ -110,13 +110,13 @@ class _Reader:
             kind: Any = (role.lastgroup or "").removeprefix("z")
             plural = folded[position : position + 1]  # or another word that begins alike
             ends = kind != role.lastgroup or not (plural.isalpha() and plural.isascii())
-            found = self._field_behind(role.end(), kind) if ends else None
-            if found is None:
-                found = self._field_before(role.start(), kind, used)
-            if found is not None:
-                yield Field(found, kind, self._structure.text[found.start : found.end])
-                used.add(found.end)
-                position = max(position, found.end)
+            span = self._field_behind(role.end(), kind) if ends else None
+            if span is None:
+                span = self._field_before(role.start(), kind, used)
+            if span is not None:
+                yield Field(span, kind, self._structure.text[span.start : span.end])
+                used.add(span.end)
+                position = max(position, span.end)
                 while kind != "value" and (more := self._next_group(position)):
                     yield Field(more, kind, self._structure.text[more.start : more.end])
                     used.add(more.end)

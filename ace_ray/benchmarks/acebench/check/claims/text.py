@@ -43,7 +43,7 @@ class Structure:
     def __init__(self, text: str) -> None:
         self.text = said(text)
         half_width = self.text.translate(_HALF_WIDTH)
-        self._cased = _FENCE.sub(lambda found: " " * len(found.group()), half_width)
+        self._cased = _FENCE.sub(lambda match: " " * len(match.group()), half_width)
         self.folded = self._cased.translate(_LOWER)
         self.partner = _partners(self.folded)
         groups = [Span(start, end) for start, end in sorted(self.partner.items())]
@@ -86,12 +86,12 @@ class Structure:
         return before, self.folded[span.end : min(end, span.end + window)]
 
     def _find_boundaries(self) -> list[int]:
-        found = []
+        boundaries = []
         for boundary in _BOUNDARY.finditer(self._cased):
             place = boundary.start()
             if self._within_group(place) is None:
-                found.append(place)
-        return found
+                boundaries.append(place)
+        return boundaries
 
     def _find_literals(self) -> Iterator[Span]:
         position = 0
@@ -110,7 +110,7 @@ class Structure:
 
     def _find_quotations(self) -> list[Span]:
         """Quotes pair with the next of their kind, within parentheses and outside of them apart."""
-        found: list[Span] = []
+        quotations: list[Span] = []
         unpaired: set[tuple[str, Span | None]] = set()
         position = 0
         while opening := _QUOTE.search(self.folded, position):
@@ -123,9 +123,9 @@ class Structure:
             if end is None:
                 unpaired.add((kind, group))
                 continue
-            found.append(Span(opening.start(), end + 1))
+            quotations.append(Span(opening.start(), end + 1))
             position = end + 1
-        return found
+        return quotations
 
     def _closing(self, kind: str, position: int, group: Span | None) -> int | None:
         limit = group.end if group else len(self.folded)
@@ -152,18 +152,18 @@ def said(text: str) -> str:
 
 def _partners(text: str) -> dict[int, int]:
     """For each opening parenthesis that is closed: the place behind its partner."""
-    stack, found = [], {}
+    stack, partners = [], {}
     for paren in _PAREN.finditer(text):
         if paren.group() == "(":
             stack.append(paren.start())
         elif stack:
-            found[stack.pop()] = paren.end()
-    return found
+            partners[stack.pop()] = paren.end()
+    return partners
 
 
 def _outermost(groups: list[Span]) -> list[Span]:
-    found: list[Span] = []
+    outermost: list[Span] = []
     for group in groups:
-        if not found or group.start >= found[-1].end:
-            found.append(group)
-    return found
+        if not outermost or group.start >= outermost[-1].end:
+            outermost.append(group)
+    return outermost

@@ -302,4 +302,4 @@ MENTION = re.compile(
 
 def without_false_negations(text: str) -> str:
     """The text with set phrases blanked that hold a negation and negate nothing."""
-    return _NOT_NEGATION.sub(lambda found: " " * len(found.group()), text)
+    return _NOT_NEGATION.sub(lambda match: " " * len(match.group()), text)
