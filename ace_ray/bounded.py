@@ -144,9 +144,9 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return {
             _whole(key) if isinstance(key, str) else key: plain(
-                held, finite=finite, depth=depth + 1
+                child, finite=finite, depth=depth + 1
             )
-            for key, held in value.items()
+            for key, child in value.items()
         }
     if isinstance(value, list):
         return [plain(item, finite=finite, depth=depth + 1) for item in value]
@@ -165,9 +165,9 @@ def _check_depth(value: Any, most: int) -> None:
         depth += 1
         level = [
             item
-            for held in level
-            if isinstance(held, dict | list)
-            for item in (held.values() if isinstance(held, dict) else held)
+            for container in level
+            if isinstance(container, dict | list)
+            for item in (container.values() if isinstance(container, dict) else container)
             if isinstance(item, dict | list)
         ]
 
@@ -185,22 +185,22 @@ def _no_constant(name: str) -> Any:
     raise Unbounded(f"holds {name}, which is no JSON number")
 
 
-def _expanded(node: yaml.Node, known: dict[int, int], depth: int) -> int:
+def _expanded(node: yaml.Node, counts: dict[int, int], depth: int) -> int:
     """The values below ``node`` with every alias written out, each node looked at once."""
     if depth > MOST_DEPTH:
         raise Unbounded(_DEEP)
-    if id(node) in known:
-        if known[id(node)] < 0:
+    if id(node) in counts:
+        if counts[id(node)] < 0:
             raise Unbounded("an alias in it refers to what holds it")
-        return known[id(node)]
-    known[id(node)] = -1
-    held: list[yaml.Node] = []
+        return counts[id(node)]
+    counts[id(node)] = -1
+    children: list[yaml.Node] = []
     if isinstance(node, yaml.SequenceNode):
-        held = node.value
+        children = node.value
     elif isinstance(node, yaml.MappingNode):
-        held = [one for pair in node.value for one in pair]
-    known[id(node)] = 1 + sum(_expanded(one, known, depth + 1) for one in held)
-    return known[id(node)]
+        children = [one for pair in node.value for one in pair]
+    counts[id(node)] = 1 + sum(_expanded(one, counts, depth + 1) for one in children)
+    return counts[id(node)]
 
 
 def _size(count: int) -> str:

@@ -42,8 +42,8 @@ def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
     # Site packages are found anyway, and belong behind the standard library.
     if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *named}:
         named.append(root)
-    found = {key: value for key, value in base.items() if key != "PYTHONPATH"}
-    return {**found, "PYTHONPATH": os.pathsep.join(named)} if named else found
+    environment = {key: value for key, value in base.items() if key != "PYTHONPATH"}
+    return {**environment, "PYTHONPATH": os.pathsep.join(named)} if named else environment
 
 
 def confine() -> None:

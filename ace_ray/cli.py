@@ -168,22 +168,22 @@ def run_sweep(
 
     console = Console()
     say = partial(print_line, console)
-    found = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
+    sweep = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
     if only_plan:
         print_plan(
-            found,
+            sweep,
             lambda: make_submission(
                 "sweep", config, overrides=overrides, output=output, limit=limit
             ),
             console,
         )
         return 0
-    code = found.run()
-    print_ledger(found, console)
-    if any(line.state == "complete" for line in found.cost_records):
+    code = sweep.run()
+    print_ledger(sweep, console)
+    if any(line.state == "complete" for line in sweep.cost_records):
         try:
             make_report(
-                [found.uri], paper=False, out=None, rules=None, console=console, store=found.store
+                [sweep.uri], paper=False, out=None, rules=None, console=console, store=sweep.store
             )
         except UserError as error:
             say(f"no report: {error}")  # the runs are whole all the same

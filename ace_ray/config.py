@@ -268,9 +268,9 @@ def _override(tree: dict[str, Any], item: str) -> None:
     try:
         value = yaml_tree(text)
     except Unbounded as error:
-        said = "the value" if is_secret_name(key.rpartition(".")[2]) else repr(text)
+        shown = "the value" if is_secret_name(key.rpartition(".")[2]) else repr(text)
         raise UserError(
-            f"{said} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
+            f"{shown} is not a YAML value", where=f"--set {key}", fix="correct or quote it"
         ) from error
     node: Any = tree
     *parents, last = key.split(".")

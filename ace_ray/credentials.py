@@ -136,8 +136,8 @@ def _pairs(name: Any, value: Any) -> bool:
 
 def _given(text: str) -> bool:
     """Whether all of ``text`` gives a value to a secret's name: ``X-Api-Key: abc``."""
-    found = _COLON.fullmatch(text) or _FLAG.fullmatch(text) or _GIVEN.fullmatch(text)
-    return found is not None and _is_no_word(found[3]) and is_secret_name(found[1])
+    match = _COLON.fullmatch(text) or _FLAG.fullmatch(text) or _GIVEN.fullmatch(text)
+    return match is not None and _is_no_word(match[3]) and is_secret_name(match[1])
 
 
 def holds_shape(text: str) -> bool:
@@ -166,27 +166,27 @@ def _names_secret(name: str) -> bool:
     return is_secret_name(plain) or re.sub(r"[^a-z]", "", plain.lower()) in _OF_QUERIES
 
 
-def _masked_query(found: re.Match[str]) -> str:
-    return f"{found[1]}={MASK}" if _names_secret(found[1]) else found[0]
+def _masked_query(match: re.Match[str]) -> str:
+    return f"{match[1]}={MASK}" if _names_secret(match[1]) else match[0]
 
 
-def _masked_value(found: re.Match[str]) -> str:
-    name = found[1].rpartition(".")[2]
+def _masked_value(match: re.Match[str]) -> str:
+    name = match[1].rpartition(".")[2]
     # Prose has short words behind such a name: KEY=VALUE.
-    certain = len(found[3]) >= 8 or name.lower() not in ("key", "token", "auth")
-    if found.re is _COLON:
+    certain = len(match[3]) >= 8 or name.lower() not in ("key", "token", "auth")
+    if match.re is _COLON:
         bare = name.lower() in ("key", "token", "auth")
         certain = (
             len(re.findall(r"[A-Za-z][a-z]*", name)) > 1
-            or (_is_no_word(found[3]) and not bare)
-            or (len(found[3]) >= 16 and any(map(str.isdigit, found[3])))
+            or (_is_no_word(match[3]) and not bare)
+            or (len(match[3]) >= 16 and any(map(str.isdigit, match[3])))
         )
-    return f"{found[1]}{found[2]}{MASK}" if certain and is_secret_name(name) else found[0]
+    return f"{match[1]}{match[2]}{MASK}" if certain and is_secret_name(name) else match[0]
 
 
-def _masked_flag(found: re.Match[str]) -> str:
-    flag = found[0].removesuffix(found[3])
-    return f"{flag}{MASK}" if is_secret_name(found[1]) else found[0]
+def _masked_flag(match: re.Match[str]) -> str:
+    flag = match[0].removesuffix(match[3])
+    return f"{flag}{MASK}" if is_secret_name(match[1]) else match[0]
 
 
 def _is_no_word(text: str) -> bool:

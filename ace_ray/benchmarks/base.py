@@ -286,12 +286,12 @@ class Benchmark(ABC):
     def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
         """The verdict of every rule set. Raises what `check` raises, and `ValueError` when it gives
         other verdicts than `rule_sets` says."""
-        found = self.check(entry, episode)
-        if isinstance(found, Verdict) and len(self.rule_sets) == 1:
-            found = {self.rule_sets[0]: found}
-        if not isinstance(found, Mapping) or set(found) != set(self.rule_sets):
+        verdicts = self.check(entry, episode)
+        if isinstance(verdicts, Verdict) and len(self.rule_sets) == 1:
+            verdicts = {self.rule_sets[0]: verdicts}
+        if not isinstance(verdicts, Mapping) or set(verdicts) != set(self.rule_sets):
             raise ValueError(f"check gives no verdict for each of {', '.join(self.rule_sets)}")
-        return {rules: found[rules] for rules in self.rule_sets}
+        return {rules: verdicts[rules] for rules in self.rule_sets}
 
     def _completed(self) -> list[Entry]:
         completed: dict[tuple[str, str, str], Entry] = {}

@@ -285,7 +285,7 @@ def as_sent(
 ) -> list[dict[str, Any]]:
     """Recorded messages as chat templates take them: the arguments of calls as objects, empty where
     ``arguments`` raises `ValueError`. Calls without an id are numbered within their message."""
-    found = []
+    chat = []
     for message in messages:
         sent = {key: message[key] for key in _KEYS if key in message}
         if calls := message.get("tool_calls"):
@@ -297,8 +297,8 @@ def as_sent(
                 }
                 for number, call in enumerate(calls)
             ]
-        found.append(sent)
-    return found
+        chat.append(sent)
+    return chat
 
 
 def _function(call: Message, arguments: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

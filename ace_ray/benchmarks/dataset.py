@@ -46,8 +46,8 @@ def locate(
     """
     if name == "mini":
         return mini
-    if found := imported(name, benchmark, get_data):
-        return found
+    if place := imported(name, benchmark, get_data):
+        return place
     folder = folder_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
@@ -342,12 +342,12 @@ def _sha256(raw: bytes) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} appears twice in one object")
-    return found
+    return mapping
 
 
 def _no_constant(text: str) -> Any:

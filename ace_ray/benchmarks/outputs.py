@@ -59,13 +59,13 @@ class Entries:
     @classmethod
     def among(cls, entries: Iterable[Entry]) -> Entries:
         """These entries and no others."""
-        found: dict[tuple[str, str], list[Entry]] = {}
+        groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
-            found.setdefault((entry.language, entry.category), []).append(entry)
+            groups.setdefault((entry.language, entry.category), []).append(entry)
         return cls(
-            lambda language, category: found.get((language, category), ()),
-            languages=list(dict.fromkeys(language for language, _ in found)),
-            categories=list(dict.fromkeys(category for _, category in found)),
+            lambda language, category: groups.get((language, category), ()),
+            languages=list(dict.fromkeys(language for language, _ in groups)),
+            categories=list(dict.fromkeys(category for _, category in groups)),
         )
 
     def of(self, language: str, category: str) -> Mapping[str, Entry]:
@@ -91,17 +91,17 @@ class Entries:
             for one in ([language] if language else self.languages)
             for other in ([category] if category else self.categories)
         ]
-        found = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
-        if not found:
+        entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
+        if not entries:
             kind = f"id of {language}/{category}" if language and category else "id"
-            ids = {known: None for group in groups for known in self.of(*group)}
+            ids = {name: None for group in groups for name in self.of(*group)}
             require_known(kind, entry_id, ids, where)
-        if len(found) > 1:
-            key = "language" if len({entry.language for entry in found}) > 1 else "category"
-            several = ", ".join([f"{entry.language}/{entry.category}" for entry in found[:3]])
+        if len(entries) > 1:
+            key = "language" if len({entry.language for entry in entries}) > 1 else "category"
+            several = ", ".join([f"{entry.language}/{entry.category}" for entry in entries[:3]])
             what = f'"{key}" is missing: {shown(entry_id)} is an id of {several}'
             raise UserError(what, where=where)
-        return found[0]
+        return entries[0]
 
     def answered_by(self, row: Row, where: str) -> Entry:
         """The entry that a row names by ``id``, ``language`` and ``category``."""
@@ -143,11 +143,11 @@ def single_answer(text: str) -> Episode:
     return Episode(messages=[answer], output=text, model_calls=1)
 
 
-def each_once(found: Iterable[Placed], path: Path) -> Iterator[Output]:
-    """The outputs of ``found``. Raises `UserError` for an entry and sample that come twice, and at
+def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
+    """The outputs of ``placed``. Raises `UserError` for an entry and sample that come twice, and at
     the end where there was no output at all."""
     seen: set[bytes] = set()
-    for where, output in found:
+    for where, output in placed:
         entry, sample = output.entry, output.sample
         digest = blake2b(json.dumps([*entry.key, sample]).encode(), digest_size=16).digest()
         if digest in seen:
@@ -212,8 +212,8 @@ def sample_of(row: Row, where: str) -> int | str:
     if type(sample) not in (int, str):
         what = f'"sample" is {shown(sample)}, not an integer or a text'
         raise UserError(what, where=where)
-    found: int | str = sample
-    return found
+    checked: int | str = sample
+    return checked
 
 
 def value_of(row: Row, key: str, where: str) -> Any:

@@ -44,9 +44,9 @@ def benchmark_class(name: str) -> type[Benchmark]:
     Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
     """
     if local := _LOCAL.fullmatch(name):
-        found = _checked(_from_file(local["path"], local["name"], name), name)
-        found.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
-        return found
+        cls = _checked(_from_file(local["path"], local["name"], name), name)
+        cls.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
+        return cls
     offered = _offered()
     if name not in offered:
         raise UserError(
@@ -55,10 +55,10 @@ def benchmark_class(name: str) -> type[Benchmark]:
             fix=f"installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
     try:
-        found = resolve_name(offered[name])
+        cls = resolve_name(offered[name])
     except Exception as error:
         raise _fails(name, error) from error
-    return _checked(found, name)
+    return _checked(cls, name)
 
 
 def known_class(name: str) -> type[Benchmark] | None:
@@ -135,20 +135,20 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
     return getattr(module, attribute)
 
 
-def _checked(found: Any, name: str) -> type[Benchmark]:
-    """``found``, if it is a whole benchmark class. Raises `UserError`."""
+def _checked(cls: Any, name: str) -> type[Benchmark]:
+    """``cls``, if it is a whole benchmark class. Raises `UserError`."""
     fix = "see docs/adding-a-benchmark.md"
-    if not isinstance(found, type) or not issubclass(found, Benchmark):
+    if not isinstance(cls, type) or not issubclass(cls, Benchmark):
         raise UserError(f"{name} is no subclass of Benchmark", where="benchmarks", fix=fix)
-    if lacking := sorted(found.__abstractmethods__):
+    if lacking := sorted(cls.__abstractmethods__):
         raise UserError(f"{name} lacks {' and '.join(lacking)}", where="benchmarks", fix=fix)
-    if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
+    if not isinstance(cls.name, str) or not _NAME.fullmatch(cls.name):
         raise UserError(
-            f"the name of {name} is {found.name!r}, it should be letters, digits, '.', '_' and '-'",
+            f"the name of {name} is {cls.name!r}, it should be letters, digits, '.', '_' and '-'",
             where="benchmarks",
             fix="give the class a name",
         )
-    rules = found.rule_sets
+    rules = cls.rule_sets
     if (
         not isinstance(rules, tuple)
         or not rules
@@ -160,7 +160,7 @@ def _checked(found: Any, name: str) -> type[Benchmark]:
             where="benchmarks",
             fix="correct the class",
         )
-    return found
+    return cls
 
 
 def _fails(name: str, error: BaseException) -> UserError:
@@ -175,10 +175,10 @@ def judge_benchmark(name: str | None) -> str:
     """The benchmark that holds a judge against labels, of ``name`` or of the only one with one.
     Raises `UserError`: there is none, or several."""
     if name is not None:
-        found = benchmark_class(name).judge_benchmark
-        if not found:
+        benchmark = benchmark_class(name).judge_benchmark
+        if not benchmark:
             raise UserError(f"{name} has no judge", where="--benchmark", fix="name another one")
-        return found
+        return benchmark
     judged = {key: cls.judge_benchmark for key, cls in installed() if cls.judge_benchmark}
     if len(judged) != 1:
         raise UserError(

@@ -154,19 +154,19 @@ def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
     """The statistics of one category under one rule set, pooled over ``tallies``."""
     units = [unit for tally in tallies for unit in tally.units(rule)]
     accuracy, interval = _share(units)
-    found: dict[str, Any] = {"accuracy": accuracy, "interval": interval, "n": len(units)}
+    stats: dict[str, Any] = {"accuracy": accuracy, "interval": interval, "n": len(units)}
     if any(tally.multi_turn for tally in tallies):
         turns = [unit for tally in tallies for unit in tally.turns(rule)]
         shares = [share for tally in tallies for share in tally.shares(rule)]
-        found |= _named("turn", *_share(turns)) | {"turns": len(turns)}
-        found |= _named("process", *_mean([x for s in shares for x in s], len(shares)))
+        stats |= _named("turn", *_share(turns)) | {"turns": len(turns)}
+        stats |= _named("process", *_mean([x for s in shares for x in s], len(shares)))
     process, rows = (sum(tally.process[rule][i] for tally in tallies) for i in (0, 1))
     if rows:
         mean = process / rows
-        found |= _named("process", mean, wilson(mean * len(units), len(units)))
+        stats |= _named("process", mean, wilson(mean * len(units), len(units)))
     if max((n for n, _ in units), default=0) > 1:
-        found["samples"] = _samples(units)
-    return found | {"errors": errors(tallies, rule)}
+        stats["samples"] = _samples(units)
+    return stats | {"errors": errors(tallies, rule)}
 
 
 def _share(units: Units) -> tuple[float | None, Any]:

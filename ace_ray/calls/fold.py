@@ -197,12 +197,12 @@ def _size(value: object) -> int:
 
 
 def _bool_op(node: ast.BoolOp, budget: Budget) -> _Sized:
-    found = _sized(node.values[0], budget)
+    result = _sized(node.values[0], budget)
     for item in node.values[1:]:
-        if bool(found[0]) is isinstance(node.op, ast.Or):
+        if bool(result[0]) is isinstance(node.op, ast.Or):
             break
-        found = _sized(item, budget)
-    return found
+        result = _sized(item, budget)
+    return result
 
 
 def _items(node: ast.List | ast.Tuple | ast.Set, budget: Budget) -> _Sized:
@@ -229,8 +229,8 @@ def _subscript(node: ast.Subscript, budget: Budget) -> _Sized:
     budget.charge(size)
     if isinstance(container, _Known):
         raise Refused("a subscript of a known name in an operation")
-    found = container[index]
-    return found, _size(found)
+    item = container[index]
+    return item, _size(item)
 
 
 def _slice(node: ast.Slice, budget: Budget) -> _Sized:
@@ -240,17 +240,17 @@ def _slice(node: ast.Slice, budget: Budget) -> _Sized:
 
 def _compare(node: ast.Compare, budget: Budget) -> _Sized:
     left = _sized(node.left, budget)
-    found: Any = True
+    result: Any = True
     for op, comparator in zip(node.ops, node.comparators, strict=True):
         right = _sized(comparator, budget)
         budget.charge(left[1] + right[1])
         if isinstance(left[0], _Known) or isinstance(right[0], _Known):
             raise Refused("a known name in a comparison")
-        found = _COMPARE[type(op)](left[0], right[0])
-        if not found:
+        result = _COMPARE[type(op)](left[0], right[0])
+        if not result:
             break
         left = right
-    return found, 1
+    return result, 1
 
 
 def _joined(node: ast.JoinedStr, budget: Budget) -> _Sized:

@@ -67,8 +67,8 @@ def _check_bounds(text: str) -> None:
     The inside of f-strings counts as outside, several times.
     """
     depth = position = quoted = 0
-    while found := _SPECIAL.search(text, position):
-        token, position = found.group(), found.end()
+    while match := _SPECIAL.search(text, position):
+        token, position = match.group(), match.end()
         _check_code(position - quoted)
         if token in "([{":
             depth += 1
@@ -85,7 +85,7 @@ def _check_bounds(text: str) -> None:
             if end is None:  # unterminated: the parser says so at once
                 return
             inside = end.end() - position
-            if "f" in text[max(found.start() - 2, 0) : found.start()].lower():
+            if "f" in text[max(match.start() - 2, 0) : match.start()].lower():
                 inside *= 1 - _FSTRING_WEIGHT
             quoted += inside
             position = end.end()

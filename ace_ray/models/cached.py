@@ -113,8 +113,8 @@ def _use_file(folder: Path) -> int:
 def _by_age(cache: Path) -> list[Path]:
     """Fetched folders, and what is left of some, the one that was taken longest ago first."""
     # Tokenizers alone are small, and nobody holds them.
-    found = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
-    return sorted(found, key=_taken_at)
+    folders = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
+    return sorted(folders, key=_taken_at)
 
 
 def _taken_at(path: Path) -> float:

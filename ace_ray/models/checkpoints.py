@@ -61,9 +61,9 @@ def check_whole(folder: Path) -> None:
     index = _index(folder)
     if not index and (lacks := lacking({path.name for path in folder.iterdir()})):
         raise UserError(lacks, where=str(folder), fix="name a complete checkpoint")
-    held = {name: tensor.file for name, tensor in tensors_of(folder).items()}
+    files = {name: tensor.file for name, tensor in tensors_of(folder).items()}
     for name, shard in index.items():
-        if held.get(name) != shard:
+        if files.get(name) != shard:
             raise UserError(
                 f"the index places {name} in {shard}, which does not hold it",
                 where=str(folder / INDEX),
@@ -138,13 +138,13 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
     Raises `UserError`: a shard is missing, torn, or no safetensors file.
     """
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     index = _index(folder)
     for shard in shards_of(folder):
         # Tied tensors may lie in two shards: the index says which one counts.
-        held = _header(folder, shard)
-        found |= {name: tensor for name, tensor in held if index.get(name, shard) == shard}
-    return found
+        header = _header(folder, shard)
+        tensors |= {name: tensor for name, tensor in header if index.get(name, shard) == shard}
+    return tensors
 
 
 def shards_of(folder: Path) -> list[str]:

@@ -163,19 +163,19 @@ class EndpointModel(Client):
         return completion
 
     def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
-        said = f"HTTP {status}: {self._said(raw)}"
+        answer = f"HTTP {status}: {self._said(raw)}"
         if status in RETRIED or status >= 500:
             pause_s = retry_after_s(headers.get("Retry-After", ""), time.time())
-            return _Failed(said, down=status >= 500, retry_after_s=pause_s)
+            return _Failed(answer, down=status >= 500, retry_after_s=pause_s)
         if status in (401, 403):
             name = self._config.api_key_env
             key = (
                 f"the key in {name}" if name else "its key" if self._key else "requests without key"
             )
-            return EndpointRefused(f"{self._host} does not accept {key}: {said}")
+            return EndpointRefused(f"{self._host} does not accept {key}: {answer}")
         if any(phrase in _start(raw).lower() for phrase in _TOO_LONG):
-            return PromptTooLong(f"{self._host}: {said}")
-        return EndpointRefused(f"{self._host} refuses the request: {said}")
+            return PromptTooLong(f"{self._host}: {answer}")
+        return EndpointRefused(f"{self._host} refuses the request: {answer}")
 
     def _completion(self, tree: Any, seconds: float) -> Completion:
         """Raises ValueError, LookupError or TypeError for anything but a chat completion."""

@@ -47,14 +47,14 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
             raise UserError(
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
             )
-    known = _fields(_parsed("engine/arg_utils.py"), ("EngineArgs", "AsyncEngineArgs"))
+    fields = _fields(_parsed("engine/arg_utils.py"), ("EngineArgs", "AsyncEngineArgs"))
     for name, value in args.items():
         # No name at all: a vLLM of another layout, whose own check comes when it starts.
-        if known and name not in known:
-            fix = _nearest(name, known, "see vLLM's engine arguments")
+        if fields and name not in fields:
+            fix = _nearest(name, fields, "see vLLM's engine arguments")
             raise UserError(f"vLLM has no engine argument {name!r}", where="engine", fix=fix)
-        if known and value is not None:
-            _check_value(name, value, _type_of(known[name]))
+        if fields and value is not None:
+            _check_value(name, value, _type_of(fields[name]))
 
 
 def _check_value(name: str, value: Any, kind: Any) -> None:

@@ -56,13 +56,13 @@ class _Header:
             raise ValueError(f"version {version} is not known")
         if count > MOST_KEYS:
             raise ValueError(f"it has more than {MOST_KEYS} keys")
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for _ in range(count):
             key, kind = self._text(), self._number("I")
             value = self._array(key) if kind == _ARRAY else self._scalar(kind)
             if value is not None:
-                found[key] = value
-        return found
+                values[key] = value
+        return values
 
     def _scalar(self, kind: int) -> Any:
         return self._text() if kind == _TEXT else self._number(_SCALARS[kind])
@@ -88,14 +88,14 @@ class _Header:
             for _ in range(length):
                 self._skip(self._number("Q"))
             return None
-        found, held = [], 0
+        texts, total = [], 0
         for _ in range(length):
             text = self._text(counted=True)
-            held += len(text)
-            if held > MOST_VOCABULARY_BYTES:
+            total += len(text)
+            if total > MOST_VOCABULARY_BYTES:
                 raise ValueError(f"{key} has more than {MOST_VOCABULARY_BYTES >> 20} MiB")
-            found.append(text)
-        return found
+            texts.append(text)
+        return texts
 
     def _count(self, texts: int) -> None:
         self._texts += texts

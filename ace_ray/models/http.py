@@ -143,8 +143,8 @@ def proxy_of(url: HttpUrl) -> str | None:
 async def look_up(host: str, port: int) -> list[str]:
     """The host's addresses by the system's resolver. Raises `OSError`."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in addresses))
 
 
 class PublicHttp(Client):

@@ -87,34 +87,34 @@ class Probe:
 
         Raises `ProbeFailed`. `prepare` must have been called for the first swap.
         """
-        said = await self._engine.logprobs()
+        logprobs = await self._engine.logprobs()
         assert self._held is not None  # `begin` comes first
-        _check_finite(said)
-        found: dict[str, Any] = {"moved": round(distance(self._said, said), 4)}
-        same = said == self._said and weights_hash(folder) == weights_hash(self._held)
-        if said == self._said and not same:
+        _check_finite(logprobs)
+        facts: dict[str, Any] = {"moved": round(distance(self._said, logprobs), 4)}
+        same = logprobs == self._said and weights_hash(folder) == weights_hash(self._held)
+        if logprobs == self._said and not same:
             raise ProbeFailed("the weights are others, and the engine says the same as before")
         # Equal weights prove nothing of a swap.
         if not self._proven and not same:
-            found |= self._against_references(self._held, folder, said)
+            facts |= self._against_references(self._held, folder, logprobs)
             self._proven = True
-        self._held, self._said = folder, said
-        return found
+        self._held, self._said = folder, logprobs
+        return facts
 
-    def _against_references(self, held: Path, folder: Path, said: Logprobs) -> dict[str, float]:
+    def _against_references(self, held: Path, folder: Path, logprobs: Logprobs) -> dict[str, float]:
         references = self._references.get((held, folder))
         if references is None:
             raise ProbeFailed("there is no reference to hold the first swap against")
         if isinstance(references, ProbeFailed):
             raise references
         before, after = references
-        usual, now = distance(before, self._said), distance(after, said)
+        usual, now = distance(before, self._said), distance(after, logprobs)
         if not now <= max(FLOOR, SLACK * usual):
             raise ProbeFailed(
                 f"the engine is {now:.3f} nats a token from what the new weights say, it was "
                 f"{usual:.3f} from what the old ones say"
             )
-        way = way_gone(before, after, self._said, said)
+        way = way_gone(before, after, self._said, logprobs)
         if not WAY[0] <= way <= WAY[1]:
             raise CannotTell(
                 f"what the old weights say and what the new ones do are "
@@ -124,8 +124,8 @@ class Probe:
         return {"from_reference": round(now, 4), "before": round(usual, 4), "way": round(way, 2)}
 
 
-def _check_finite(said: Logprobs) -> None:
-    if not all(math.isfinite(value) for text in said for value in text):
+def _check_finite(logprobs: Logprobs) -> None:
+    if not all(math.isfinite(value) for text in logprobs for value in text):
         raise ProbeFailed("the engine's logprobs are not finite")
 
 

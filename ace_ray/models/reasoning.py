@@ -48,8 +48,8 @@ def split_think(text: str, *, opened: bool = False) -> Split:
 
 
 def _behind_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _closes_unopened(text: str) -> bool:

@@ -17,14 +17,14 @@ def main() -> None:
     texts = json.load(sys.stdin)
     for folder in sys.argv[1:]:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-        said = []
+        logprobs = []
         for ids in texts:
             with torch.inference_mode():
                 logits = model(torch.tensor([ids])).logits[0, :-1].float()
             picked = torch.tensor(ids[1:]).unsqueeze(-1)
-            said.append(logits.log_softmax(-1).gather(-1, picked).squeeze(-1).tolist())
+            logprobs.append(logits.log_softmax(-1).gather(-1, picked).squeeze(-1).tolist())
         del model
-        print(json.dumps(said), flush=True)
+        print(json.dumps(logprobs), flush=True)
 
 
 if __name__ == "__main__":

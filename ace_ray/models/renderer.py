@@ -135,17 +135,17 @@ def _exchange(child: subprocess.Popen[bytes], request: bytes) -> dict[str, Any]:
 
 
 def _read(pipe: IO[bytes], size: int, until: float) -> bytes:
-    found = bytearray()
+    content = bytearray()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    while len(found) < size:
+    while len(content) < size:
         if not poll.poll(max(0.0, 1000 * (until - time.monotonic()))):
             raise TimeoutError
-        chunk = os.read(pipe.fileno(), min(1 << 20, size - len(found)))
+        chunk = os.read(pipe.fileno(), min(1 << 20, size - len(content)))
         if not chunk:
             raise ValueError("the pipe ended")
-        found += chunk
-    return bytes(found)
+        content += chunk
+    return bytes(content)
 
 
 def _end_of(child: subprocess.Popen[bytes]) -> int | None:
@@ -165,8 +165,8 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     _rendered(
         render_jinja_template, {"template": _WARM_UP, "variables": {"messages": [], "tools": []}}
     )
-    held = _own_bytes() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (held, held))
+    limit = _own_bytes() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     confine()
     while head := source.read(_HEAD.size):
         request = json.loads(source.read(*_HEAD.unpack(head)))

@@ -69,9 +69,9 @@ def parse_role(value: Any, where: str) -> Role:
         return "same"
     kinds = ("model", "endpoint")
     if not isinstance(value, Mapping) or sum(kind in value for kind in kinds) != 1:
-        said = sorted(map(str, value)) if isinstance(value, Mapping) else value
+        given = sorted(map(str, value)) if isinstance(value, Mapping) else value
         raise UserError(
-            f"{said!r:.60} names no role",
+            f"{given!r:.60} names no role",
             where=where,
             fix="write same, or a mapping with either model: {source: ...} or "
             "endpoint: {url: ..., model: ...}",
@@ -154,17 +154,17 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
         }
     if model is None:
         raise ValueError("a role without an endpoint has a resolved model")
-    found: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "kind": "same" if role == "same" else "served",
         "model": model.source,
         "revision": model.revision,
         "sampling": drawn,
     }
     if isinstance(role, ServedRole):
-        found["chat_template_kwargs"] = role.model.chat_template_kwargs
-        found["reasoning_parser"] = role.model.reasoning_parser
-        found["engine"] = role.engine
-    return found
+        identity["chat_template_kwargs"] = role.model.chat_template_kwargs
+        identity["reasoning_parser"] = role.model.reasoning_parser
+        identity["engine"] = role.engine
+    return identity
 
 
 def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
@@ -192,14 +192,14 @@ def check_url(url: str, where: str) -> HttpUrl:
             fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
         )
     try:
-        found = http_url(url)
+        parsed = http_url(url)
     except ValueError as error:
         raise UserError(f"cannot be asked: {error}", where=where, fix=fix) from None
     if not url.isascii() or " " in url:
         raise UserError("holds characters that no URL has", where=where, fix=fix)
-    if found.target.rstrip("/").endswith("/completions"):
+    if parsed.target.rstrip("/").endswith("/completions"):
         raise UserError("ends in the method's own path", where=where, fix=fix)
-    return found
+    return parsed
 
 
 def _check_size(name: str, value: Any) -> None:

@@ -234,24 +234,24 @@ def _content_hash(files: Sequence[Path]) -> str:
     """SHA-256 over names and contents; each file's hash is remembered by size and mtime."""
     memory = cache_root() / "file-hashes.json"
     try:
-        known: dict[str, str] = json.loads(memory.read_text())
+        hashes: dict[str, str] = json.loads(memory.read_text())
     except (OSError, ValueError):
-        known = {}
+        hashes = {}
     total, fresh = hashlib.sha256(), False
     for file in files:
         stat = file.stat()
         key = f"{file}|{stat.st_size}|{stat.st_mtime_ns}"
-        if key not in known:
+        if key not in hashes:
             with file.open("rb") as stream:
-                known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+                hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
             fresh = True
-        total.update(f"{file.name}\0{known[key]}\n".encode())
+        total.update(f"{file.name}\0{hashes[key]}\n".encode())
     # Only a saving of time: a read-only cache must not stop anyone.
     with suppress(OSError):
         if fresh:
             memory.parent.mkdir(parents=True, exist_ok=True)
             scratch = memory.with_suffix(f".{os.getpid()}")
-            scratch.write_text(json.dumps(known))
+            scratch.write_text(json.dumps(hashes))
             scratch.replace(memory)
     return total.hexdigest()
 

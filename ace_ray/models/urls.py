@@ -138,7 +138,7 @@ class AllowList:
 
     @classmethod
     def of(cls, hosts: Sequence[str], where: str, *, allow_http: bool = False) -> AllowList:
-        found = []
+        names = []
         for host in hosts:
             below = host.startswith(".")
             try:
@@ -151,29 +151,29 @@ class AllowList:
                     where=where,
                     fix="write a name alone, as api.example.org, or .example.org for all below it",
                 ) from None
-            found.append(f".{name}" if below else name)
-        if not found:
+            names.append(f".{name}" if below else name)
+        if not names:
             raise UserError("names no host", where=where, fix="list the hosts that may be asked")
-        return cls(tuple(found), allow_http)
+        return cls(tuple(names), allow_http)
 
     def check(self, url: str) -> HttpUrl:
         """``url`` in its one spelling. Raises `Refused`: it has none, its host is not one of these,
         or it is not over HTTPS and the port that belongs to the scheme (any port over HTTP, where
         that is allowed at all)."""
         try:
-            found = http_url(url)
+            parsed = http_url(url)
         except ValueError as error:
             raise Refused(str(error)) from None
-        if found.scheme != "https" and not self.allow_http:
+        if parsed.scheme != "https" and not self.allow_http:
             raise Refused("only https is asked")
-        if found.port != 443 and not self.allow_http:
+        if parsed.port != 443 and not self.allow_http:
             raise Refused("only the port of https is asked")
         if not any(
-            found.host.endswith(known) if known.startswith(".") else found.host == known
-            for known in self.hosts
+            parsed.host.endswith(host) if host.startswith(".") else parsed.host == host
+            for host in self.hosts
         ):
             raise Refused("its host is not on the list of hosts that may be asked")
-        return found
+        return parsed
 
 
 def check_addresses(addresses: Sequence[str]) -> list[str]:
@@ -189,12 +189,12 @@ def is_public(address: str) -> bool:
     """Whether an IP address is one of the internet's. IPv6 ways around an IPv4 address (NAT64,
     6to4, Teredo) are none, as they can lead to a private one."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            found = found.ipv4_mapped
-        elif found not in _GLOBAL_UNICAST or found.scope_id:
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            ip = ip.ipv4_mapped
+        elif ip not in _GLOBAL_UNICAST or ip.scope_id:
             return False
-    return not any(found in network for network in _NOT_PUBLIC)
+    return not any(ip in network for network in _NOT_PUBLIC)

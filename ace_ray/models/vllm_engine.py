@@ -140,7 +140,7 @@ class VLLMEngine:
         if final is None or final.prompt_logprobs is None:
             raise EngineDead("the engine gave no logprobs")
         pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
-        return [found[token].logprob for token, found in pairs]
+        return [by_token[token].logprob for token, by_token in pairs]
 
     async def _last_output(self, ids: list[int], params: Any, kind: str) -> Any:
         """What the engine says last of a prompt; None where it says nothing."""

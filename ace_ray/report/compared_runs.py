@@ -194,7 +194,7 @@ def _of_engines(engines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
             if not other and value not in values.setdefault(key, []):
                 values[key].append(value)
-    return {key: " and ".join(sorted(found)) for key, found in values.items()}
+    return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
 
 
 def seed_of(run: Run) -> int | None:
@@ -204,5 +204,5 @@ def seed_of(run: Run) -> int | None:
 
 
 def _mapping(run: Run, key: str) -> Mapping[str, Any]:
-    found = (run.manifest.model_extra or {}).get(key)
-    return found if isinstance(found, Mapping) else {}
+    value = (run.manifest.model_extra or {}).get(key)
+    return value if isinstance(value, Mapping) else {}

@@ -155,13 +155,13 @@ def compare_runs(
     if differences and not allow_different:
         raise NotComparable(differences)
     data = _narrowed([paired_data(name, holders) for name, holders in shared.items()], groups)
-    held = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
-    rule_sets = held if rule_sets is None else rule_sets
-    if unknown := [rules for rules in rule_sets if rules not in held]:
+    available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
+    rule_sets = available if rule_sets is None else rule_sets
+    if unknown := [rules for rules in rule_sets if rules not in available]:
         raise UserError(
             f"the runs share no rule set {unknown[0]!r}",
             where="--rules",
-            fix=f"one of {', '.join(held)}",
+            fix=f"one of {', '.join(available)}",
         )
     plots = [
         (paired.benchmark, rules, plot(paired, shared[paired.benchmark], rules))
@@ -200,11 +200,11 @@ def _shared_benchmarks(
     runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]
 ) -> dict[str, list[ComparedRun]]:
     """Benchmark -> the runs that hold it, of those that both runs of a pair hold."""
-    held = {c.label: c.run.benchmarks for c in runs}
+    benchmarks = {c.label: c.run.benchmarks for c in runs}
     shared = {
-        name: [c for c in runs if name in held[c.label]]
-        for name in dict.fromkeys(name for names in held.values() for name in names)
-        if any(name in held[base] and name in held[other] for base, other in pairs)
+        name: [c for c in runs if name in benchmarks[c.label]]
+        for name in dict.fromkeys(name for names in benchmarks.values() for name in names)
+        if any(name in benchmarks[base] and name in benchmarks[other] for base, other in pairs)
     }
     if not shared:
         base, other = pairs[0]
@@ -403,7 +403,7 @@ def compare_reported(
     try:
         comparison = compare_runs(
             compared,
-            rule_sets=list(dict.fromkeys(r for held in rule_sets.values() for r in held)),
+            rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
             groups=_table_groups(benchmarks),
             select_best=len(runs) > 2,
         )
@@ -415,7 +415,7 @@ def compare_reported(
     flipped = {label for pair in pairs for label in pair}
     return ReportedComparison(
         comparison,
-        comparison.flips(pairs, {name: held[0] for name, held in rule_sets.items()}),
+        comparison.flips(pairs, {name: listed[0] for name, listed in rule_sets.items()}),
         [c.label for c in compared if c.label not in flipped],
     )
 

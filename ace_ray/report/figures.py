@@ -166,9 +166,9 @@ def _curves(figure: Curves) -> Canvas:
 def _curve(
     axes: Axes, points: Sequence[tuple[float, Estimate]], number: int, name: str, *, joined: bool
 ) -> None:
-    values = [100 * found.value for _, found in points]
-    below = [100 * (found.value - found.interval[0]) for _, found in points]
-    above = [100 * (found.interval[1] - found.value) for _, found in points]
+    values = [100 * estimate.value for _, estimate in points]
+    below = [100 * (estimate.value - estimate.interval[0]) for _, estimate in points]
+    above = [100 * (estimate.interval[1] - estimate.value) for _, estimate in points]
     axes.errorbar(
         [x for x, _ in points],
         values,

@@ -78,9 +78,9 @@ class Flips:
     def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
         """Category, or type of the wrong answer's error -> rows lost and gained."""
         keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
-        found = Counter(keys)
+        counts = Counter(keys)
         names = sorted({name for _, name in keys})
-        return {name: (found["lost", name], found["gained", name]) for name in names}
+        return {name: (counts["lost", name], counts["gained", name]) for name in names}
 
 
 def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rules: str) -> Flips:
@@ -101,11 +101,11 @@ def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rule
         _answers(run, [rows[key] for key in changed], rules)
         for run, rows in ((base_run, before), (other_run, after))
     ]
-    found = []
+    flips = []
     for key in changed:
         category, language, entry_id, sample = key
         was_right = before[key].verdicts[rules].valid
-        found.append(
+        flips.append(
             Flip(
                 change="lost" if was_right else "gained",
                 language=one_line(language),
@@ -116,7 +116,7 @@ def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rule
                 other=answers[1][after[key].row_id],
             )
         )
-    return Flips(benchmark, rules, base_label, other_label, len(shared), found)
+    return Flips(benchmark, rules, base_label, other_label, len(shared), flips)
 
 
 def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:

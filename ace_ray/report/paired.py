@@ -53,9 +53,9 @@ class Cells:
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:
         """The strata, and (units,): the index of each unit's."""
-        found: dict[Stratum, int] = {}
-        of_unit = [found.setdefault(unit[:2], len(found)) for unit in self.units]
-        return list(found), np.array(of_unit, dtype=np.int64)
+        indices: dict[Stratum, int] = {}
+        of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
+        return list(indices), np.array(of_unit, dtype=np.int64)
 
     def within(self, strata: Collection[Stratum]) -> np.ndarray:
         """(units,): whether it is of one of ``strata``."""
@@ -180,9 +180,9 @@ def unit_means(cells: Cells, metric: Metric, rules: str, run: int) -> np.ndarray
 def _means(cells: Cells, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     count = len(cells.units)
     where = cells.unit_of[mask]
-    found = np.bincount(where, minlength=count)
+    counts = np.bincount(where, minlength=count)
     sums = np.bincount(where, values[mask], minlength=count)
-    means: np.ndarray = np.divide(sums, found, out=np.full(count, np.nan), where=found > 0)
+    means: np.ndarray = np.divide(sums, counts, out=np.full(count, np.nan), where=counts > 0)
     return means
 
 

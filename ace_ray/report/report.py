@@ -81,7 +81,7 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
 def _must_share_a_paper(runs: Sequence[Run]) -> None:
     """Raises `UserError` unless one benchmark with a paper is in all of ``runs``."""
     named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
-    offers = [name for name in named if (known := known_class(name)) and known.has_paper()]
+    offers = [name for name in named if (benchmark := known_class(name)) and benchmark.has_paper()]
     if not offers:
         raise UserError(
             f"no tables of a paper are known for {', '.join(named) or 'no run'}",
@@ -90,9 +90,9 @@ def _must_share_a_paper(runs: Sequence[Run]) -> None:
         )
     shared = [name for name in offers if all(name in run.benchmarks for run in runs)]
     if len(shared) != 1:
-        held = "; ".join(f"{run.label}: {', '.join(run.benchmarks)}" for run in runs)
+        listing = "; ".join(f"{run.label}: {', '.join(run.benchmarks)}" for run in runs)
         raise UserError(
-            f"the runs share {'several benchmarks' if shared else 'no benchmark'} ({held})",
+            f"the runs share {'several benchmarks' if shared else 'no benchmark'} ({listing})",
             where="--paper",
             fix="name runs of one benchmark",
         )

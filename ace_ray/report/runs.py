@@ -116,8 +116,8 @@ class Run:
         """``row_id`` and these columns of ``rows``, read again; without those that have gone.
 
         Raises `UserError` when a part cannot be read."""
-        known = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
-        for table in self.ledger.tables(["row_id", *columns], known) if rows else ():
+        ids = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
+        for table in self.ledger.tables(["row_id", *columns], ids) if rows else ():
             yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
@@ -209,10 +209,10 @@ def read_run(store: Store) -> Run:
         judged_by=judged_by,
         elsewhere=elsewhere(store, manifest),
     )
-    if found := _STEP.search(run.model):
+    if match := _STEP.search(run.model):
         parents = [part for part in manifest.model.source.split("/")[:-1] if part]
-        run.step = int(found[1])
-        run.training = run.model[: found.start()].rstrip("-_=. ") or [run.model, *parents][-1]
+        run.step = int(match[1])
+        run.training = run.model[: match.start()].rstrip("-_=. ") or [run.model, *parents][-1]
     return run
 
 

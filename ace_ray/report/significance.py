@@ -52,10 +52,10 @@ def difference_test(moves: np.ndarray) -> tuple[float, str]:
         table = [[0, len(moved) - gained], [gained, 0]]
         return float(mcnemar(table, exact=True).pvalue), MCNEMAR
     if len(moved) <= MOST_ENUMERATED:
-        found = stats.permutation_test(
+        result = stats.permutation_test(
             (moved,), np.sum, permutation_type="samples", vectorized=True, n_resamples=np.inf
         )
-        return float(found.pvalue), SIGN_FLIP
+        return float(result.pvalue), SIGN_FLIP
     z = max(0.0, abs(moved.sum()) - sizes.min()) / sqrt(float(np.sum(moved**2)))
     return float(2 * stats.norm.sf(z)), CLUSTERED
 
@@ -114,7 +114,7 @@ def bootstrap_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
     # Mirrored data get mirrored intervals, to the last bit.
     sign = -1.0 if moves.sum() < 0 else 1.0
     single = bool(np.all(sizes == 1))
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (sign * moves,) if single else (sign * moves, sizes),
         np.mean if single else _ratio,
         paired=not single,
@@ -124,7 +124,7 @@ def bootstrap_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
         method="BCa",
         rng=np.random.default_rng(SEED),
     ).confidence_interval
-    ends = (float(found.low), float(found.high))
+    ends = (float(interval.low), float(interval.high))
     return _bounded(*ends) if sign > 0 else _bounded(-ends[1], -ends[0])
 
 
@@ -161,8 +161,8 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
     n = float(sizes.sum())
     z = _detected_at(tests)
     seen = z * sqrt(float(np.sum(moves**2))) / n
-    found = max(seen, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
-    return found if found <= 1 else None
+    difference = max(seen, z * z * float(np.sum(np.square(sizes, dtype=float))) / n**2)
+    return difference if difference <= 1 else None
 
 
 @cache
@@ -202,26 +202,26 @@ def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float])
     with warnings.catch_warnings():
         # It also warns of shares that lie on a curve exactly, and of nothing else here.
         warnings.simplefilter("ignore", PerfectSeparationWarning)
-        found = GLM(counts, design, family=Binomial()).fit()
-    if not found.converged:
+        fit = GLM(counts, design, family=Binomial()).fit()
+    if not fit.converged:
         return None
     # `fit(scale="X2")` of statsmodels 0.15 forgets how many trials there were.
-    dispersion = max(1.0, float(found.pearson_chi2 / found.df_resid))
-    (a, ab), (_, b) = (dispersion * np.asarray(found.cov_params())).tolist()
+    dispersion = max(1.0, float(fit.pearson_chi2 / fit.df_resid))
+    (a, ab), (_, b) = (dispersion * np.asarray(fit.cov_params())).tolist()
     return Fit(
         centre=centre,
-        intercept=float(found.params[0]),
-        slope=float(found.params[1]),
+        intercept=float(fit.params[0]),
+        slope=float(fit.params[1]),
         covariance=((a, ab), (ab, b)),
         dispersion=dispersion,
-        quantile=float(stats.t.isf(ALPHA / 2, found.df_resid)),
+        quantile=float(stats.t.isf(ALPHA / 2, fit.df_resid)),
     )
 
 
 def _separated(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> bool:
     """Whether a step explains all: no wrong answer above a right one, or none below (Albert and
     Anderson 1984). The likelihood of a logistic curve then grows without end."""
-    rights = [place for place, found in zip(x, right, strict=True) if found > 0]
+    rights = [place for place, count in zip(x, right, strict=True) if count > 0]
     wrongs = [place for place, k, of in zip(x, right, n, strict=True) if k < of]
     if not rights or not wrongs:
         return True

@@ -232,8 +232,8 @@ def _line(line: LedgerLine) -> list[Value]:
 
 
 def _sums(sweep: Sweep) -> list[Value]:
-    seconds = [found for line in sweep.lines if (found := seconds_of(line))]
-    whole = {part: sum(found[part] for found in seconds) for part in PARTS}
+    seconds = [spent for line in sweep.lines if (spent := seconds_of(line))]
+    whole = {part: sum(spent[part] for spent in seconds) for part in PARTS}
     entries = sum(line.entries for line in sweep.lines)
     priced = all(line.cost is not None for line in sweep.lines if line.seconds)
     cost = sum(line.cost or 0.0 for line in sweep.lines) if seconds and priced else None
@@ -244,8 +244,8 @@ def _sums(sweep: Sweep) -> list[Value]:
         *(_amount(value) for value in whole.values()),
         _amount(total),
         entries,
-        sum(found.prompt for found in tokens),
-        sum(found.completion for found in tokens),
+        sum(counts.prompt for counts in tokens),
+        sum(counts.completion for counts in tokens),
         _amount(cost, 4),
         _amount(1000 * total / entries if entries else None),
         _amount(1000 * cost / entries if entries and cost is not None else None, 4),

@@ -142,12 +142,12 @@ def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
     stored = {texts["row_id"]: texts for texts in run.stored(rows, columns)}
     for row in rows:
-        found = stored.get(row.row_id)
-        if found is None:
+        record = stored.get(row.row_id)
+        if record is None:
             continue
-        messages = messages_of(found)
+        messages = messages_of(record)
         # Of a single call the last message is the answer itself.
-        alone = found["state"] is None and messages and messages[-1].get("role") == "assistant"
+        alone = record["state"] is None and messages and messages[-1].get("role") == "assistant"
         yield WrongAnswer(
             run=run.label,
             benchmark=row.benchmark,
@@ -157,11 +157,11 @@ def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer
             sample=row.sample,
             finish_reason=row.finish_reason,
             messages=messages[:-1] if alone else messages,
-            output=found["output"],
-            reasoning=found["reasoning"],
-            state=found["state"],
+            output=record["output"],
+            reasoning=record["reasoning"],
+            state=record["state"],
             judgements=[
-                Judgement(rules, verdict.valid, verdict.error_type, found[f"{rules}_error"])
+                Judgement(rules, verdict.valid, verdict.error_type, record[f"{rules}_error"])
                 for rules, verdict in row.verdicts.items()
             ],
         )
@@ -189,16 +189,16 @@ class GoldAnswers:
             )
             if same not in read:
                 read[same] = _gold_of(run)
-            found = read[same]
-            if isinstance(found, UserError):
-                self.missing[run.label] = str(found)
+            answers = read[same]
+            if isinstance(answers, UserError):
+                self.missing[run.label] = str(answers)
             else:
-                self._found[run.label] = found
+                self._found[run.label] = answers
 
     def of(self, run: str, key: EntryKey) -> tuple[Any] | None:
         """The gold answer of an entry in a 1-tuple, None where it is not at hand."""
-        found = self._found.get(run, {})
-        return (found[key],) if key in found else None
+        answers = self._found.get(run, {})
+        return (answers[key],) if key in answers else None
 
 
 def _gold_of(run: Run) -> Mapping[EntryKey, Any] | UserError:

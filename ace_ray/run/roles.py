@@ -122,13 +122,13 @@ def serving_roles(
                 serving.start_server(role, binding.model, engine, key=key, on_gpu=on_gpu)
                 for _ in range(role.replicas)
             ]
-        found = {}
+        served = {}
         for place, servers in starting.items():
             model = bindings[place[0]][place[1]].model
             assert model is not None
             urls = [serving.url(server) for server in servers]
-            found[place] = Served(tuple(serving.endpoint(model, at) for at in urls), key)
-        yield found
+            served[place] = Served(tuple(serving.endpoint(model, at) for at in urls), key)
+        yield served
     finally:
         serving.stop([server for servers in starting.values() for server in servers])
 

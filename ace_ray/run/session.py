@@ -106,12 +106,12 @@ class Session:
 
     def _owed(self, *, again: bool) -> Owed:
         """Without those that are set aside."""
-        found = {}
+        owed = {}
         for index, run in enumerate(self._runs):
             if run.open:
                 rows = run.owed(again=again)
-                found[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
-        return {index: rows for index, rows in found.items() if len(rows)}
+                owed[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
+        return {index: rows for index, rows in owed.items() if len(rows)}
 
     def _passes(self) -> None:
         """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
@@ -151,8 +151,8 @@ class Session:
 
     def _set_aside(self) -> Owed:
         """The rows that engines or checkers have died on alone."""
-        found = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
-        return {index: rows for index, rows in found.items() if len(rows)}
+        by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
+        return {index: rows for index, rows in by_run.items() if len(rows)}
 
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
         """What is known of rows from earlier passes, and from earlier commands."""

@@ -285,9 +285,9 @@ def _sent(job: str, tree: Any, checkout: Path) -> set[str] | None:
     for text in _texts(tree):
         for named in (Path(text), checkout / text):
             with suppress(OSError, ValueError):
-                found = named.resolve()
-                if found.is_relative_to(checkout) and found.is_file():
-                    listed.append(found.relative_to(checkout).as_posix())
+                file = named.resolve()
+                if file.is_relative_to(checkout) and file.is_file():
+                    listed.append(file.relative_to(checkout).as_posix())
     return {path for name in listed for path in (name, *map(str, PurePosixPath(name).parents))}
 
 
@@ -357,7 +357,7 @@ def _facts(job: str, tree: Mapping[str, Any], digest: str, checkout: Path) -> di
     """What the dashboard shows beside the job. Texts only: Ray takes nothing else."""
     model = tree.get("model")
     of_run = [model] if isinstance(model, Mapping) else []
-    found = {
+    facts = {
         "ace_ray": ace_ray.__version__,
         "job": job,
         "run": tree.get("run"),
@@ -368,7 +368,7 @@ def _facts(job: str, tree: Mapping[str, Any], digest: str, checkout: Path) -> di
         "config_sha256": digest,
         "git": _commit(checkout),
     }
-    return {key: str(value) for key, value in found.items() if value}
+    return {key: str(value) for key, value in facts.items() if value}
 
 
 def _mappings(listed: Any) -> list[Mapping[str, Any]]:

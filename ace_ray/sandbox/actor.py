@@ -122,13 +122,13 @@ class PooledSession:
             pause_s = min(5.0, 2 * pause_s)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        found: Observation = await self._ask("call", name, arguments)
+        observation: Observation = await self._ask("call", name, arguments)
         self._log.append((name, arguments))
-        return found
+        return observation
 
     async def shown(self, last: int) -> list[Any]:
-        found: list[Any] = await self._ask("shown", last)
-        return found
+        answers: list[Any] = await self._ask("shown", last)
+        return answers
 
     async def state(self) -> Any:
         return (await self._ask("state"))[0]
@@ -145,11 +145,11 @@ class PooledSession:
         failure = ""
         for _ in range(MAX_MOVES):
             try:
-                found = await asyncio.wait_for(
+                answer = await asyncio.wait_for(
                     getattr(self._actor, method).remote(self._episode, *values), CALL_TIMEOUT_S
                 )
-                if found is not None:
-                    return found
+                if answer is not None:
+                    return answer
                 failure = "the actor was restarted"
             except RayActorError as error:
                 failure = type(error).__name__

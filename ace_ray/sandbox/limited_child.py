@@ -69,14 +69,14 @@ def receive(connection: socket.socket) -> Any:
 
 
 def _read(connection: socket.socket, size: int) -> bytearray:
-    found = bytearray(size)
-    view = memoryview(found)
+    content = bytearray(size)
+    view = memoryview(content)
     while view:
         count = connection.recv_into(view)
         if not count:
             raise EOFError("the connection is closed")
         view = view[count:]
-    return found
+    return content
 
 
 @contextmanager

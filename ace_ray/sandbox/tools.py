@@ -72,10 +72,10 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
         return Observation(f"{tool.name}() {error}", "bad_arguments")
     for parameter in tool.parameters:
         if parameter.types and parameter.name in values:
-            found = type(values[parameter.name])
-            if found not in parameter.types:
+            actual = type(values[parameter.name])
+            if actual not in parameter.types:
                 expected = " or ".join(kind.__name__ for kind in parameter.types)
-                problem = f"{parameter.name!r} must be {expected}, not {found.__name__}"
+                problem = f"{parameter.name!r} must be {expected}, not {actual.__name__}"
                 return Observation(f"{tool.name}() argument {problem}", "bad_arguments")
     try:
         return Observation(tool.function(state, **values))
@@ -88,11 +88,11 @@ def unknown_tool(name: str) -> Observation:
 
 
 def _names_problem(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    known = {parameter.name for parameter in tool.parameters}
+    names = {parameter.name for parameter in tool.parameters}
     for name in arguments:
         if name and name == tool.receiver:
             return f"{tool.name}() got multiple values for argument '{name}'"
-        if name not in known:
+        if name not in names:
             return f"{tool.name}() got an unexpected keyword argument '{str(name)[:100]}'"
     missing = [
         f"'{parameter.name}'"

@@ -78,8 +78,8 @@ class LocalStore:
                     locked(folder, self._place(path).parent) as held,
                 ):
                     if held:
-                        found = self.tagged(path)
-                        if (found and found[1]) != tag:
+                        stored = self.tagged(path)
+                        if (stored and stored[1]) != tag:
                             return None
                         self._put(folder, name, data)
                         return hashlib.sha256(data).hexdigest()
@@ -90,7 +90,7 @@ class LocalStore:
         return self.put_if(path, data, tag)
 
     def list(self, prefix: str = "") -> list[Object]:
-        found = []
+        objects = []
         # Everything up to the last slash is a folder; the rest is the start of names in it.
         top = Path(self.root, prefix.rpartition("/")[0])
         for base, _, names in os.walk(top, onerror=self._unless_gone):
@@ -102,8 +102,8 @@ class LocalStore:
                 # A file may go while the folder is walked; then it is not there.
                 with suppress(FileNotFoundError), self._failures(relative, "read"):
                     about = file.stat()
-                    found.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
-        return sorted(found, key=lambda item: item.path)
+                    objects.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
+        return sorted(objects, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
         gone = suppress(FileNotFoundError, NotADirectoryError)
@@ -231,12 +231,12 @@ def opened(folder: int, name: str, *, make: bool) -> int:
 
 def check_regular(handle: int) -> int:
     """The size of an open file. Raises `OSError`: it is no file, or too large to be held."""
-    found = os.fstat(handle)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.fstat(handle)
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is no regular file")
-    return found.st_size
+    return status.st_size
 
 
 def content(handle: int) -> bytes:
@@ -270,8 +270,8 @@ def locked(handle: int, folder: Path, *, wait: bool = True) -> Iterator[bool]:
             break
         except BlockingIOError as error:
             if time.monotonic() > until:
-                said = "another process holds the folder's lock"
-                raise OSError(error.errno, said) from error
+                message = "another process holds the folder's lock"
+                raise OSError(error.errno, message) from error
             time.sleep(0.01)
     try:
         try:

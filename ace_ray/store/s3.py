@@ -90,8 +90,8 @@ class S3Store:
             )
 
     def get(self, path: str) -> bytes | None:
-        found = self.tagged(path)
-        return None if found is None else found[0]
+        stored = self.tagged(path)
+        return None if stored is None else stored[0]
 
     def tagged(self, path: str) -> tuple[bytes, str] | None:
         with self._failures():
@@ -126,18 +126,18 @@ class S3Store:
     def list(self, prefix: str = "") -> list[Object]:
         base = self._key("")
         cut = len(base) + 1 if base else 0
-        found: list[Object] = []
+        objects: list[Object] = []
         with self._failures():
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=f"{base}/{prefix}" if base else prefix
             )
             for page in pages:
-                found += [
+                objects += [
                     Object(item["Key"][cut:], item["Size"], item["ETag"].strip('"'))
                     for item in page.get("Contents", [])
                     if not item["Key"].endswith(PROBE)
                 ]
-        return found
+        return objects
 
     def delete(self, path: str) -> None:
         with self._failures():

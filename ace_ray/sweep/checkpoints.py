@@ -62,47 +62,49 @@ def find_checkpoints(
             where=root,
             fix="correct checkpoints or pattern",
         )
-    found = []
+    checkpoints = []
     for name, items in files.items():
         if numbers := _NUMBER.findall(name):
-            found.append(_checkpoint(folder, root, name, int(numbers[-1]), items))
+            checkpoints.append(_checkpoint(folder, root, name, int(numbers[-1]), items))
         elif invalid is None:
             raise UserError(
                 f"the name {name!r} has no step in it", where=root, fix="narrow the pattern"
             )
         else:
             invalid[f"{root}/{name}"] = f"the name {name!r} has no step in it"
-    found.sort(key=lambda checkpoint: checkpoint.step)
-    for one, other in pairwise(found):
+    checkpoints.sort(key=lambda checkpoint: checkpoint.step)
+    for one, other in pairwise(checkpoints):
         if one.step != other.step:
             continue
         why = f"{one.name} and {other.name} are both step {one.step}"
         if invalid is None:
             raise UserError(why, where=root, fix="narrow the pattern")
         invalid |= {twin.source: why for twin in (one, other) if twin.source not in known}
-    found = [checkpoint for checkpoint in found if checkpoint.source not in (invalid or ())]
+    checkpoints = [
+        checkpoint for checkpoint in checkpoints if checkpoint.source not in (invalid or ())
+    ]
     seen = set() if seen is None else seen
-    seen.update(checkpoint.step for checkpoint in found)
-    taken = chosen(found, options, seen)
+    seen.update(checkpoint.step for checkpoint in checkpoints)
+    taken = chosen(checkpoints, options, seen)
     if not taken and not options.watch:
         raise UserError(
-            f"none of its {len(found)} checkpoints is between 'from' and 'to'",
+            f"none of its {len(checkpoints)} checkpoints is between 'from' and 'to'",
             where=root,
-            fix=f"the steps are {found[0].step} to {found[-1].step}",
+            fix=f"the steps are {checkpoints[0].step} to {checkpoints[-1].step}",
         )
     return taken
 
 
 def chosen(
-    found: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
+    checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
     """``from`` and ``to``, then ``every`` n-th step ever seen, then ``last``."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
-    known = {*seen, *(checkpoint.step for checkpoint in found)}
-    steps = sorted(step for step in known if low <= step <= high)
+    all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
+    steps = sorted(step for step in all_steps if low <= step <= high)
     counted = {*steps[:: options.every]}
-    taken = [checkpoint for checkpoint in found if checkpoint.step in counted]
+    taken = [checkpoint for checkpoint in checkpoints if checkpoint.step in counted]
     return taken[-options.last :] if options.last else taken
 
 

@@ -79,7 +79,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
     console = Console()
     say = partial(print_line, console)
     began = time.time()
-    with Interrupts() as interrupts, ExitStack() as held:
+    with Interrupts() as interrupts, ExitStack() as stack:
         plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]
         for spec, plan in zip(specs, plans, strict=True):
             if plan.run_id != spec["run_id"]:
@@ -89,7 +89,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
                     fix="sweep again when nobody writes it any more",
                 )
         runs = [
-            held.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
+            stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]
         owed = [len(run.owed(again=False)) for run in runs]
         for run, rows in zip(runs, owed, strict=True):

@@ -106,10 +106,10 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     if content is None:
         return [], set()
     try:
-        held = _Ledger.model_validate(json_tree(content))
+        ledger = _Ledger.model_validate(json_tree(content))
     except (Unbounded, ValidationError):
         return [], set()
-    return held.runs, set(held.steps)
+    return ledger.runs, set(ledger.steps)
 
 
 def with_kept(
@@ -117,24 +117,24 @@ def with_kept(
 ) -> list[CostRecord]:
     """``now``, and of an earlier ledger what is `kept`. Where a checkpoint fell apart after it was
     evaluated, the result stands for it, and no refusal."""
-    held = kept(before, now, store)
-    places = {(line.step, line.source) for line in held}
+    earlier = kept(before, now, store)
+    places = {(line.step, line.source) for line in earlier}
     return [
         line for line in now if line.state != "refused" or (line.step, line.source) not in places
-    ] + held
+    ] + earlier
 
 
 def kept(before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store) -> list[CostRecord]:
     """Of an earlier ledger the lines of finished runs that are no part of this call: their
     checkpoint is gone, or others were asked for."""
-    known = {line.run_id for line in now} | {""}
+    run_ids = {line.run_id for line in now} | {""}
     # A checkpoint that has changed is another run, and the one before it is history.
     planned = {(line.step, line.source) for line in now if line.run_id}
     return [
         line
         for line in before
         if line.state == "complete"
-        and line.run_id not in known
+        and line.run_id not in run_ids
         and (line.step, line.source) not in planned
         and store.child(line.run_id).get(SUCCESS) is not None
     ]

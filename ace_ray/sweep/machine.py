@@ -33,8 +33,8 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
     if gpus:
         kinds = [name.split(":", 1)[1] for name in total if name.startswith("accelerator_type:")]
-        known = [GPU_MEMORY_GIB[kind] for kind in kinds if kind in GPU_MEMORY_GIB]
-        least = min(known) if known and len(known) == len(kinds) else None
+        memories = [GPU_MEMORY_GIB[kind] for kind in kinds if kind in GPU_MEMORY_GIB]
+        least = min(memories) if memories and len(memories) == len(kinds) else None
         return Machine(gpus, gpu_memory_gib or least, shared=True, nodes=tuple(nodes))
     slots = sum(int(node.get("CPU", 0) // cpus) for node in nodes)
     memory = max(node.get("memory", 0) for node in nodes) / 2**30

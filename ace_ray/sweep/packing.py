@@ -128,7 +128,7 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
     each = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
     work = {key: Lane(tuple(group), each[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
-    found = []
+    packed = []
     for key, group in groups.items():
         share, gpus = work[key] / total, each[key]
         room = machine.gpus // gpus if gpus else machine.slots
@@ -140,8 +140,8 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
         for part in range(wide):
             # Neighbours in training stay together.
             low, high = part * len(group) // wide, (part + 1) * len(group) // wide
-            found.append(Lane(tuple(group[low:high]), gpus))
-    return sorted(found, key=lambda lane: -lane.seconds)
+            packed.append(Lane(tuple(group[low:high]), gpus))
+    return sorted(packed, key=lambda lane: -lane.seconds)
 
 
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
@@ -157,10 +157,10 @@ def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def schedule(found: Sequence[Lane], machine: Machine) -> list[Placed]:
+def schedule(lanes: Sequence[Lane], machine: Machine) -> list[Placed]:
     """When each lane begins if all goes as estimated: the first that fits starts as room comes."""
     free: float = machine.gpus or machine.slots
-    now, waiting = 0.0, list(found)
+    now, waiting = 0.0, list(lanes)
     running: list[Placed] = []
     placed: list[Placed] = []
     while waiting:

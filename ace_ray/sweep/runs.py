@@ -77,8 +77,8 @@ class SweepRun:
     @property
     def lock_keys(self) -> frozenset[str]:
         """What no other run may have meanwhile."""
-        found = (b.lock_key() for b in self.plan.benchmarks.values()) if self.plan else ()
-        return frozenset(filter(None, found))
+        keys = (b.lock_key() for b in self.plan.benchmarks.values()) if self.plan else ()
+        return frozenset(filter(None, keys))
 
     @property
     def cpus(self) -> float:
@@ -149,10 +149,10 @@ def is_finished(store: Store, plan: Plan) -> bool:
     if folder.get(SUCCESS) is None:
         return False
     try:
-        held = json_tree(folder.get(MANIFEST) or b"{}")["identity"]
+        identity = json_tree(folder.get(MANIFEST) or b"{}")["identity"]
     except (ValueError, KeyError, TypeError):
         return False
-    return bool(held == json_tree(json.dumps(plan.identity)))
+    return bool(identity == json_tree(json.dumps(plan.identity)))
 
 
 def _planned(run: SweepRun, plan: Plan) -> SweepRun:

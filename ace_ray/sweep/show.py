@@ -17,12 +17,12 @@ from ace_ray.sweep.sweep import Sweep
 
 def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Console) -> None:
     """Placement, estimated device hours, the object prefix, and how to submit it."""
-    found = schedule(sweep.lanes(), sweep.machine)
+    placements = schedule(sweep.lanes(), sweep.machine)
     table = Table("lane", "models", title=sweep.sweep_id)
     for column in ("GPUs", "begins", "takes", "device hours"):
         table.add_column(column, justify="right")
     total = 0.0
-    for number, placed in enumerate(found, start=1):
+    for number, placed in enumerate(placements, start=1):
         lane = placed.lane
         hours = lane.seconds * (lane.gpus or 1) / 3600
         total += hours
@@ -37,8 +37,8 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     _wide(console).print(table)
     planned = [run for run in sweep.runs if run.plan is not None]
     refused = [run for run in sweep.runs if run.refused]
-    owed = sum(len(placed.lane.runs) for placed in found)
-    end = max((placed.begins + placed.lane.seconds for placed in found), default=0.0)
+    owed = sum(len(placed.lane.runs) for placed in placements)
+    end = max((placed.begins + placed.lane.seconds for placed in placements), default=0.0)
     print_line(console, f"{len(planned)} models, {len(planned) - owed} of them finished")
     for run in refused:
         print_line(console, f"{run.label}: refused, {run.refused}")

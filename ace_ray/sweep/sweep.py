@@ -146,10 +146,10 @@ class Sweep:
 
     def _invalid(self) -> list[SweepRun]:
         """What came while watching and is no checkpoint that could be told from others."""
-        found = self._watching.invalid if self._watching is not None else {}
+        invalid = self._watching.invalid if self._watching is not None else {}
         return [
             SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
-            for source, why in found.items()
+            for source, why in invalid.items()
         ]
 
     def _take(self, checkpoint: Checkpoint) -> SweepRun:
@@ -194,14 +194,14 @@ class Sweep:
         self._looked_at = time.monotonic()
         before = watching.invalid
         try:
-            found = watching.look()
+            checkpoints = watching.look()
         except UserError as error:
             self._say(f"cannot look for checkpoints now: {error}")
             return False
         for folder in self._invalid():
             if folder.source not in before:
                 self._say(f"{folder.label}: refused, {folder.refused}")
-        for checkpoint in found:
+        for checkpoint in checkpoints:
             try:
                 run = self._take(checkpoint)
             except UserError as error:

@@ -21,14 +21,14 @@ class Settling:
         self._settle_s, self._now = settle_s, now
         self._seen: dict[str, tuple[str, float]] = {}
 
-    def look(self, found: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Those of ``found`` that are whole and have settled, as far as looks so far can tell."""
+    def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Those that are whole and have settled, as far as looks so far can tell."""
         now = self._now()
-        for checkpoint in found:
+        for checkpoint in checkpoints:
             state, since = self._seen.get(checkpoint.source, ("", now))
             unchanged = state == checkpoint.state
             self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
-        return [c for c in found if not c.lacks and self.has_settled(c)]
+        return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
 
     def has_settled(self, checkpoint: Checkpoint) -> bool:
         """Whether it was like this for so long, whole or not."""
@@ -73,26 +73,30 @@ class Watching:
 
         Raises `UserError`: one cannot look now."""
         invalid: dict[str, str] | None = None if self._known is None else {}
-        known = self._known or set()
+        sources = self._known or set()
         try:
             if self._is_time():
                 self._end()
-            found = find_checkpoints(self._options, self._store, self._seen, known, invalid)
+            checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
         except UserError:
             self.blind = True
             raise
         self.blind, self.invalid = False, invalid or {}
-        self._known = known | {checkpoint.source for checkpoint in found}
-        settled = self._settling.look(found)
-        if self._has_reached(found):
+        self._known = sources | {checkpoint.source for checkpoint in checkpoints}
+        settled = self._settling.look(checkpoints)
+        if self._has_reached(checkpoints):
             self._end()
         if self._until is not None:
             if self._last is None:
-                self._last = {checkpoint.source for checkpoint in found if self._counts(checkpoint)}
+                self._last = {
+                    checkpoint.source for checkpoint in checkpoints if self._counts(checkpoint)
+                }
                 self._until = self._now() + self._options.settle_s
-            found = [checkpoint for checkpoint in found if checkpoint.source in self._last]
+            checkpoints = [
+                checkpoint for checkpoint in checkpoints if checkpoint.source in self._last
+            ]
             settled = [checkpoint for checkpoint in settled if checkpoint.source in self._last]
-        self._open = [checkpoint for checkpoint in found if not self._is_taken(checkpoint)]
+        self._open = [checkpoint for checkpoint in checkpoints if not self._is_taken(checkpoint)]
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
     def take(self, checkpoint: Checkpoint) -> None:
@@ -132,13 +136,13 @@ class Watching:
         if self._until is None:
             self._until = self._now() + self._options.settle_s
 
-    def _has_reached(self, found: Sequence[Checkpoint]) -> bool:
+    def _has_reached(self, checkpoints: Sequence[Checkpoint]) -> bool:
         """Whether the last step is there, or a later one: whole or not, nobody writes it any
         more."""
         until = self._options.until_step
         return until is not None and any(
             checkpoint.step >= until and self._settling.has_settled(checkpoint)
-            for checkpoint in found
+            for checkpoint in checkpoints
         )
 
     def _is_time(self) -> bool:

@@ -77,8 +77,8 @@ class StableToolBench(Benchmark):
     def __init__(self, options: StableToolBenchOptions) -> None:
         super().__init__(options)
         for key in FOLDERS:
-            scheme, found, _ = (getattr(options, key) or "").partition("://")
-            if found:  # the rest is not shown: it may hold a password
+            scheme, separator, _ = (getattr(options, key) or "").partition("://")
+            if separator:  # the rest is not shown: it may hold a password
                 raise UserError(
                     f"{scheme[:20]}:// is no local folder",
                     where=f"{_WHERE}.{key}",
@@ -152,7 +152,7 @@ class StableToolBench(Benchmark):
     def identity(self) -> Mapping[str, Any]:
         options, entries = self._options, self.dataset()
         assert self._pool is not None  # made with the entries
-        found: dict[str, Any] = {
+        identity: dict[str, Any] = {
             "data_sha256": data_hash(entries),
             "prompts": self._settings.texts.source,
             "prompts_sha256": self._settings.texts.sha256(),
@@ -163,7 +163,7 @@ class StableToolBench(Benchmark):
             },
         }
         if "judge" in self._roles:
-            found["episodes"]["judge"] = {
+            identity["episodes"]["judge"] = {
                 **judge.protocol(),
                 "prompts": self._judging.source,
                 "prompts_sha256": self._judging.sha256,
@@ -173,8 +173,10 @@ class StableToolBench(Benchmark):
             }
             if options.fac:
                 drawn = asdict(_fac_sampling(self._roles["judge"]))
-                found["episodes"]["judge"]["fac_sampling"] = drawn | {"stop": list(drawn["stop"])}
-        return found
+                identity["episodes"]["judge"]["fac_sampling"] = drawn | {
+                    "stop": list(drawn["stop"])
+                }
+        return identity
 
     def resolved(self) -> dict[str, Any]:
         options = self._options
@@ -338,15 +340,15 @@ class StableToolBench(Benchmark):
         }
 
     def _comparable(self) -> str:
-        said = (
+        text = (
             "numbers compare with those of the same judge, API answers, limits and prompts only: "
             "upstream's own differ twofold between its environments."
         )
         if self._options.data == "mini":
-            said = "not comparable with any leaderboard: the mini set is ace_ray's own."
+            text = "not comparable with any leaderboard: the mini set is ace_ray's own."
         if count := len(self._lacking):
-            said += f" the tool directory lacks {count:,} tools or APIs (see warnings)."
-        return said
+            text += f" the tool directory lacks {count:,} tools or APIs (see warnings)."
+        return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
         """The result JSON of all samples, and upstream's converted answers by

@@ -64,30 +64,30 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), of_apis(calls)
-    found = {
+    shares = {
         "api_recall": api_recall(relevant, calls),
         "exact_set": float(reached == wanted),
         f"{CALLS}{len(made)}": 1.0,
     }
     if reached:
-        found["api_precision"] = len(wanted & reached) / len(reached)
+        shares["api_precision"] = len(wanted & reached) / len(reached)
     if not made:
-        return found
+        return shares
     sources = Counter(_source(call) for call in made)
     hallucinated = sum(_hallucinated(call) for call in made)
     failed = sum(_failed(call) for call in made if not _hallucinated(call))
-    found |= {
+    shares |= {
         "hallucinated": hallucinated / len(made),
         "errors": failed / len(made),
         "cache_hit": sources["cache"] / len(made),
     }
     if lost := sum(bool(call.get(UNRECORDED)) for call in made):
-        found[UNRECORDED] = lost / len(made)
+        shares[UNRECORDED] = lost / len(made)
     kinds = Counter(call["failure"] for call in made if call.get("failure"))
-    found |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
+    shares |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
     origins = Counter(call.get("origin") for call in made if _source(call) == "cache")
-    found |= {f"{CACHED}{name}": origins[name] / len(made) for name in ORIGINS if origins[name]}
-    return found | {f"{FROM}{name}": count / len(made) for name, count in sources.items()}
+    shares |= {f"{CACHED}{name}": origins[name] / len(made) for name in ORIGINS if origins[name]}
+    return shares | {f"{FROM}{name}": count / len(made) for name, count in sources.items()}
 
 
 def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
@@ -152,8 +152,8 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
 
 
 def _verdict(valid: bool, kind: str, common: dict[str, float], score: float) -> Verdict:
-    found = {**common, "sopr": score}
-    return Verdict(True, metrics=found) if valid else Verdict(False, kind, _WHY[kind], found)
+    shares = {**common, "sopr": score}
+    return Verdict(True, metrics=shares) if valid else Verdict(False, kind, _WHY[kind], shares)
 
 
 def _majority(votes: Sequence[Mapping[str, Any]]) -> str:

@@ -124,28 +124,28 @@ class JudgeCheck(Benchmark):
     def _sampling(self, given: Sampling) -> Sampling:
         """As of a run's judge, and what the config says beside the temperature."""
         default = asdict(Sampling())
-        said = {name: value for name, value in asdict(given).items() if value != default[name]}
-        return replace(judge.SAMPLING, **{**said, "temperature": self._options.temperature})
+        changed = {name: value for name, value in asdict(given).items() if value != default[name]}
+        return replace(judge.SAMPLING, **{**changed, "temperature": self._options.temperature})
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
-        said = episode.output
-        metrics = {f"{_SAID}{said}": 1.0}
-        if said == entry.gold:
+        status = episode.output
+        metrics = {f"{_SAID}{status}": 1.0}
+        if status == entry.gold:
             return dict.fromkeys(RULE_SETS, Verdict(True, metrics=metrics))
-        wrong = Verdict(False, f"{said.lower()}", f"people say {entry.gold}", metrics)
+        wrong = Verdict(False, f"{status.lower()}", f"people say {entry.gold}", metrics)
         return dict.fromkeys(RULE_SETS, wrong)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         labels: list[str] = []
-        said: list[str | None] = []
+        statuses: list[str | None] = []
         tallies: dict[str, Tally] = {}
         for row in rows:
             tallies.setdefault(row.category, Tally(row.category, RULE_SETS)).add(row)
             labels.append(row.category)
             metrics = row.verdicts["strict"].metrics if row.verdicts else {}
-            found = [name.removeprefix(_SAID) for name in metrics if name.startswith(_SAID)]
-            said.append(found[0] if found else None)
-        measured = agreement(labels, said)
+            stated = [name.removeprefix(_SAID) for name in metrics if name.startswith(_SAID)]
+            statuses.append(stated[0] if stated else None)
+        measured = agreement(labels, statuses)
         lines = [
             [label, *(str(measured["confusion"][label][status]) for status in STATUSES)]
             for label in STATUSES
@@ -202,10 +202,10 @@ def read_labels(path: Path) -> list[Label]:
     Raises:
         UserError: naming file and line: what is missing or malformed.
     """
-    found = [_label(row, where) for where, row in json_lines(read_bounded(path), path)]
-    if len(found) > MAX_LABELS:
-        raise UserError(f"has {len(found):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
-    return found
+    labels = [_label(row, where) for where, row in json_lines(read_bounded(path), path)]
+    if len(labels) > MAX_LABELS:
+        raise UserError(f"has {len(labels):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
+    return labels
 
 
 def _label(row: Mapping[str, Any], where: str) -> Label:
@@ -238,8 +238,8 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
             where=where,
             fix='write a text, or {"final_answer": text, "answer_details": [...]}',
         )
-    found: Mapping[str, Any] = answer
-    return found
+    converted: Mapping[str, Any] = answer
+    return converted
 
 
 def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:

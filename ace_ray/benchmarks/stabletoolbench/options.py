@@ -63,14 +63,14 @@ class Settings:
     @property
     def tries(self) -> int:
         """Chains of ``CoT``; 0 for a tree."""
-        found = _METHOD.fullmatch(self.method)
-        return int(found[1] or 0) if found else 0
+        match = _METHOD.fullmatch(self.method)
+        return int(match[1] or 0) if match else 0
 
     @property
     def width(self) -> int:
         """Children a node of the tree; 0 for chains."""
-        found = _METHOD.fullmatch(self.method)
-        return int(found[2] or 0) if found else 0
+        match = _METHOD.fullmatch(self.method)
+        return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
         """What of it can move a score (JSON values)."""

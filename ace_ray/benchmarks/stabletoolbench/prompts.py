@@ -198,13 +198,13 @@ def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
 
 def _texts(tree: ast.AST) -> list[str]:
     """String constants in the order of the source."""
-    found = [
+    constants = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    found.sort(key=lambda node: (node.lineno, node.col_offset))
-    return [str(node.value) for node in found]
+    constants.sort(key=lambda node: (node.lineno, node.col_offset))
+    return [str(node.value) for node in constants]
 
 
 def _fill(formatted: ast.JoinedStr, placeholder: str) -> str:
@@ -262,21 +262,21 @@ def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
         3: ("answered",),
         4: ("gave_up",),
     }
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for code, keys in names.items():
-        said = [
+        values = [
             node.value
             for node in by_code.get(code, [])
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         ]
-        if len(said) != len(keys):
+        if len(values) != len(keys):
             raise _missing("the observations of Finish", root / ENVIRONMENT)
-        found |= dict(zip(keys, said, strict=True))
+        texts |= dict(zip(keys, values, strict=True))
     for node in by_code.get(1, []):
         for part in ast.walk(node):
             if isinstance(part, ast.JoinedStr):
-                found["no_function"] = json.dumps({"error": _fill(part, "{name}"), "response": ""})
-    return found
+                texts["no_function"] = json.dumps({"error": _fill(part, "{name}"), "response": ""})
+    return texts
 
 
 def _returns(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:

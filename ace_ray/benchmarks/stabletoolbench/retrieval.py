@@ -120,14 +120,14 @@ class ToolPool:
 
     def identity(self) -> dict[str, Any]:
         """What of it can move a score (JSON values)."""
-        found: dict[str, Any] = {"tool_scope": self.scope.as_json()}
+        identity: dict[str, Any] = {"tool_scope": self.scope.as_json()}
         if self.scope.kind != "query":
-            found |= {"pool_apis": len(self.docs), "pool_sha256": digest(self.docs)}
+            identity |= {"pool_apis": len(self.docs), "pool_sha256": digest(self.docs)}
         if self.scope.kind == "distractors":
-            found["tool_scope_seed"] = self.seed
+            identity["tool_scope_seed"] = self.seed
         if self.scope.kind == "retrieved":
-            found["retriever"] = f"bm25s {_library().__version__}, lucene, k1 1.5, b 0.75"
-        return found
+            identity["retriever"] = f"bm25s {_library().__version__}, lucene, k1 1.5, b 0.75"
+        return identity
 
     def _among_distractors(self, entry: Entry) -> list[Doc]:
         draw = random.Random(digest(self.seed, entry.id))
@@ -163,17 +163,17 @@ class _Index:
         return sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:k]
 
     def _tokens(self, texts: list[str]) -> list[list[str]]:
-        found: list[list[str]] = self._tokenize(
+        tokens: list[list[str]] = self._tokenize(
             texts, stopwords="english", return_ids=False, show_progress=False
         )
-        return found
+        return tokens
 
 
 def _text(doc: Doc) -> str:
-    said = [doc["category"], doc["tool"], doc["api"], doc["description"], doc["tool_description"]]
+    texts = [doc["category"], doc["tool"], doc["api"], doc["description"], doc["tool_description"]]
     for parameter in (*doc["required"], *doc["optional"]):
-        said += [parameter["name"], parameter["description"]]
-    return " ".join(said).replace("_", " ")
+        texts += [parameter["name"], parameter["description"]]
+    return " ".join(texts).replace("_", " ")
 
 
 def _function(doc: Doc) -> str:

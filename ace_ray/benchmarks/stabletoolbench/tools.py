@@ -143,22 +143,22 @@ def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:
 def _unique(name: str, taken: set[str]) -> str:
     """A name that tool calling takes (ASCII, not empty) and that nothing else has."""
     name = _NOT_CALLABLE.sub("_", name)
-    found, number = name, 2
-    while found in taken:
+    candidate, number = name, 2
+    while candidate in taken:
         suffix = f"_{number}"
-        found = name[-(MAX_NAME - len(suffix)) :] + suffix
+        candidate = name[-(MAX_NAME - len(suffix)) :] + suffix
         number += 1
-    taken.add(found)
-    return found
+    taken.add(candidate)
+    return candidate
 
 
 def _api(doc: Doc, name: str, rules: Rules, texts: Texts) -> Api:
     std_tool = standardize(doc["tool"])
     shown = texts.function.replace("{tool}", std_tool)
-    if said := doc["description"].strip():
+    if description := doc["description"].strip():
         if doc["api"]:
-            said = said.replace(doc["api"], name)
-        shown += texts.function_says.replace("{description}", said[:MAX_DESCRIPTION])
+            description = description.replace(doc["api"], name)
+        shown += texts.function_says.replace("{description}", description[:MAX_DESCRIPTION])
     build = _official_parameters if rules == "official" else _fixed_parameters
     return Api(
         category=doc["category"],

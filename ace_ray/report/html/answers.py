@@ -59,7 +59,7 @@ def _view(answer: WrongAnswer, gold: GoldAnswers, rule_sets: Sequence[str]) -> d
     by_rules = {judgement.rules: judgement for judgement in answer.judgements}
     ordered = [by_rules[rules] for rules in rule_sets if rules in by_rules]
     key = (answer.benchmark, answer.language, answer.category, answer.id)
-    known = gold.of(answer.run, key)
+    expected = gold.of(answer.run, key)
     messages = _messages(answer.messages)
     return {
         "answer": answer,
@@ -68,7 +68,7 @@ def _view(answer: WrongAnswer, gold: GoldAnswers, rule_sets: Sequence[str]) -> d
         "output": shown(answer.output, TEXT),
         "reasoning": shown(answer.reasoning, TEXT) if answer.reasoning else None,
         "state": None if answer.state is None else shown_json(answer.state, TEXT),
-        "gold": None if known is None else shown(pretty(known[0]), TEXT),
+        "gold": None if expected is None else shown(pretty(expected[0]), TEXT),
         "judgements": [
             {
                 "rules": j.rules,

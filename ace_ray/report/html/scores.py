@@ -178,7 +178,7 @@ def curves(content: Content, reported: ReportedComparison | None) -> Section | N
     figures: list[Figure] = list(comparison.curves) if comparison else []
     # The paper's figure of sizes has no fits: it is for runs that are not compared.
     if not any(isinstance(one, Curves) and one.axis == "parameters" for one in figures):
-        figures += [one for found in content.benchmarks for one in _figures(found, Curves)]
+        figures += [one for benchmark in content.benchmarks for one in _figures(benchmark, Curves)]
     return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
 
 

@@ -159,7 +159,7 @@ class Candidate:
         try:
             await self.engine.swap(folder)
             self._clock.preparing("warm_up")
-            found = await self._probe.swapped(folder)
+            findings = await self._probe.swapped(folder)
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
             if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
@@ -171,7 +171,12 @@ class Candidate:
         self.run, self._held = run, folder
         if self._job.examine:
             await asyncio.to_thread(self._check_unchanged, run)
-        facts = {"how": "swapped", "worker": self._process.name, "load_s": seconds, "probe": found}
+        facts = {
+            "how": "swapped",
+            "worker": self._process.name,
+            "load_s": seconds,
+            "probe": findings,
+        }
         await self._coordinator.loaded.remote(run, facts)
         self._prepare(run + 1)
 

@@ -312,5 +312,5 @@ def fetch_entries(coordinator: Any) -> pa.Table:
 def fetch_benchmarks(coordinator: Any) -> dict[str, Benchmark]:
     """The run's benchmarks by name."""
     _, ref = ray.get(coordinator.shared.remote())
-    found: dict[str, Benchmark] = ray.get(ref)
-    return found
+    benchmarks: dict[str, Benchmark] = ray.get(ref)
+    return benchmarks

@@ -151,8 +151,8 @@ class EngineWorker:
             return EPISODES.empty_table()
         ids = [row["row_id"] for row in planned]
         ids += {shared_id(row) for row in planned if row["shares"] >= 0}
-        known = of_rows(planned, await self._coordinator.isolated.remote("engine", ids))
-        isolated = {row_id: isolated_row for row_id, (isolated_row, _) in known.items()}
+        isolation = of_rows(planned, await self._coordinator.isolated.remote("engine", ids))
+        isolated = {row_id: isolated_row for row_id, (isolated_row, _) in isolation.items()}
         ended, groups = grouped(planned, isolated)
         shared: Shared = {}
         parts = await asyncio.gather(
@@ -160,12 +160,12 @@ class EngineWorker:
                 self._together(
                     rows[start : start + self._group_size], (run, group), isolated, shared
                 )
-                for group, found in groups.items()
-                for run, rows in _by_run(found).items()
+                for group, members in groups.items()
+                for run, rows in _by_run(members).items()
                 for start in range(0, len(rows), self._group_size)
             )
         )
-        done = [self._ended_row(row, *known[row["row_id"]]) for row, _ in ended]
+        done = [self._ended_row(row, *isolation[row["row_id"]]) for row, _ in ended]
         done += [record for part in parts for record in part]
         return pa.Table.from_pylist(done, schema=EPISODES)
 
@@ -229,8 +229,8 @@ class EngineWorker:
     def _at_work(self) -> list[str]:
         """Rows, and what rows share: one of them may be why this process dies. Other threads ask,
         too: the copies are atomic."""
-        held = list(self._held)
-        return [*list(self._preparing), *(row for row in held if row not in self._waiting)]
+        ids = list(self._held)
+        return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 
     def _outside(self) -> str:
         return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
@@ -401,10 +401,10 @@ class EngineWorker:
 
 def _by_run(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
     """Run -> its rows: they need other weights."""
-    found: dict[int, list[dict[str, Any]]] = {}
+    by_run: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row["run"], []).append(row)
-    return found
+        by_run.setdefault(row["run"], []).append(row)
+    return by_run
 
 
 def _named(error: Exception) -> dict[str, str]:

@@ -118,7 +118,7 @@ def _why_gone(before: ProcessInfo, process: ProcessInfo) -> tuple[str, bool]:
     there = NodeAffinitySchedulingStrategy(before.node, soft=False)
     asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
     try:
-        found: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
+        reason: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
     except Exception:  # noqa: BLE001 - a node that does not answer may be going, too
         return KILLED
-    return found
+    return reason

@@ -98,19 +98,19 @@ def of_rows(
     rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
 ) -> dict[str, tuple[IsolatedRow, bool]]:
     """Row -> what decides with whom it may run, and whether that is what it shares with others."""
-    found: dict[str, tuple[IsolatedRow, bool]] = {}
+    by_row: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
         if own is not None and shared is not None:
             first = own.end or (not shared.end and (not own.released or shared.released))
             one, other = (own, shared) if first else (shared, own)
             # Both have cost the row attempts.
-            found[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
+            by_row[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
         elif own is not None:
-            found[row["row_id"]] = own, False
+            by_row[row["row_id"]] = own, False
         elif shared is not None:
-            found[row["row_id"]] = shared, True
-    return found
+            by_row[row["row_id"]] = shared, True
+    return by_row
 
 
 def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:

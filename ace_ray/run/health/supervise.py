@@ -59,12 +59,12 @@ def die_with(parent: int) -> None:
 
 
 def _telling(work: Callable[[], int], tell: int) -> int:
-    said = _RAISED
+    outcome = _RAISED
     try:
         code = work()
-        said = str(code)
+        outcome = str(code)
     finally:
-        os.write(tell, said.encode())
+        os.write(tell, outcome.encode())
         os.close(tell)
     return code
 
@@ -82,11 +82,11 @@ def _waited_for(child: int, told: int) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     with os.fdopen(told) as pipe:
-        said = pipe.read()
+        outcome = pipe.read()
     code = os.waitstatus_to_exitcode(status)
-    if said.isdigit():  # whatever became of it afterwards
-        return int(said)
-    if said == _RAISED and code >= 0:
+    if outcome.isdigit():  # whatever became of it afterwards
+        return int(outcome)
+    if outcome == _RAISED and code >= 0:
         return code
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
     print(

@@ -45,13 +45,13 @@ def engine_facts(device: str) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _batch_invariant() -> bool:

@@ -88,8 +88,8 @@ class ProgressView:
         tokens = tally.tokens / seconds
         left = (self._planned - tally.done) * seconds / max(1, tally.done)
         # The longest rows come first: an early estimate would be far too long.
-        known = tally.done >= self._planned / 10
-        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if known else ""]
+        far_enough = tally.done >= self._planned / 10
+        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if far_enough else ""]
 
     def _panel(self, tally: Tally) -> Group:
         self._bar.update(self._task, completed=tally.done)

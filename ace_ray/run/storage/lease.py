@@ -60,13 +60,13 @@ class Lease:
         }
         watched: tuple[str, float] | None = None
         while True:
-            found = store.tagged(LEASE)
-            if found is None:
+            stored = store.tagged(LEASE)
+            if stored is None:
                 tag = store.put_if(LEASE, _json(claim), None)
-            elif _claim(found[0]).get("holder") == claim["holder"]:
-                tag = found[1]  # written, and the answer was lost
+            elif _claim(stored[0]).get("holder") == claim["holder"]:
+                tag = stored[1]  # written, and the answer was lost
             else:
-                content, seen = found
+                content, seen = stored
                 dead = has_ended(_claim(content))
                 if watched is None and not dead:
                     watched = (seen, time.monotonic())
@@ -113,8 +113,8 @@ class Lease:
         self._thread.join(timeout=30)
         try:
             with self._lock:
-                found = self._quick.tagged(LEASE)
-                if found is not None and self._ours(found[0]):
+                stored = self._quick.tagged(LEASE)
+                if stored is not None and self._ours(stored[0]):
                     self._quick.delete(LEASE)
         except UserError:
             return
@@ -135,15 +135,15 @@ class Lease:
         tag = store.put_if(LEASE, _json(claim), self._tag)
         if tag is None:
             # A repeated request meets its own first try: ours if it says so.
-            found = store.tagged(LEASE)
-            if found is None or not self._ours(found[0]):
+            stored = store.tagged(LEASE)
+            if stored is None or not self._ours(stored[0]):
                 self._lost = (
-                    f"{_whose(found[0])} has taken this run over"
-                    if found
+                    f"{_whose(stored[0])} has taken this run over"
+                    if stored
                     else f"this run's {LEASE} was removed"
                 )
                 return
-            tag = found[1]
+            tag = stored[1]
         self._tag, self._claim = tag, claim
 
     def _ours(self, content: bytes) -> bool:

@@ -66,15 +66,15 @@ def read_flat(
     if size < 12:
         raise ValueError("it is cut off")
     # Untouched pages of it take no memory: only what is wanted is fetched.
-    held = bytearray(size)
-    _fetch(file, held, max(0, size - _TAIL_BYTES), size)
-    length = int.from_bytes(held[-8:-4], "little")
-    if held[-4:] != b"PAR1" or length + 12 > size:
+    buffer = bytearray(size)
+    _fetch(file, buffer, max(0, size - _TAIL_BYTES), size)
+    length = int.from_bytes(buffer[-8:-4], "little")
+    if buffer[-4:] != b"PAR1" or length + 12 > size:
         raise ValueError("it is cut off or no Parquet file")
     if length > MOST_FOOTER_BYTES:
         raise ValueError(f"its footer has more than {MOST_FOOTER_BYTES >> 20} MiB")
-    _fetch(file, held, size - 8 - length, max(0, size - _TAIL_BYTES))
-    footer, _ = _Thrift(held, size - 8).struct(size - 8 - length)
+    _fetch(file, buffer, size - 8 - length, max(0, size - _TAIL_BYTES))
+    footer, _ = _Thrift(buffer, size - 8).struct(size - 8 - length)
     names = _names(footer)
     for name in [*lacks, *schema.names]:
         if names.count(name) != 1:
@@ -88,15 +88,15 @@ def read_flat(
     if sum(chunk.rows for chunk in chunks) > limits.rows * len(schema.names):
         raise ValueError(f"it has more than {limits.rows} rows")
     for start, end in _joined([(chunk.start, chunk.end) for chunk in chunks]):
-        _fetch(file, held, start, end)
+        _fetch(file, buffer, start, end)
     unpacked = 0
     for chunk in chunks:
-        unpacked += _unpacked(held, chunk)
+        unpacked += _unpacked(buffer, chunk)
         _check(unpacked, limits)
     texts = [
         f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
     ]
-    table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(held)), read_dictionary=texts).read(
+    table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(buffer)), read_dictionary=texts).read(
         columns=schema.names, use_threads=False
     )
     if table.num_rows > limits.rows:
@@ -117,12 +117,12 @@ class _Chunk:
     rows: int
 
 
-def _fetch(file: pa.NativeFile, held: bytearray, start: int, end: int) -> None:
+def _fetch(file: pa.NativeFile, buffer: bytearray, start: int, end: int) -> None:
     if start < end:
         content = file.read_at(end - start, start)
         if len(content) != end - start:
             raise ValueError("it is cut off")
-        held[start:end] = content
+        buffer[start:end] = content
 
 
 def _names(footer: Fields) -> list[str]:
@@ -152,10 +152,10 @@ def _chunks(footer: Fields, wanted: set[str], size: int) -> Iterator[_Chunk]:
             yield _Chunk(start, end, rows)
 
 
-def _unpacked(held: bytearray, chunk: _Chunk) -> int:
+def _unpacked(buffer: bytearray, chunk: _Chunk) -> int:
     """The bytes of all pages of a chunk once they are unpacked, by their own headers."""
-    at, found = chunk.start, 0
-    reader = _Thrift(held, chunk.end)
+    at, total = chunk.start, 0
+    reader = _Thrift(buffer, chunk.end)
     while at < chunk.end:
         page, at = reader.struct(at)
         large, packed = _number(page, 2, _I32), _number(page, 3, _I32)
@@ -166,21 +166,21 @@ def _unpacked(held: bytearray, chunk: _Chunk) -> int:
             about = page.of(header, _STRUCT)
             if about is not None and _number(about, encoding, _I32) not in _ENCODINGS:
                 raise ValueError("its encoding is none that ace_ray writes")
-        found += large
+        total += large
         at += packed
-    return found
+    return total
 
 
 def _full_size(column: pa.ChunkedArray) -> int:
     """Bytes of a column with nothing shared between its values."""
-    found = 0
+    total = 0
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
             lengths = pc.fill_null(pc.binary_length(chunk.dictionary), 0).cast(pa.int64())
-            found += (pc.sum(lengths.take(chunk.indices)).as_py() or 0) + 9 * len(chunk)
+            total += (pc.sum(lengths.take(chunk.indices)).as_py() or 0) + 9 * len(chunk)
         else:
-            found += chunk.nbytes
-    return found
+            total += chunk.nbytes
+    return total
 
 
 def _check(count: int, limits: Limits) -> None:
@@ -189,13 +189,13 @@ def _check(count: int, limits: Limits) -> None:
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
-        if found and start - found[-1][1] < _GAP_BYTES:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if joined and start - joined[-1][1] < _GAP_BYTES:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            joined.append((start, end))
+    return joined
 
 
 def _number(fields: Fields, key: int, kind: int) -> int:

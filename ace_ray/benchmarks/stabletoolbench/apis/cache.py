@@ -107,9 +107,9 @@ class CacheFolder:
             self._counts["corrupt"] += 1
             return json.dumps({"corrupt": file.problem})
         given = json.loads(arguments)
-        found = file.find(canonical_key(given), upstream_key(given), simulator_id, any_simulator)
-        self._counts["misses" if found is None else "hits"] += 1
-        return found
+        answer = file.find(canonical_key(given), upstream_key(given), simulator_id, any_simulator)
+        self._counts["misses" if answer is None else "hits"] += 1
+        return answer
 
     def put(self, category: str, tool: str, api: str, arguments: str, answer: str) -> str:
         """Record an answer, JSON text as `get` gives it; it is on disk when this returns. Of two
@@ -132,8 +132,8 @@ class CacheFolder:
             return self._unrecorded(f"it is {error}")
         if set(tree) != ANSWER_KEYS or "\n" in answer:
             raise ValueError("an answer of another shape would make the file unreadable")
-        if (found := file.find(key, upstream_key(given), tree["by"])) is not None:
-            return found
+        if (first := file.find(key, upstream_key(given), tree["by"])) is not None:
+            return first
         key = own_key(tree["by"], key)
         try:
             if not self._lock.held():
@@ -155,10 +155,10 @@ class CacheFolder:
 
         Never our own: which of those are there depends on the order in which episodes ran.
         """
-        found = list(self._file((category, tool, api)).recorded.items())[:EXAMPLES]
-        while len(found) > 1 and sum(len(key) + len(text) for key, text in found) > EXAMPLE_CHARS:
-            found.pop()
-        return [[key, text] for key, text in found if '"corrupt":' not in text[:12]]
+        pairs = list(self._file((category, tool, api)).recorded.items())[:EXAMPLES]
+        while len(pairs) > 1 and sum(len(key) + len(text) for key, text in pairs) > EXAMPLE_CHARS:
+            pairs.pop()
+        return [[key, text] for key, text in pairs if '"corrupt":' not in text[:12]]
 
     def check(self, names: Sequence[Sequence[str]]) -> list[str]:
         """What is wrong with the files of these APIs ([category, tool, api] each), a line each."""
@@ -235,10 +235,10 @@ class CacheClient:
     async def get(self, api: Api, arguments: dict[str, Any]) -> Answered | None:
         """The answer on record, None without one."""
         text = json.dumps(arguments)
-        found = await self._service(
+        answer = await self._service(
             "get", *_names(api), text, self._simulator_id, self._any_simulator
         )
-        return None if found is None else self._answered(found)
+        return None if answer is None else self._answered(answer)
 
     async def put(self, api: Api, arguments: dict[str, Any], answered: Answered) -> Answered:
         """Record an answer, or that the simulator has none: replayed, it is a failure again, and
@@ -263,8 +263,8 @@ class CacheClient:
 
     async def examples(self, api: Api) -> list[tuple[str, str]]:
         """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""
-        found = await self._service("examples", *_names(api))
-        return [(key, text) for key, text in found]
+        pairs = await self._service("examples", *_names(api))
+        return [(key, text) for key, text in pairs]
 
     def _answered(self, text: str) -> Answered | None:
         tree = json.loads(text)

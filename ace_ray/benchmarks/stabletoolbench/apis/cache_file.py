@@ -74,16 +74,16 @@ class CacheFile:
 
         Upstream's come first because a run's identity holds them and none of ours: what a run has
         recorded must not change what the next one is answered."""
-        found = self._of_upstream(key, upstream)
-        found = found or self.own.get(own_key(simulator_id, key)) or self.own.get(key)
-        if found is None and any_simulator and key in self.first:
+        answer = self._of_upstream(key, upstream)
+        answer = answer or self.own.get(own_key(simulator_id, key)) or self.own.get(key)
+        if answer is None and any_simulator and key in self.first:
             return self.own[self.first[key]]
-        return found
+        return answer
 
     def _of_upstream(self, key: str, upstream: str) -> str | None:
-        found = self.recorded.get(upstream)
-        if found is not None or not self.recorded:
-            return found
+        answer = self.recorded.get(upstream)
+        if answer is not None or not self.recorded:
+            return answer
         # Python's texts of equal dicts are made of the same characters, in another order.
         if self._alike is None:
             self._alike = {}
@@ -105,12 +105,12 @@ def own_key(simulator_id: str, arguments: str) -> str:
 def recorded_sha256(root: Path, names: Iterable[Names]) -> str | None:
     """SHA-256 (hex) over upstream's files of these APIs, None without any. One that cannot be read
     counts as absent: `CacheFolder.check` names it."""
-    found = []
+    hashes = []
     for place in sorted(filter(None, map(recorded_file, names))):
         with contextlib.suppress(UserError, OSError):
             if (raw := _read(root, place)) is not None:
-                found.append([place, hashlib.sha256(raw).hexdigest()])
-    return digest(found) if found else None
+                hashes.append([place, hashlib.sha256(raw).hexdigest()])
+    return digest(hashes) if hashes else None
 
 
 def recorded_file(names: Names) -> str | None:
@@ -262,8 +262,8 @@ def _answer(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or "error" not in value or "response" not in value:
         return {"corrupt": "an answer without error and response"}
     error = value["error"]
-    said = "" if error is None else error if isinstance(error, str) else _text(error)
-    return {"error": said, "response": value["response"]}
+    text = "" if error is None else error if isinstance(error, str) else _text(error)
+    return {"error": text, "response": value["response"]}
 
 
 def _signature(key: str) -> int:

@@ -29,13 +29,13 @@ def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
     """
     names = tuple(backends)
     unknown = [name for name in names if name not in BACKENDS]
-    known = f"write some of {', '.join(BACKENDS)}, in this order"
+    fix = f"write some of {', '.join(BACKENDS)}, in this order"
     if unknown or not names:
         what = f"{unknown[0]!r:.60} is no backend" if unknown else "no backend"
-        raise UserError(what, where=where, fix=known)
+        raise UserError(what, where=where, fix=fix)
     places = [BACKENDS.index(name) for name in names]
     if places != sorted(set(places)):
-        raise UserError(f"{', '.join(names)} is not in order", where=where, fix=known)
+        raise UserError(f"{', '.join(names)} is not in order", where=where, fix=fix)
     if {"simulator", "stub"} <= set(names):
         raise UserError(
             "the stub answers every call that a simulator would be asked to make up again",
@@ -90,8 +90,8 @@ class ApiCaller:
 
     async def _ask(self, api: Api, arguments: dict[str, Any]) -> Answered:
         cache = self._cache
-        if cache and (found := await cache.get(api, arguments)) is not None:
-            return found
+        if cache and (recorded := await cache.get(api, arguments)) is not None:
+            return recorded
         answered = Answered(NO_ANSWER, "", "none", failure="no_backend")
         if self._real:
             answered = await self._real.answer(api, arguments)

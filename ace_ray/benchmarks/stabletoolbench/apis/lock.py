@@ -74,10 +74,10 @@ class FolderLock:
             try:
                 file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             except FileExistsError:
-                found = _read(self._path)
-                ours = bool(holder) and found.get("holder") == holder
-                if not (ours or has_ended(found) or _age_s(self._path, folder) > TTL_S):
-                    raise _held(found, folder) from None
+                present = _read(self._path)
+                ours = bool(holder) and present.get("holder") == holder
+                if not (ours or has_ended(present) or _age_s(self._path, folder) > TTL_S):
+                    raise _held(present, folder) from None
                 self._path.unlink(missing_ok=True)
                 continue
             with open(file, "wb") as out:
@@ -107,10 +107,10 @@ def _guarded(path: Path) -> Iterator[None]:
         yield
 
 
-def _held(found: dict[str, Any], folder: Path) -> UserError:
-    said = (str(found.get(key, "?"))[:80] for key in ("pid", "host", "since"))
+def _held(claim: dict[str, Any], folder: Path) -> UserError:
+    fields = (str(claim.get(key, "?"))[:80] for key in ("pid", "host", "since"))
     return UserError(
-        "the cache is being written by process {} on {} since {}".format(*said),
+        "the cache is being written by process {} on {} since {}".format(*fields),
         where=str(folder.parent),
         fix=f"wait for it to end (a dead one's lock expires after {TTL_S:g} s), choose another "
         "folder, or cache: read",

@@ -136,10 +136,10 @@ class RealApis:
         }
         given = {published.get(name, name): value for name, value in arguments.items()}
 
-        def fill(found: re.Match[str]) -> str:
-            if found[1] not in given:
+        def fill(match: re.Match[str]) -> str:
+            if match[1] not in given:
                 raise Refused("an argument that its URL needs is missing")
-            value = _text(given.pop(found[1]))
+            value = _text(given.pop(match[1]))
             if value in (".", ".."):
                 raise Refused("an argument would change its path")
             return quote(value, safe="", errors="replace")

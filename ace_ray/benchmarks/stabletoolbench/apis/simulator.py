@@ -130,7 +130,9 @@ def _own_request(
         document["shape_of_the_payload"] = template[:_MAX_TEXT]
     parts = [f"Documentation:\n{json.dumps(document, ensure_ascii=False)}"]
     if examples:
-        shown = "\n".join(f"{said}\n-> {answer}"[: 2 * _MAX_TEXT] for said, answer in examples)
+        shown = "\n".join(
+            f"{request}\n-> {answer}"[: 2 * _MAX_TEXT] for request, answer in examples
+        )
         parts.append(f"Earlier replies:\n{shown}")
     parts.append(f"Request:\n{json.dumps(arguments, ensure_ascii=False)}")
     return "\n\n".join(parts)
@@ -166,9 +168,9 @@ def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
             return _error_and_response(load(candidate, MAX_CHARS))
         except Unusable:
             continue
-    found = first_object(text)
-    if found is not None and ("error" in found or "response" in found):
-        return _error_and_response(found)
+    answer = first_object(text)
+    if answer is not None and ("error" in answer or "response" in answer):
+        return _error_and_response(answer)
     match = _ERROR.search(text) if loose else None
     return (
         _error_and_response({"error": match[1], "response": text[match.end() :]}) if match else None
@@ -239,7 +241,7 @@ class Simulator:
         for attempt in range(ATTEMPTS):
             chat = messages(self._form, self._system, api, arguments, examples)
             try:
-                said = await self._model.ask(chat, self._drawn(attempt))
+                completion = await self._model.ask(chat, self._drawn(attempt))
             except (PromptTooLong, PromptRefused):
                 failure = "prompt"
                 if not examples:
@@ -247,10 +249,10 @@ class Simulator:
                 examples = ()
                 continue
             failure = "simulator"
-            found = read_answer(said.text, loose=self._form != "own")
-            if found is not None:
+            answer = read_answer(completion.text, loose=self._form != "own")
+            if answer is not None:
                 # What is stored, and read by a second run, is what this one goes on with.
-                error, response = json.loads(json.dumps(found))
+                error, response = json.loads(json.dumps(answer))
                 return Answered(error, response, "simulator", origin="simulator")
         return Answered(FAILED, "", "simulator", failure=failure)
 

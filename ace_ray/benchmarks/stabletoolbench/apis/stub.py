@@ -111,16 +111,16 @@ def _mended(text: str) -> Any:
         return None
     closers: list[str] = []
     ends: list[tuple[int, str]] = []
-    for found in re.finditer(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]', text, re.DOTALL):
-        token = found[0]
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]', text, re.DOTALL):
+        token = match[0]
         if token in "[{":
             closers.append("]" if token == "[" else "}")
         elif token in "]}":
             if not closers or closers.pop() != token:
                 return None
-            ends.append((found.end(), "".join(reversed(closers))))
+            ends.append((match.end(), "".join(reversed(closers))))
         elif token == ",":
-            ends.append((found.start(), "".join(reversed(closers))))
+            ends.append((match.start(), "".join(reversed(closers))))
     for end, missing in reversed(ends[-8:]):
         try:
             return json.loads(text[:end] + missing)

@@ -74,17 +74,17 @@ def first_object(text: str, tries: int = 8) -> dict[str, Any] | None:
     return None
 
 
-def arguments_of(said: Mapping[str, Any] | str) -> dict[str, Any]:
+def arguments_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
     """A call's arguments as JSON values in the order given. An empty text means none.
 
     Raises `Unusable` for all that is no object within the bounds.
     """
-    if not isinstance(said, str):
+    if not isinstance(arguments, str):
         try:
-            said = json.dumps(dict(said))
+            arguments = json.dumps(dict(arguments))
         except (TypeError, ValueError, RecursionError) as error:
             raise Unusable(str(error)) from None
-    value = load(said, MAX_ARGUMENTS) if said.strip() else {}
+    value = load(arguments, MAX_ARGUMENTS) if arguments.strip() else {}
     if not isinstance(value, dict):
         raise Unusable(f"arguments that are a {type(value).__name__}")
     return value
@@ -112,10 +112,10 @@ def canonical_of_upstream(key: str) -> str | None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("a key appears twice in one object")
-    return found
+    return mapping
 
 
 def _whole(digits: str) -> int:

@@ -85,9 +85,9 @@ def files_of(group: str) -> tuple[str, str]:
 
 def queries_folder(folder: Path) -> Path:
     """``folder`` or the ``solvable_queries`` in it. Raises `UserError` when it is neither."""
-    for found in (folder, folder / QUERIES):
-        if (found / "test_instruction").is_dir():
-            return found
+    for candidate in (folder, folder / QUERIES):
+        if (candidate / "test_instruction").is_dir():
+            return candidate
     if folder.is_file():
         raise UserError("is a file", where=str(folder), fix="unpack it and name the folder")
     raise UserError(

@@ -19,14 +19,14 @@ default}``, ``template`` the published shape of a response or None."""
 
 def query_id(where: str, row: Mapping[str, Any]) -> str:
     """The id of a published query, a whole number or a text. Raises `UserError`."""
-    found = row.get("query_id")
-    if isinstance(found, bool) or not isinstance(found, (int, str)) or found == "":
+    value = row.get("query_id")
+    if isinstance(value, bool) or not isinstance(value, (int, str)) or value == "":
         raise UserError(
-            '"query_id" is missing' if found is None else f'"query_id" is {found!r:.40}',
+            '"query_id" is missing' if value is None else f'"query_id" is {value!r:.40}',
             where=where,
             fix="it must be a whole number or a text",
         )
-    return str(found)
+    return str(value)
 
 
 def docs_of(where: str, row: Mapping[str, Any]) -> list[Doc]:
@@ -54,17 +54,17 @@ def relevant_of(where: str, row: Mapping[str, Any]) -> list[list[str]]:
 
 def text_of(where: str, row: Mapping[str, Any], key: str, default: str | None = None) -> str:
     """``row[key]``, which must be a text. Raises `UserError`; a ``default`` stands for none."""
-    found = row.get(key, default)
-    if not isinstance(found, str):
-        what = f'"{key}" is missing' if found is None else f'"{key}" is {found!r:.40}, not a text'
+    value = row.get(key, default)
+    if not isinstance(value, str):
+        what = f'"{key}" is missing' if value is None else f'"{key}" is {value!r:.40}, not a text'
         raise UserError(what, where=where, fix=f'give "{key}" as a text')
-    return found
+    return value
 
 
 def parameters_of(where: str, row: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """The parameters under ``key``, each with all four fields. Raises `UserError`."""
-    found = row.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    parameters = row.get(key, [])
+    if not isinstance(parameters, list) or not all(isinstance(one, dict) for one in parameters):
         raise UserError(f'"{key}" is no list of objects', where=where)
     return [
         {
@@ -73,7 +73,7 @@ def parameters_of(where: str, row: Mapping[str, Any], key: str) -> list[dict[str
             "description": _described(one.get("description")),
             "default": one.get("default", ""),
         }
-        for one in found
+        for one in parameters
     ]
 
 
@@ -140,12 +140,12 @@ class ToolFolder:
         tool = self._tool(doc["category"], doc["tool"])
         if tool is None:
             return doc
-        found = {**doc, "tool_description": tool["description"]}
+        enriched = {**doc, "tool_description": tool["description"]}
         api = tool["apis"].get(api_name(doc["api"]))
         if api is None:
             self._lack(f"{tool['path']}: the tool has no API {doc['api']!r}")
-            return found
-        return {**found, **api}
+            return enriched
+        return {**enriched, **api}
 
     def _tool(self, category: str, name: str) -> dict[str, Any] | None:
         key = (category, name)
@@ -172,11 +172,11 @@ class ToolFolder:
                 raise UserError("has an API that is no object", where=where)
             title = text_of(where, api, "name")
             texts = ("description", "url")
-            said = {key: api[key] for key in texts if isinstance(api.get(key), str)}
+            fields = {key: api[key] for key in texts if isinstance(api.get(key), str)}
             for key in ("required", "optional"):
                 if api.get(f"{key}_parameters") is not None:
-                    said[key] = parameters_of(where, api, f"{key}_parameters")
-            apis.setdefault(api_name(title), said)
+                    fields[key] = parameters_of(where, api, f"{key}_parameters")
+            apis.setdefault(api_name(title), fields)
         return {
             "path": where,
             "description": _described(value.get("tool_description")),

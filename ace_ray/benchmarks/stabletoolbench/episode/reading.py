@@ -62,15 +62,15 @@ def read_react(text: str, rules: Rules) -> tuple[str, list[ToolCall]]:
 
 def react_chat(messages: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
     """The stored messages as the model is shown them: text only, observations said by ``role``."""
-    found = []
+    chat = []
     for message in messages:
-        said = {"role": message["role"], "content": message["content"]}
+        sent = {"role": message["role"], "content": message["content"]}
         if message["role"] == "tool":
-            said["role"] = role
+            sent["role"] = role
             if role == "user":
-                said["content"] = f"Observation: {message['content']}"
-        found.append(said)
-    return found
+                sent["content"] = f"Observation: {message['content']}"
+        chat.append(sent)
+    return chat
 
 
 def _between(text: str, begin: str, end: str | None) -> str:
@@ -97,17 +97,17 @@ class Finished:
 def read_finish(arguments: str, texts: Texts) -> Finished:
     """Reads the call's ``arguments``; text that is no JSON is searched for upstream's two keys,
     as upstream does. Bounded; never raises."""
-    said = _finish_values(arguments)
-    kind = said.get("return_type")
-    if "return_type" not in said:
+    values = _finish_values(arguments)
+    kind = values.get("return_type")
+    if "return_type" not in values:
         return Finished(texts.no_return_type, BAD_FINISH)
     if kind == GIVE_UP:
         return Finished(texts.gave_up, GAVE_UP)
     if kind != GIVE_ANSWER:
         return Finished(texts.bad_return_type, BAD_FINISH)
-    if "final_answer" not in said:
+    if "final_answer" not in values:
         return Finished(texts.no_final_answer, BAD_FINISH)
-    answer = said["final_answer"]
+    answer = values["final_answer"]
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     return Finished(texts.answered, ANSWERED, text)
 
@@ -119,10 +119,10 @@ def _finish_values(arguments: str) -> dict[str, Any]:
             return value if isinstance(value, dict) else {}
         except (ValueError, RecursionError):
             pass
-    found = {}
+    values = {}
     if _TYPE in arguments:
         kinds = (GIVE_ANSWER, GIVE_UP)
-        found["return_type"] = next((k for k in kinds if f'{_TYPE}{k}"' in arguments), "")
+        values["return_type"] = next((k for k in kinds if f'{_TYPE}{k}"' in arguments), "")
     if _ANSWER in arguments:
-        found["final_answer"] = arguments[arguments.find(_ANSWER) + len(_ANSWER) :]
-    return found
+        values["final_answer"] = arguments[arguments.find(_ANSWER) + len(_ANSWER) :]
+    return values

@@ -61,22 +61,22 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
 def as_sent(messages: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
     """The stored messages as the candidate is sent them."""
     if settings.form == "react":
-        found = react_chat(messages, settings.observation_role)
+        chat = react_chat(messages, settings.observation_role)
     else:
-        found = context.as_sent(messages, arguments_of)
-    return _joined(found) if settings.rules == "fixed" else found
+        chat = context.as_sent(messages, arguments_of)
+    return _joined(chat) if settings.rules == "fixed" else chat
 
 
 def _joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Consecutive messages of the user as one: some templates insist that speakers take turns."""
-    found: list[dict[str, Any]] = []
+    joined: list[dict[str, Any]] = []
     for message in messages:
-        if found and message["role"] == "user" == found[-1]["role"]:
-            text = f"{found[-1]['content']}\n\n{message['content']}"
-            found[-1] = {"role": "user", "content": text}
+        if joined and message["role"] == "user" == joined[-1]["role"]:
+            text = f"{joined[-1]['content']}\n\n{message['content']}"
+            joined[-1] = {"role": "user", "content": text}
         else:
-            found.append(message)
-    return found
+            joined.append(message)
+    return joined
 
 
 def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
@@ -174,11 +174,11 @@ class Rollout:
             return Reply(completion.text, thought, calls, note)
         if completion.tools is None:
             raise ValueError("an answer to tools has been taken apart")
-        found = completion.tools
-        if found.error:
-            note["tool_parser_error"] = found.error
-        self.dropped_calls += max(0, len(found.calls) - MAX_CALLS)
-        return Reply(found.content, found.content, found.calls[:MAX_CALLS], note)
+        answer = completion.tools
+        if answer.error:
+            note["tool_parser_error"] = answer.error
+        self.dropped_calls += max(0, len(answer.calls) - MAX_CALLS)
+        return Reply(answer.content, answer.content, answer.calls[:MAX_CALLS], note)
 
     async def grow(self, tree: Tree, node: Node, reply: Reply) -> Node:
         """Add the reply's nodes below ``node``, make its calls, and return the last node.
@@ -195,7 +195,7 @@ class Rollout:
             if self.fixed:
                 node.messages.append({"role": "user", "content": GO_ON})
         else:
-            before = sum(len(said.get("tool_calls", ())) for said in node.messages)
+            before = sum(len(earlier.get("tool_calls", ())) for earlier in node.messages)
             message["tool_calls"] = [
                 {
                     "id": call_id(before + number),
@@ -252,7 +252,7 @@ class Rollout:
         }
         if api is None:
             name = json_inside(call.name)
-            found = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
+            outcome = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
             made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
         else:
             answered = await self.context.wait_for(
@@ -260,14 +260,14 @@ class Rollout:
             )
             if isinstance(answered, Truncated):
                 raise answered
-            found = observation(answered), status_code(answered, self.settings.rules)
-            made |= {"code": found[1], "source": answered.source, "error": answered.error}
+            outcome = observation(answered), status_code(answered, self.settings.rules)
+            made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
             if answered.unrecorded:
                 made["unrecorded"] = answered.unrecorded
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
-        return found
+        return outcome
 
 
 def json_inside(text: str) -> str:

@@ -57,7 +57,7 @@ class Node:
     def as_json(self) -> dict[str, Any]:
         """``{type, parent, depth, description, pruned, terminal, finished, expanded}``, and
         ``observation`` and ``code`` where there are any."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "type": self.kind,
             "parent": None if self.parent is None else self.parent.index,
             "depth": self.depth,
@@ -68,10 +68,10 @@ class Node:
             "expanded": self.expanded,
         }
         if self.observation:
-            found["observation"] = self.observation
+            fields["observation"] = self.observation
         if self.code is not None:
-            found["code"] = self.code
-        return found | self.note
+            fields["code"] = self.code
+        return fields | self.note
 
 
 class Tree:

@@ -62,7 +62,7 @@ async def ask(
     Raises:
         JudgeError: no reply was understood, the model failed, or no cut of the prompt fits.
     """
-    cuts, said = list(CUTS), ""
+    cuts, reply = list(CUTS), ""
     tokens = [0, 0]
     for attempt in range(ATTEMPTS):
         sampling = replace(model.sampling, seed=seed_of(model.sampling.seed, *key, attempt))
@@ -83,12 +83,12 @@ async def ask(
                 break
         tokens[0] += completion.prompt_tokens
         tokens[1] += completion.completion_tokens
-        said = completion.text
-        answer = read(said)
+        reply = completion.text
+        answer = read(reply)
         if answer is not None:
-            return answer, Reply(said.strip()[:MAX_REASON], attempt + 1, *tokens)
+            return answer, Reply(reply.strip()[:MAX_REASON], attempt + 1, *tokens)
     raise JudgeError(
-        f"{key[0]}: the judge named no single verdict in {ATTEMPTS} replies, last {said!r:.200}"
+        f"{key[0]}: the judge named no single verdict in {ATTEMPTS} replies, last {reply!r:.200}"
     )
 
 

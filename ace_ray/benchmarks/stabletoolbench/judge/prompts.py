@@ -245,12 +245,12 @@ def official(upstream: Path, where: str = "upstream") -> Prompts:
         UserError: naming ``where``, the config's key: a file or a text in it is missing.
     """
     template = _source_text(upstream, TEMPLATE, where)
-    found = dict(_FUNCTION.findall(template))
+    functions = dict(_FUNCTION.findall(template))
     names = ("check_answer_status", "parse_answer_status", "select_better_answer")
     for name in names:
-        if name not in found:
+        if name not in functions:
             raise UserError(f"{TEMPLATE} has no {name}", where=where, fix=_FIX)
-    answer, executed, better = (found[name] for name in names)
+    answer, executed, better = (functions[name] for name in names)
     return Prompts(
         "upstream",
         answer + AFTER_OFFICIAL_STATUS,

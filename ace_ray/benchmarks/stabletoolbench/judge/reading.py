@@ -45,13 +45,13 @@ def read_status(reply: str) -> str | None:
     """One of `STATUSES`, None for a reply that states none or several."""
     reply = _bounded(reply)
     objects, beside = _objects(reply)
-    found = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
-    found |= {_status(value) for value in _fields(objects, _OTHER_FIELDS)} - {""}
-    found |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
-    found |= {_status(value) for value in _asked_fields(beside)}
+    statuses = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
+    statuses |= {_status(value) for value in _fields(objects, _OTHER_FIELDS)} - {""}
+    statuses |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
+    statuses |= {_status(value) for value in _asked_fields(beside)}
     if alone := _ALONE.fullmatch(_last_line(reply)):
-        found.add(_status(alone[1]))
-    return (found.pop() or None) if len(found) == 1 else None
+        statuses.add(_status(alone[1]))
+    return (statuses.pop() or None) if len(statuses) == 1 else None
 
 
 def read_complete(reply: str) -> str | None:
@@ -74,17 +74,17 @@ def read_fac(reply: str) -> str | None:
 def read_index(reply: str) -> int | None:
     """0 or 1, the better one of two answers; None for a reply that states neither or both."""
     reply = _bounded(reply)
-    found = set()
+    indexes = set()
     for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
         text = str(value).strip() if isinstance(value, str | int) else ""
         if text not in ("0", "1"):
             return None
-        found.add(int(text))
-    if not found:
-        found = {int(match[1]) for match in _INDEX.finditer(reply)}
+        indexes.add(int(text))
+    if not indexes:
+        indexes = {int(match[1]) for match in _INDEX.finditer(reply)}
         if alone := _INDEX_ALONE.fullmatch(_last_line(reply)):
-            found.add(int(alone[1]))
-    return found.pop() if len(found) == 1 else None
+            indexes.add(int(alone[1]))
+    return indexes.pop() if len(indexes) == 1 else None
 
 
 def _bounded(reply: str) -> str:
@@ -107,7 +107,7 @@ def _last_line(reply: str) -> str:
 
 def _objects(text: str) -> tuple[list[Any], str]:
     """The JSON objects in ``text``, as tuples of their pairs, and the text beside them."""
-    found, beside, at, behind = [], "", 0, 0
+    objects, beside, at, behind = [], "", 0, 0
     for _ in range(_MAX_OBJECTS):
         at = text.find("{", at)
         if at < 0:
@@ -117,21 +117,21 @@ def _objects(text: str) -> tuple[list[Any], str]:
         except (ValueError, RecursionError):
             at += 1
             continue
-        found.append(value)
+        objects.append(value)
         beside += f"{text[behind:at]}\n"
         at = behind = end
-    return found, beside + text[behind:]
+    return objects, beside + text[behind:]
 
 
 def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
     """What ``objects`` have under these names, at any depth; ``arguments`` may be JSON text."""
     left = list(objects)
     while left:
-        held = left.pop()
-        if isinstance(held, list):
-            left += held
-        elif isinstance(held, tuple):
-            for name, value in held:
+        item = left.pop()
+        if isinstance(item, list):
+            left += item
+        elif isinstance(item, tuple):
+            for name, value in item:
                 if name.strip().lower() in names:
                     yield value
                 quoted = name == "arguments" and isinstance(value, str)

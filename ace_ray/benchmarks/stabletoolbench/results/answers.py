@@ -65,7 +65,7 @@ def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The messages of the tool nodes on the `chain`; one that is JSON text is read as that."""
-    found = []
+    messages = []
     for node in chain(answer):
         message = node.get("message")
         if node.get("role") != "tool" or not message:
@@ -73,8 +73,8 @@ def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if isinstance(message, str):
             message = _object(message)
         if isinstance(message, Mapping):
-            found.append(message)
-    return found
+            messages.append(message)
+    return messages
 
 
 def has_finish(answer: Mapping[str, Any]) -> bool:
@@ -92,9 +92,9 @@ def final_text(raw: Any) -> str:
     """
     if not isinstance(raw, str):
         return ""
-    found = _object(raw)
-    if found is not None:
-        answer = found.get("final_answer")
+    arguments = _object(raw)
+    if arguments is not None:
+        answer = arguments.get("final_answer")
         if answer is None or isinstance(answer, str):
             return answer or ""
         try:
@@ -155,13 +155,13 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
 
     A group without a file has no answers. Raises `UserError` naming file and query.
     """
-    found = {}
+    answers = {}
     for group in groups:
         path = folder / f"{group}.json"
-        found[group] = _answers(path) if path.exists() else {}
-    if not any(found.values()):
+        answers[group] = _answers(path) if path.exists() else {}
+    if not any(answers.values()):
         raise UserError("holds no answers of these groups", where=str(folder), fix=_FIX)
-    return found
+    return answers
 
 
 def is_answer(answer: Any) -> bool:
@@ -191,11 +191,11 @@ def _answers(path: Path) -> dict[str, str]:
     value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, _FIX)
     if not isinstance(value, dict):
         raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=_FIX)
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for query_id, one in value.items():
         answer = one.get("answer") if isinstance(one, dict) else None
         where = f"{path}, query {query_id:.60}"
         if answer is None or not is_answer(answer):
             raise UserError("has no converted answer", where=where, fix=_FIX)
-        found[query_id] = answer_json(answer, where)
-    return found
+        answers[query_id] = answer_json(answer, where)
+    return answers

@@ -93,8 +93,8 @@ def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
 
 
 def _children(steps: Sequence[Step]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for place, step in enumerate(steps):
         if step["parent"] is not None:
-            found.setdefault(step["parent"], []).append(place)
-    return found
+            children.setdefault(step["parent"], []).append(place)
+    return children

@@ -85,8 +85,8 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             if votes is not None and query_id not in votes:
                 what = "has no votes, and other queries of its group have"
                 raise UserError(what, where=where, fix="judge it too, or leave the votes out")
-            said = None if votes is None else votes[query_id]
-            episode = _episode(entry, given, said, where)
+            statuses = None if votes is None else votes[query_id]
+            episode = _episode(entry, given, statuses, where)
             yield where, Output(entry, 0, episode)
 
 
@@ -103,19 +103,19 @@ def _object(path: Path, fix: str) -> dict[str, Any]:
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
     """The votes on the answers of a group by query, None where no file has any."""
-    found = sorted(file.parent.glob(f"{file.stem}_*.json"))
-    if not found:
+    files = sorted(file.parent.glob(f"{file.stem}_*.json"))
+    if not files:
         return None
-    if len(found) > 1:
-        what = f"are two files of votes on {file.name}: {found[0].name} and {found[1].name}"
+    if len(files) > 1:
+        what = f"are two files of votes on {file.name}: {files[0].name} and {files[1].name}"
         raise UserError(what, where=str(file.parent), fix="leave one of them")
     votes = {}
-    for query_id, row in _object(found[0], _VOTES_FIX).items():
-        where = f"{found[0]}, query {query_id:.60}"
-        said = row.get("is_solved") if isinstance(row, dict) else None
-        if not isinstance(said, dict) or not 0 < len(said) <= MAX_VOTES:
+    for query_id, row in _object(files[0], _VOTES_FIX).items():
+        where = f"{files[0]}, query {query_id:.60}"
+        statuses = row.get("is_solved") if isinstance(row, dict) else None
+        if not isinstance(statuses, dict) or not 0 < len(statuses) <= MAX_VOTES:
             raise UserError("has no votes (is_solved)", where=where, fix=_VOTES_FIX)
-        votes[query_id] = [_status(said[key], where) for key in sorted(said, key=_number)]
+        votes[query_id] = [_status(statuses[key], where) for key in sorted(statuses, key=_number)]
     return votes
 
 
@@ -150,10 +150,10 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
     if answer is None or not is_answer(answer):
         raise UserError("has no converted answer", where=where, fix=_FIX)
     query = entry.data["query"]
-    said = given.get("query", query)
-    if not isinstance(said, str) or said.split() != query.split():
+    asked = given.get("query", query)
+    if not isinstance(asked, str) or asked.split() != query.split():
         raise UserError(
-            f"asks {shown(said)}, which is not the data's query {shown(query)}",
+            f"asks {shown(asked)}, which is not the data's query {shown(query)}",
             where=where,
             fix="give the data that these answers were made with",
         )
@@ -184,32 +184,34 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 
 def _nodes(answer: Mapping[str, Any]) -> list[Node]:
     """The thoughts and calls on the chain, with texts where a stranger's may have anything."""
-    found = []
+    nodes = []
     for one in chain(answer):
         message = one.get("message")
         if one.get("role") == "assistant":
-            found.append(node("assistant", _text(message)))
+            nodes.append(node("assistant", _text(message)))
         elif one.get("role") == "tool":
             if isinstance(message, str):
                 message = _parsed(message)
             if isinstance(message, Mapping):
                 texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
-                found.append(called(*texts))
-    return found
+                nodes.append(called(*texts))
+    return nodes
 
 
 def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": query}]
     for one in nodes:
-        said = one["message"]
+        message = one["message"]
         if one["role"] == "assistant":
-            messages.append({"role": "assistant", "content": said})
+            messages.append({"role": "assistant", "content": message})
             continue
-        function = {"name": said["name"], "arguments": said["arguments"]}
+        function = {"name": message["name"], "arguments": message["arguments"]}
         calls = [{"type": "function", "function": function}]
         messages.append({"role": "assistant", "content": "", "tool_calls": calls})
-        if said["name"] != FINISH:
-            messages.append({"role": "tool", "name": said["name"], "content": said["response"]})
+        if message["name"] != FINISH:
+            messages.append(
+                {"role": "tool", "name": message["name"], "content": message["response"]}
+            )
     return messages
 
 
@@ -218,7 +220,7 @@ def _calls(
 ) -> list[dict[str, Any]]:
     """The calls as a run keeps them. Who answered is not known. A function that was offered and is
     no API of the query is one that upstream retrieved for it."""
-    found = []
+    calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
             continue
@@ -228,7 +230,7 @@ def _calls(
         code = status_code(Answered(error, None, "none"), "official")
         if api is None and name not in offered:
             error, code = "unknown function", UNKNOWN
-        found.append(
+        calls.append(
             {
                 "name": name,
                 "tool": api.tool if api else None,
@@ -239,7 +241,7 @@ def _calls(
                 "error": error,
             }
         )
-    return found
+    return calls
 
 
 def _offered(given: Mapping[str, Any]) -> frozenset[str]:

@@ -65,12 +65,12 @@ def summarize(
     enters no mean. ``asked`` is what the judge was asked for, of `OF_SKIPPED`; by default what rows
     carry.
     """
-    found: dict[str, Group] = {}
+    by_name: dict[str, Group] = {}
     for row in rows:
-        group = found.setdefault(row.category, Group(row.category))
+        group = by_name.setdefault(row.category, Group(row.category))
         group.add(row)
         add_costs(group.tally, row)
-    groups = {name: found[name] for name in GROUPS if name in found}
+    groups = {name: by_name[name] for name in GROUPS if name in by_name}
     short = {
         name: lacks(name, group.tally)
         for name, group in groups.items()

@@ -69,8 +69,8 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "title": "where observations came from",
                 "header": ["group", "calls", *SOURCES],
                 "lines": [
-                    [name, str(found["calls"]), *(_share(found["shares"][s]) for s in SOURCES)]
-                    for name, found in {**named, "all": summary["sources"]}.items()
+                    [name, str(sources["calls"]), *(_share(sources["shares"][s]) for s in SOURCES)]
+                    for name, sources in {**named, "all": summary["sources"]}.items()
                 ],
             }
         )
@@ -79,40 +79,40 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def notes(summary: Mapping[str, Any]) -> list[str]:
     """What else there is to say, a sentence each."""
-    found = []
+    sentences = []
     if failed := summary["judge_errors"]:
-        found.append(
+        sentences.append(
             f"{failed} rows have no verdict because the judge gave none (JudgeError); they count "
             "nowhere, and the same command tries them again"
         )
     if skipped := summary["counts"]["status"]["skipped"]:
-        found.append(
+        sentences.append(
             f"{skipped} rows were skipped: SoPR and FAC count them as Unsolved, SoWR as lost; "
             "'answered only' leaves them out as upstream does"
         )
     if lacking := sum(stats["sowr"]["missing"] for stats in summary["categories"].values()):
-        found.append(
+        sentences.append(
             f"{lacking} rows have no SoWR: the reference has no answer to their queries; missing "
             "queries are neither won nor lost"
         )
     cached = {name: n for name, n in summary["sources"]["cached"].items() if n}
     if cached:
         made = ", ".join(f"{name} {n}" for name, n in cached.items())
-        found.append(f"API answers out of the cache, by who made them: {made}")
+        sentences.append(f"API answers out of the cache, by who made them: {made}")
     if lost := summary["sources"]["unrecorded"]:
-        found.append(
+        sentences.append(
             f"{lost} API answers could not be recorded, so a second run has to ask for them again "
             "(each call in a row's state says why)"
         )
     if failures := summary["sources"]["failures"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in failures.items())
-        found.append(
+        sentences.append(
             f"{sum(failures.values())} API calls failed without an answer of an API: {kinds}"
         )
     if summary["rules"]["official"]["sopr"]["missing"]:
         missing = ", ".join(summary["rules"]["official"]["sopr"]["missing"])
-        found.append(f"no average: it needs every group, and these are missing: {missing}")
-    return found
+        sentences.append(f"no average: it needs every group, and these are missing: {missing}")
+    return sentences
 
 
 def _judged(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,9 +121,9 @@ def _judged(summary: Mapping[str, Any]) -> dict[str, Any]:
     rates = RATES if compared else ()
     lines = []
     for name, stats in summary["categories"].items():
-        found = stats["official"]
+        official = stats["official"]
         cells = [_short(stats["sowr"][rate]) for rate in rates]
-        lines.append([name, *cells, *_upstream(found), _shown_cell(stats["fac"])])
+        lines.append([name, *cells, *_upstream(official), _shown_cell(stats["fac"])])
     cells = [_short(summary["averages"][rate]) for rate in rates]
     average = _upstream(summary["rules"]["official"])
     lines.append([AVERAGE, *cells, *average, _shown_cell(summary["averages"]["fac"])])
@@ -131,8 +131,8 @@ def _judged(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {"title": "judged", "header": header, "lines": lines}
 
 
-def _upstream(found: Mapping[str, Any]) -> list[str]:
-    cell, spread = found["answered_only"], found["spread"]
+def _upstream(official: Mapping[str, Any]) -> list[str]:
+    cell, spread = official["answered_only"], official["spread"]
     if cell["value"] is None:
         return [str(cell["n"]), "N/A"]
     shown = f"{100 * cell['value']:.1f} %"
@@ -176,13 +176,13 @@ _LIKE_FOR_LIKE = "runs compare only with the same judge and the same source of o
 def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
     """The means over the six groups: SoPR, FAC, SoWR's wins, and the API call score."""
     averages = run.summary["averages"]
-    found = {
+    cells = {
         "SoPR": run.summary["rules"][rules]["sopr"],
         "FAC": averages["fac"],
         "SoWR": averages["win"],
         "API recall": averages["api_recall"],
     }
-    return {name: _estimate(cell) if run.headline else None for name, cell in found.items()}
+    return {name: _estimate(cell) if run.headline else None for name, cell in cells.items()}
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
@@ -259,9 +259,9 @@ def _sopr(runs: Sequence[ReportedRun], rules: str) -> Table:
     labels, legend = marked(runs)
     lines: list[list[Value]] = []
     for run, label in zip(runs, labels, strict=True):
-        found = run.summary["rules"][rules]
-        average = _estimate(found["sopr"]) if run.headline else None
-        spread = None if found["spread"] is None else f"{100 * found['spread']:.1f}"
+        stats = run.summary["rules"][rules]
+        average = _estimate(stats["sopr"]) if run.headline else None
+        spread = None if stats["spread"] is None else f"{100 * stats['spread']:.1f}"
         cells = [_group_cell(run, name, rules) for name in GROUPS]
         lines.append([label, *cells, average, spread])
     return Table(
@@ -275,8 +275,8 @@ def _sopr(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 def _judged_table(runs: Sequence[ReportedRun], name: str, title: str, pick: str) -> Table | None:
     def cell(stats: Mapping[str, Any]) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = stats["fac"] if pick == "fac" else stats["sowr"][pick]
-        return found
+        picked: Mapping[str, Any] = stats["fac"] if pick == "fac" else stats["sowr"][pick]
+        return picked
 
     shown = [
         run for run in runs if any(cell(stats)["n"] for stats in run.summary["categories"].values())
