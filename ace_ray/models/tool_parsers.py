@@ -46,7 +46,7 @@ def tool_parser(name: str, tokenizer: Any) -> ToolParser:
     if name not in known:
         raise _unknown(name, known)
     try:
-        with _Log():
+        with ParserLog():
             parser_class = ToolParserManager.get_tool_parser(name)
             return ToolParser(parser_class, tokenizer, MARKED_CHARS.get(name))
     except ImportError as error:
@@ -85,7 +85,7 @@ class ToolParser:
 
         self._class, self._tokenizer, self._request = parser_class, tokenizer, ChatCompletionRequest
         self._mark, self._marked_chars = marked or ("", MAX_CHARS)
-        self._log = _Log()
+        self._log = ParserLog()
         parser, request = self._made([_PROBE])
         parser.extract_tool_calls("", request)
         request = parser.adjust_request(request)
@@ -123,7 +123,7 @@ class ToolParser:
         return self._class(self._tokenizer, request.tools), request
 
 
-class _Log(logging.Handler):
+class ParserLog(logging.Handler):
     """Takes what the parsers log while it is entered, instead of a traceback per bad answer.
 
     ``error``: the class of the last exception that a parser caught and logged itself.
@@ -134,7 +134,7 @@ class _Log(logging.Handler):
         self.error = ""
         self._loggers = [logging.getLogger(name) for name in ("vllm.tool_parsers", "vllm.parser")]
 
-    def __enter__(self) -> _Log:
+    def __enter__(self) -> ParserLog:
         self.error = ""
         for logger in self._loggers:
             logger.addHandler(self)

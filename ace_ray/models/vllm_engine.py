@@ -18,13 +18,12 @@ from typing import Any
 
 from ace_ray.children import module_command, module_environment
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
-from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
+from ace_ray.models.families import FormatChoice
+from ace_ray.models.format import Format
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
-from ace_ray.models.reasoning import split_think, splitter
-from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
-from ace_ray.records import Completion, Messages, Sampling, Tools
+from ace_ray.records import Completion, Messages, Sampling, Tools, bounded_raw
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
@@ -34,19 +33,17 @@ EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
 
-    ``tool_parser`` names the vLLM tool parser that answers to tools are read with; without one
-    no tools can be offered. ``swappable``: whether `swap` will be asked for. Raises `UserError`
-    when it, or the chat template, does not fit.
+    ``choice`` says how chats are written and answers read; without a tool parser no tools can be
+    offered. ``swappable``: whether `swap` will be asked for. Raises `UserError` when the choice
+    does not fit the model.
     """
 
     def __init__(
         self,
         folder: Path,
         engine_args: Mapping[str, Any],
+        choice: FormatChoice,
         *,
-        template_kwargs: Mapping[str, Any],
-        reasoning_parser: str,
-        tool_parser: str | None = None,
         swappable: bool = False,
     ) -> None:
         _bind_cpu_threads()
@@ -59,7 +56,10 @@ class VLLMEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+        defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
+        choice.load_plugins()
+        if choice.named_reasoning:  # so that a grammar binds after the reasoning
+            defaults["reasoning_parser"] = choice.named_reasoning
         if swappable:
             defaults["worker_extension_cls"] = EXTENSION
         self._engine = AsyncLLM.from_engine_args(
@@ -68,16 +68,7 @@ class VLLMEngine:
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
-        self._chat = Chat(self._engine.get_tokenizer(), template_kwargs)
-        self._named_split = (
-            splitter(reasoning_parser, self._chat.tokenizer, opened=False)
-            if reasoning_parser != "auto"
-            else None
-        )
-        self._tool_parser = None
-        if tool_parser is not None:
-            self._chat.require_tools(str(folder))
-            self._tool_parser = tool_parser_of(tool_parser, self._chat.tokenizer)
+        self._format = Format(self._engine.model_config, self._engine.renderer, choice)
         self._ids = itertools.count()
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
@@ -124,8 +115,8 @@ class VLLMEngine:
         """The logprob of each token of ``text`` as the answer to ``messages``; [] for no text.
 
         Raises as `chat` does."""
-        asked = self._chat.encode(self._chat.render(messages))
-        ids = asked + self._chat.encode(text)
+        asked = list((await self._format.render(messages)).ids)
+        ids = asked + self._format.encode(text)
         if len(ids) >= self.max_model_len:
             raise PromptTooLong(
                 f"the prompt and the text have {len(ids)} tokens, the context holds "
@@ -136,18 +127,18 @@ class VLLMEngine:
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
         """The logprob of each token but the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
-        final = await self._last_output(ids, params, "p")
+        final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:
             raise EngineDead("the engine gave no logprobs")
         pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
         return [by_token[token].logprob for token, by_token in pairs]
 
-    async def _last_output(self, ids: list[int], params: Any, kind: str) -> Any:
+    async def _last_output(self, prompt: Any, params: Any, kind: str, **more: Any) -> Any:
         """What the engine says last of a prompt; None where it says nothing."""
         final = None
         try:
             async for output in self._engine.generate(
-                {"prompt_token_ids": ids}, params, request_id=f"{kind}{next(self._ids)}"
+                prompt, params, request_id=f"{kind}{next(self._ids)}", **more
             ):
                 final = output
         except self._dead as error:
@@ -178,31 +169,22 @@ class VLLMEngine:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def _probe_ids(self) -> list[list[int]]:
-        return [self._chat.encode(text) for text in TEXTS]
+        return [self._format.encode(text) for text in TEXTS]
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        if tools is not None and self._tool_parser is None:
+        if tools is not None and self._format.choice.tool_parser is None:
             raise ValueError("tools without a tool parser to read the answer with")
-        text = self._chat.render(messages, tools)
-        ids = self._chat.encode(text)
-        room = self.max_model_len - len(ids)
+        prompt = await self._format.render(messages, tools)
+        room = self.max_model_len - len(prompt.ids)
         if room < 1:
             raise PromptTooLong(
-                f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
+                f"the prompt has {len(prompt.ids)} tokens, the context holds {self.max_model_len}"
             )
-        params = self._params(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=min(sampling.max_tokens, room),
-            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
-            seed=sampling.seed if sampling.temperature > 0 else None,
-            stop=list(sampling.stop) or None,
-            output_kind=self._final,
-            **self._tool_parser.detokenization if self._tool_parser and tools else {},
-        )
+        params = self._sampling_params(sampling, room, prompt.adjusted)
         start = time.perf_counter()
-        final = await self._last_output(ids, params, "r")
+        final = await self._last_output(
+            prompt.engine_input, params, "r", **self._format.engine_kwargs(prompt)
+        )
         if final is None or not final.outputs:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
@@ -213,21 +195,31 @@ class VLLMEngine:
             raise EngineDead("the engine gave its requests up")
         if finish not in ("stop", "length"):
             raise RequestFailed(f"the engine ended the request with {finish!r}")
-        split = (
-            self._named_split(answer.text)
-            if self._named_split
-            else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
-        )
-        read = self._tool_parser
+        reading = self._format.read(prompt, answer.text, answer.token_ids)
         return Completion(
-            text=split.answer,
-            tools=read(split.answer, tools) if read and tools is not None else None,
-            reasoning=split.reasoning,
-            reasoning_truncated=split.truncated,
+            text=reading.text,
+            tools=reading.tools,
+            reasoning=reading.reasoning,
+            reasoning_truncated=reading.truncated,
             finish_reason=finish,
-            prompt_tokens=len(ids),
+            prompt_tokens=len(prompt.ids),
             completion_tokens=len(answer.token_ids),
             seconds=time.perf_counter() - start,
+            raw=bounded_raw(answer.text, reading.text),
+        )
+
+    def _sampling_params(self, sampling: Sampling, room: int, adjusted: Mapping[str, Any]) -> Any:
+        """vLLM's parameters; ``adjusted`` is what the answer's parser asks for."""
+        return self._params(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=min(sampling.max_tokens, room),
+            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
+            seed=sampling.seed if sampling.temperature > 0 else None,
+            stop=list(sampling.stop) or None,
+            output_kind=self._final,
+            **adjusted,
         )
 
 

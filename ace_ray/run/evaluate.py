@@ -14,6 +14,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened
+from ace_ray.run.planning.formats import choice_line
 from ace_ray.run.planning.plan import Plan, make_plan
 from ace_ray.run.planning.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.run.session import Session
@@ -50,6 +51,8 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
                 highlight=False,
                 soft_wrap=True,
             )
+            if line := choice_line(plan.config, plan.choice):
+                console.print(line, highlight=False, soft_wrap=True)
             Session([run], interrupts, console).run()
             if run.ended is None:
                 raise RunFailed(run.broken)

@@ -250,6 +250,8 @@ class Session:
                         cpus=cluster.SANDBOX_CPUS,
                     ),
                     services=services,
+                    choice=plan.choice,
+                    replay=plan.replay,
                     first=min(owed),
                     examine=self._examine,
                 )

@@ -21,8 +21,10 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
+from ace_ray.run.planning.formats import choose_format, choice_identity, replayed
 from ace_ray.run.roles import RoleBindings, bind_roles
 
 REPORTS = "report/"
@@ -90,6 +92,10 @@ class Plan:
     rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
+    choice: FormatChoice
+    """How chats are written and answers read."""
+    replay: dict[str, str]
+    """By benchmark: the reasoning that the candidate is shown again."""
 
     @property
     def uri(self) -> str:
@@ -115,13 +121,15 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
     sampling = config.sampling.sampling()
     samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
+    native = any(by_name[entry.benchmark].tools(entry) is not None for entry in entries)
+    choice, facts = choose_format(config, model, native=native)
     candidate = {
         "model": model.revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
-        "reasoning_parser": config.model.reasoning_parser,
-        "tool_parser": config.model.tool_parser,
+        **choice_identity(config, choice, native=native),
         "backend": config.backend,
     }
+    replay = {name: replayed(config, b, choice, facts) for name, b in by_name.items()}
     bindings = bind_roles(config, model, benchmarks)
     described = {name: identity_of(b) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
@@ -129,8 +137,15 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         name: {role: dict(binding.identity) for role, binding in bound.items()}
         for name, bound in bindings.items()
     }
+    shown_again = {name: [policy] for name, policy in replay.items() if policy != "none"}
     played = {
-        name: digest(shared[name], d.get("episodes"), roles[name], config.episode_timeout_s)
+        name: digest(
+            shared[name],
+            d.get("episodes"),
+            roles[name],
+            config.episode_timeout_s,
+            *shown_again.get(name, ()),
+        )
         for name, d in described.items()
     }
     sizes, together = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
@@ -177,6 +192,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "sampling": samplings,
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
     }
+    if shown_again and rows.interactive.any():
+        identity["replay_reasoning"] = {name: policy for name, (policy,) in shown_again.items()}
     return Plan(
         config=config,
         model=model,
@@ -186,6 +203,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         rows=rows,
         identity=identity,
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
+        choice=choice,
+        replay=replay,
     )
 
 
