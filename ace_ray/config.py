@@ -90,7 +90,8 @@ class ModelConfig(Section):
     start_date: str | None = Field(
         None,
         pattern=r"^\d{4}-\d{2}-\d{2}$",
-        description="the day that gpt-oss is told; default: VLLM_SYSTEM_START_DATE, else 2025-08-05",
+        description="the day that gpt-oss is told; default: VLLM_SYSTEM_START_DATE, else "
+        "2025-08-05",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ _REASONING_TYPES = {
     "seed_oss": "seed_oss",
     "minimax_m2": "minimax_m2",
 }
+_ENCODED = ("gpt_oss", "deepseek_v32", "deepseek_v4", "kimi_k3")
+"""Model types whose chats vLLM writes by code."""
 _SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
 
 
@@ -76,12 +78,7 @@ class FamilyFacts:
     @property
     def writes_by_code(self) -> bool:
         """Whether vLLM writes its chats with an encoder, whatever template there is."""
-        return self.tekken or self.model_type in (
-            "gpt_oss",
-            "deepseek_v32",
-            "deepseek_v4",
-            "kimi_k3",
-        )
+        return self.tekken or self.model_type in _ENCODED
 
     @property
     def reads_reasoning(self) -> bool:

@@ -92,7 +92,11 @@ class Format:
         if self.is_harmony:
             pin_date(choice.start_date)
         self._child = Renderer()
-        self._of_jinja = renders_in_child(self.tokenizer, self._child)
+        self._config = model_config
+        # Elsewhere an encoder of vLLM's writes, whatever template there is.
+        self._of_jinja = self.renderer_name == "HfRenderer" and renders_in_child(
+            self.tokenizer, self._child
+        )
         self._tried: set[str] = set()
         choice.load_plugins()
         tool, reasoning = choice.tool_parser, choice.named_reasoning
@@ -199,10 +203,15 @@ class Format:
 
     def _try(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
         """Have the child compile the template before vLLM looks at it in this process."""
-        template = self.choice.chat_template
-        if template is None:
-            template = self.tokenizer.get_chat_template(tools=list(tools) if tools else None)
-        if template in self._tried:
+        from vllm.renderers.hf import resolve_chat_template
+
+        template = resolve_chat_template(
+            self.tokenizer,
+            self.choice.chat_template,
+            list(map(dict, tools)) if tools else None,
+            model_config=self._config,
+        )
+        if template is None or template in self._tried:
             return
         self._child.check(template)
         self._tried.add(template)

@@ -58,7 +58,7 @@ class Renderer:
         return {}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc, assignment]
+        self.__init__()  # type: ignore[misc]
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """The text of ``template`` with JSON values as ``variables``. Raises `RenderFailed`."""
@@ -229,7 +229,7 @@ def _compiled(template: str) -> str:
         tree = environment.parse(template)
         variables = meta.find_undeclared_variables(tree)
     finally:
-        nodes.Impossible = theirs  # type: ignore[misc, assignment]
+        nodes.Impossible = theirs  # type: ignore[misc]
     if swallowed:
         raise MemoryError
     _check_assignments(tree)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from ace_ray.errors import UserError
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
 from ace_ray.run.health.processes import KINDS, Kind
-from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.formats import choice_facts
+from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger

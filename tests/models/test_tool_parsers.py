@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.errors import EngineDead, UserError
+from ace_ray.errors import UserError
 from ace_ray.models.chat import Chat
 from ace_ray.models.fake import FakeEngine
 from ace_ray.models.tool_parsers import (
@@ -25,7 +24,6 @@ from ace_ray.models.tool_parsers import (
     check_tool_parser,
     tool_parser,
 )
-from ace_ray.models.vllm_engine import VLLMEngine
 from ace_ray.records import Completion, Episode, Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., Path]
@@ -265,70 +263,6 @@ def test_a_parser_whose_package_is_missing(tokenizer: Any, monkeypatch: pytest.M
     monkeypatch.setitem(ToolParserManager.lazy_parsers, "gone", ("ace_ray_no_such_module", "P"))
     with pytest.raises(UserError, match=r"'gone' needs a package: .*ace_ray_no_such_module"):
         tool_parser("gone", tokenizer)
-
-
-class StubEngine:
-    """In place of vLLM's engine: gives one answer and keeps what it was asked."""
-
-    def __init__(self, answer: str) -> None:
-        self._answer = answer
-        self.asked: list[tuple[Any, Any]] = []
-
-    async def generate(self, prompt: Any, params: Any, request_id: str) -> AsyncIterator[Any]:
-        self.asked.append((prompt, params))
-        said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
-        yield SimpleNamespace(outputs=[said])
-
-
-def engine_on(chat: Chat, parser: ToolParser | None, answer: str) -> tuple[Any, StubEngine]:
-    """A `VLLMEngine` around a stub, without loading a model."""
-    engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
-    vars(engine).update(
-        _engine=stub,
-        _chat=chat,
-        _tool_parser=parser,
-        _named_split=None,
-        _params=lambda **values: values,
-        _final=None,
-        _dead=EngineDead,
-        _ids=itertools.count(),
-        max_model_len=1000,
-    )
-    return engine, stub
-
-
-def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(
-    hermes: ToolParser, model_folder: Make
-) -> None:
-    chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-    call = '<tool_call>{"name": "find", "arguments": {"key": "x"}}</tool_call>'
-    engine, stub = engine_on(chat, hermes, f"<think><tool_call>no</think>{call}")
-    answer = asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
-    assert answer.text == call
-    assert answer.reasoning == "<tool_call>no"
-    assert answer.tools == ToolAnswer("", (ToolCall("find", '{"key": "x"}'),))
-    ((prompt, params),) = stub.asked
-    assert prompt["prompt_token_ids"] == chat.encode(chat.render(MESSAGES, TOOLS))
-    assert params["skip_special_tokens"] is False
-
-
-def test_an_engine_without_tools_is_as_before(hermes: ToolParser, model_folder: Make) -> None:
-    chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-    engine, stub = engine_on(chat, hermes, "<tool_call>x")
-    answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
-    assert (answer.text, answer.tools) == ("<tool_call>x", None)
-    ((prompt, params),) = stub.asked
-    assert prompt["prompt_token_ids"] == chat.encode(chat.render(MESSAGES))
-    assert "skip_special_tokens" not in params
-    assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer("<tool_call>x")
-
-
-def test_tools_need_a_tool_parser(model_folder: Make) -> None:
-    pytest.importorskip("transformers")
-    engine, stub = engine_on(Chat.load(model_folder(template=WITH_TOOLS), {}), None, "x")
-    with pytest.raises(ValueError, match="without a tool parser"):
-        asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
-    assert stub.asked == []
 
 
 def test_the_fake_calls_when_tools_are_offered() -> None:

@@ -60,7 +60,7 @@ class Job:
     """Handles of `SandboxActor`s; empty when no row is interactive."""
     services: Mapping[str, Any]
     """Handles of `ServiceActor`s by benchmark."""
-    choice: FormatChoice = FormatChoice()
+    choice: FormatChoice = field(default_factory=FormatChoice)
     """How the candidate's chats are written and its answers read."""
     replay: Mapping[str, str] = field(default_factory=dict)
     """By benchmark: the reasoning that the candidate is shown again."""

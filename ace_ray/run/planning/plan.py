@@ -24,7 +24,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
-from ace_ray.run.planning.formats import choose_format, choice_identity, replayed
+from ace_ray.run.planning.formats import choice_identity, choose_format, replayed
 from ace_ray.run.roles import RoleBindings, bind_roles
 
 REPORTS = "report/"
