@@ -11,9 +11,11 @@ from typing import TypeVar
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.sources import ModelRef, tokenizer_is_near
+from ace_ray.models.format_probe import probe_format
+from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import fit
+from ace_ray.run.planning.formats import facts_of
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 
@@ -46,8 +48,11 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     )
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
     stand_in = ModelRef(config.model.source, "fake", config.model.source, "unknown")
+    family, failure = _tried(lambda: facts_of(config, model)) if model else (None, "")
+    if failure:
+        yield Line("format", failure, problem=True)
     plan, failure = _tried(
-        lambda: make_plan(config, model or stand_in, preflight.make_benchmarks(config))
+        lambda: make_plan(config, model or stand_in, preflight.make_benchmarks(config), family)
     )
     if plan is None:
         yield Line("data", failure, problem=True)
@@ -63,6 +68,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
         yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
+        yield from _format(plan, model)
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 
@@ -96,6 +102,17 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
     if need is not None:
         text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit this machine"
     yield Line("cluster", text, problem=bool(failure))
+
+
+def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
+    """Parsers and templates that were asked for, or chosen by the family, are made for real."""
+    choice = plan.choice
+    named = choice.named_reasoning or choice.tool_parser or choice.chat_template or choice.plugins
+    if plan.config.backend != "vllm" or not named:
+        return
+    engine = plan.config.engine
+    line, failure = _tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
+    yield Line("format", failure or str(line), problem=bool(failure))
 
 
 def _tried(action: Callable[[], T]) -> tuple[T | None, str]:

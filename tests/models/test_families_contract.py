@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -103,8 +104,9 @@ KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>"
     '{"key": "x"}<|tool_call_end|><|tool_calls_section_end|>'
 )
-DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
-            "<｜tool▁calls▁end｜>")  # fmt: skip
+DEEPSEEK = tuple(
+    f"<｜tool▁{mark}｜>" for mark in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end")
+)
 V3 = (
     f'{DEEPSEEK[0]}{DEEPSEEK[1]}function{DEEPSEEK[2]}find\n```json\n{{"key": "x"}}\n```'
     f"{DEEPSEEK[3]}{DEEPSEEK[4]}"
@@ -117,7 +119,7 @@ class Family(NamedTuple):
     reasoning: str
     tool: str
     marks: tuple[str, ...] = ()
-    kwargs: dict[str, Any] = {}
+    kwargs: Mapping[str, Any] = MappingProxyType({})
     answers: tuple[Answer, ...] = ()
     model_type: str = "llama"
 

@@ -21,21 +21,21 @@ from ace_ray.models.families import (
 )
 from ace_ray.models.gguf_header import read_header
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
-from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
+from ace_ray.models.sources import ModelRef, tokenizer_folder
 
 START_DATE = "2025-08-05"
 """The day that gpt-oss is told where nobody says another: prompts are the same on every day."""
 
 
 def choose_format(
-    config: RunConfig, model: ModelRef, *, native: bool
+    config: RunConfig, facts: FamilyFacts, *, native: bool
 ) -> tuple[FormatChoice, FamilyFacts]:
-    """The format of ``model``; ``native``: whether tools go through its own template.
+    """The format of a model of which ``facts`` are known; ``native``: whether tools go through its
+    own template. Also the facts, with the template that the config names instead.
 
     Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
     """
     asked = config.model
-    facts = facts_of(model) if config.backend == "vllm" else FamilyFacts()
     template = None
     if asked.chat_template is not None:
         template = config_text(asked.chat_template)
@@ -69,16 +69,19 @@ def choose_format(
     return choice, facts
 
 
-def facts_of(model: ModelRef) -> FamilyFacts:
-    """Of a model, before it is loaded. Raises `UserError`: it cannot be read."""
-    if model.kind in ("folder", "hub", "s3") or (model.kind == "gguf" and tokenizer_is_near(model)):
+def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
+    """Of the candidate, before it is loaded. Raises `UserError`: it cannot be read."""
+    if config.backend != "vllm":
+        return FamilyFacts()
+    if model.kind in ("folder", "hub", "s3"):
         return family_facts(tokenizer_folder(model))
-    if model.kind == "gguf":
-        header = read_header(Path(model.location))
-        template = header.get("tokenizer.chat_template")
-        if isinstance(template, str):
-            return FamilyFacts((template,))
-    return FamilyFacts()
+    if model.kind != "gguf":
+        return FamilyFacts()
+    # Always by the header, so that a run is the same before and after the conversion.
+    header = read_header(Path(model.location))
+    template = header.get("tokenizer.chat_template")
+    named = (template,) if isinstance(template, str) else ()
+    return FamilyFacts(named, (), str(header.get("general.architecture", "")))
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.families import FormatChoice
+from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.planning.formats import choice_identity, choose_format, replayed
@@ -102,8 +102,14 @@ class Plan:
         return f"{self.config.output.rstrip('/')}/{self.run_id}"
 
 
-def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark]) -> Plan:
-    """Declare the rows of a run. Raises `UserError` when there is nothing to run."""
+def make_plan(
+    config: RunConfig,
+    model: ModelRef,
+    benchmarks: Sequence[Benchmark],
+    family: FamilyFacts | None = None,
+) -> Plan:
+    """Declare the rows of a run of a model of which ``family`` is known. Raises `UserError` when
+    there is nothing to run."""
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if len(by_name) < len(benchmarks):
         raise UserError(
@@ -122,7 +128,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     sampling = config.sampling.sampling()
     samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
     native = any(by_name[entry.benchmark].tools(entry) is not None for entry in entries)
-    choice, facts = choose_format(config, model, native=native)
+    choice, facts = choose_format(config, family or FamilyFacts(), native=native)
     candidate = {
         "model": model.revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
