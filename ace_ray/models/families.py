@@ -74,6 +74,8 @@ class FamilyFacts:
     model_type: str = ""
     tekken: bool = False
     """Whether it comes in Mistral's own format, which has no chat template."""
+    thinks: bool = False
+    """Whether that format has tokens for thoughts."""
 
     @property
     def writes_by_code(self) -> bool:
@@ -83,6 +85,8 @@ class FamilyFacts:
     @property
     def reads_reasoning(self) -> bool:
         """Whether the reasoning of earlier answers may show in a prompt."""
+        if self.tekken:
+            return self.thinks
         return self.writes_by_code or any(
             re.search(r"\breasoning(_content)?\b", text) for text in self.templates
         )
@@ -132,12 +136,15 @@ def family_facts(folder: Path) -> FamilyFacts:
     for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
         templates.append(_text(path))
     config = _tree(folder / "config.json")
+    tekken = folder / "tekken.json"
+    own = tekken.is_file() and not (folder / "tokenizer_config.json").is_file()
     named = config.get("architectures")
     return FamilyFacts(
         tuple(text for text in templates if isinstance(text, str) and text),
         tuple(map(str, named)) if isinstance(named, list) else (),
         str(config.get("model_type", "")),
-        (folder / "tekken.json").is_file() and not (folder / "tokenizer_config.json").is_file(),
+        own,
+        own and "[THINK]" in _text(tekken),
     )
 
 
@@ -168,7 +175,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
     where there is none: some parsers take a whole answer for reasoning."""
     text = "\n".join(facts.templates)
     if facts.tekken:
-        return "mistral"
+        return "mistral" if facts.thinks else "auto"
     if facts.model_type in _REASONING_TYPES and (facts.writes_by_code or "think" in text):
         return _REASONING_TYPES[facts.model_type]
     switch = _SWITCH.search(text) is not None
@@ -191,10 +198,10 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         and (switch or bool(re.search(r"<\|im_start\|>assistant(\\n|\n)<think>", text))),
     }
     found = [name for name, hit in hits.items() if hit]
-    if "olmo3" in found:
-        found = ["olmo3"]
-    if "kimi_k2" in found:
-        found = ["kimi_k2"]
+    # Others took their thoughts over from these two, with marks of their own.
+    for common in ("qwen3", "deepseek_r1"):
+        if len(found) > 1 and common in found:
+            found.remove(common)
     return found[0] if len(found) == 1 else "auto"
 
 

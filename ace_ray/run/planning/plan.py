@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -261,6 +262,12 @@ def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
     return f"{name[:80].strip('-.')}-{identity[:10]}"
 
 
+def _absolute(paths: Any) -> Any:
+    if isinstance(paths, list):
+        return [_absolute(path) for path in paths]
+    return None if paths is None else str(Path(paths).expanduser().resolve())
+
+
 def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     """``run.json``: all that can move a score, and a config that re-runs as it is."""
     resolved = plan.config.model_dump(mode="json")
@@ -270,6 +277,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         {"name": benchmark.source or name, **benchmark.resolved()}
         for name, benchmark in plan.benchmarks.items()
     ]
+    for key in ("chat_template", "plugins"):
+        resolved["model"][key] = _absolute(resolved["model"][key])
     resolved["run_id"] = plan.run_id
     return {
         "schema_version": 1,
