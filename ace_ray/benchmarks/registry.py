@@ -6,13 +6,17 @@ import hashlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
+from inspect import iscoroutinefunction
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.statistics import ALL_ROWS
+from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 
@@ -30,12 +34,20 @@ MODULE = "ace_ray_local_"
 _LOCAL = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _RULES = re.compile(r"[a-z][a-z0-9_]{0,39}")
+MOST_RULE_SETS = 20
+_TAKEN = {
+    *("benchmark", "language", "category", "id", "sample"),  # verdicts.jsonl
+    *("declared", "scored", "unscored", "status", "rules", "categories"),  # summary.json
+    "both",  # compare --rules both
+}
 
 
 def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
     """The benchmark ``name``, configured. Raises `UserError`: an unknown name or option, or a class
     that is none."""
-    return benchmark_class(name).from_options(options)
+    cls = benchmark_class(name)
+    with own_code(cls, "the constructor"):
+        return cls.from_options(options)
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
@@ -43,11 +55,17 @@ def benchmark_class(name: str) -> type[Benchmark]:
 
     Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
     """
+    offered = _offered()
     if local := _LOCAL.fullmatch(name):
         cls = _checked(_from_file(local["path"], local["name"], name), name)
+        if cls.name in offered:
+            raise UserError(
+                f"the name of {name} is {cls.name!r}, which an installed benchmark has",
+                where="benchmarks",
+                fix="give the class another name",
+            )
         cls.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
         return cls
-    offered = _offered()
     if name not in offered:
         raise UserError(
             f"no benchmark is called {name!r}",
@@ -58,6 +76,12 @@ def benchmark_class(name: str) -> type[Benchmark]:
         cls = resolve_name(offered[name])
     except Exception as error:
         raise _fails(name, error) from error
+    if _checked(cls, name).name != name:
+        raise UserError(
+            f"the entry point {name} leads to a class that is called {cls.name!r}",
+            where="benchmarks",
+            fix="give both the same name",
+        )
     return _checked(cls, name)
 
 
@@ -148,19 +172,43 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
             where="benchmarks",
             fix="give the class a name",
         )
-    rules = cls.rule_sets
+    if wrong := _wrong_shape(cls):
+        raise UserError(f"{name}: {wrong}", where="benchmarks", fix="correct the class")
+    return cls
+
+
+def _wrong_shape(cls: type[Benchmark]) -> str:
+    """What of a class is of a shape that nothing can be made of; "" for nothing."""
+    rules: Any = cls.rule_sets
     if (
         not isinstance(rules, tuple)
-        or not rules
-        or len(set(rules)) < len(rules)
+        or not 0 < len(set(rules)) == len(rules) <= MOST_RULE_SETS
         or not all(isinstance(one, str) and _RULES.fullmatch(one) for one in rules)
     ):
-        raise UserError(
-            f"the rule_sets of {name} are {rules!r}, they should be a tuple of names in lower case",
-            where="benchmarks",
-            fix="correct the class",
+        return (
+            f"rule_sets is {rules!r:.200}, it should be a tuple of names in lower case, "
+            f"at most {MOST_RULE_SETS}"
         )
-    return cls
+    if taken := sorted({*rules} & _TAKEN):
+        return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
+    if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
+        return "Options is no subclass of ace_ray.config.Section"
+    groups: Any = cls.groups
+    if not isinstance(groups, Mapping) or not all(
+        isinstance(group, str)
+        and isinstance(members, Sequence)
+        and not isinstance(members, str)
+        and all(isinstance(member, str) for member in members)
+        for group, members in groups.items()
+    ):
+        return "groups is no mapping of names to lists of categories"
+    if ALL_ROWS in groups:
+        return f"a group cannot be called {ALL_ROWS!r}: that is all rows"
+    for member, awaited in (("entries", False), ("check", False), ("run", True)):
+        code = getattr(cls, member)
+        if not callable(code) or iscoroutinefunction(code) != awaited:
+            return f"{member} is no method, {'async def' if awaited else 'def'} {member}(self, ...)"
+    return ""
 
 
 def _fails(name: str, error: BaseException) -> UserError:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import ray
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.clean import one_line
 from ace_ray.errors import EngineDead, RowError, UserError
@@ -325,6 +326,7 @@ class EngineWorker:
             deadline = asyncio.get_running_loop().time() + limit
             context = replace(context, prepared=before.prepared, deadline=deadline)
         episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
+        check_episode(episode)
         if first:
             used = before.episode
             episode.prompt_tokens += used.prompt_tokens
