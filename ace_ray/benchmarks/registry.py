@@ -90,13 +90,16 @@ def known_class(name: str) -> type[Benchmark] | None:
     return benchmark_class(name) if name in _offered() else None
 
 
-def recorded_class(name: str, rule_sets: tuple[str, ...]) -> type[Benchmark]:
+def recorded_class(
+    name: str, rule_sets: tuple[str, ...], groups: Mapping[str, Sequence[str]]
+) -> type[Benchmark]:
     """The class of an installed benchmark with these rule sets; for any other one with the defaults
     of `Benchmark`, to ask for what needs no data. Runs no local file."""
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
-    return type("RecordedBenchmark", (Benchmark,), {"name": name, "rule_sets": rule_sets})
+    members = {"name": name, "rule_sets": rule_sets, "groups": groups}
+    return type("RecordedBenchmark", (Benchmark,), members)
 
 
 def installed() -> Iterator[tuple[str, type[Benchmark]]]:

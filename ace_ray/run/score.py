@@ -26,7 +26,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode, Status, Verdict, digest
-from ace_ray.run.planning.plan import row_id
+from ace_ray.run.planning.plan import groups_of, row_id
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
 from ace_ray.run.storage.rows import (
@@ -230,6 +230,7 @@ def _manifest(
         "ace_ray_version": ace_ray.__version__,
         "declared": rows.declared,
         "rule_sets": {name: list(benchmark.rule_sets)},
+        "groups": {name: groups_of(benchmark)},
         "entries": {name: data_hash(touched)},
         "config": config.model_dump(mode="json") | {"run_id": run_id},
         "model": {"source": model, "kind": EXTERNAL, "revision": content},

@@ -201,6 +201,11 @@ def identity_of(benchmark: Benchmark) -> dict[str, Any]:
     return {**identity, **({"code_sha256": code} if code else {})}
 
 
+def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
+    """`Benchmark.groups` for the manifest: a report runs no local file to ask it."""
+    return {group: list(members) for group, members in benchmark.groups.items()}
+
+
 def row_id(content: str, drawn: str) -> str:
     """Identity of a row: digests of what is asked and of how the answer is drawn."""
     return hashlib.sha256(f"{content} {drawn}".encode()).hexdigest()[:32]
@@ -258,6 +263,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "ace_ray_version": ace_ray.__version__,
         "declared": len(plan.rows),
         "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
+        "groups": {name: groups_of(b) for name, b in plan.benchmarks.items()},
         "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
         "config": resolved,
         "model": {
