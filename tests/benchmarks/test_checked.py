@@ -194,3 +194,45 @@ def test_what_cannot_be_stored_is_no_episode(episode: Any) -> None:
     check_episode(Episode())
     with pytest.raises(TypeError):
         check_episode(episode)
+
+
+def test_a_module_beside_a_local_file_is_not_imported(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("")
+    name = write(entries="import beside")
+    with pytest.raises(UserError, match=r"No module named 'beside'.*a local file stands alone"):
+        benchmark_class(name)
+
+
+def test_a_benchmark_without_options_says_so(write: Write) -> None:
+    with pytest.raises(UserError, match="unknown key 'data'; it takes none"):
+        make_benchmark(write(), {"data": "mini"})
+
+
+POINTS = """[ace_ray.benchmarks]
+bfcl = offered.classes:Mine
+moved = offered.classes:Mine
+mine = offered.classes:Mine
+broken = offered.broken:Mine
+"""
+
+
+def test_what_an_installed_package_offers(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Path(write().partition(":")[0]).read_text()
+    package, metadata = tmp_path / "offered", tmp_path / "offered-1.dist-info"
+    package.mkdir()
+    metadata.mkdir()
+    (package / "classes.py").write_text(source)
+    (package / "broken.py").write_text("import no_such_package\n")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert benchmark_class("mine").name == "mine"
+    with pytest.raises(UserError, match=r"broken cannot be imported.*no_such_package"):
+        benchmark_class("broken")
+    with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
+        benchmark_class("moved")
+    with pytest.raises(UserError, match="several packages offer a benchmark that is called bfcl"):
+        benchmark_class("bfcl")
+    assert benchmark_class("acebench").name == "acebench"
