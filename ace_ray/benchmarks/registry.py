@@ -77,7 +77,7 @@ def benchmark_class(name: str) -> type[Benchmark]:
         places = {p for p in places if not p.startswith("ace_ray.")} | {BUILT_IN[name]}
     if len(places) > 1:
         raise UserError(
-            f"several packages offer a benchmark that is called {name}: {', '.join(sorted(places))}",
+            f"several packages offer a benchmark called {name}: {', '.join(sorted(places))}",
             where="benchmarks",
             fix="uninstall all but one, or rename theirs",
         )
