@@ -4,10 +4,10 @@ The prompts are every text that the harness shows a model, by name. Module-level
 names, told apart by module where two modules share them; texts inside functions are named
 ``<module>:<function>#<n>``.
 
-The worlds are the sandboxes' initial states, signatures and answer texts.
-``worlds[loop][language][class]`` describes one scenario class: ``bases``, ``state`` (literals that
-``__init__`` assigns), ``int_key_attrs`` (attributes whose keys are integers, which JSON turns into
-texts), ``load_scenario`` (attribute -> key and default in the row's ``initial_config``), and
+App specifications are the sandboxes' initial states, signatures and answer texts.
+``app_specs[loop][language][class]`` describes one scenario class: ``bases``, ``state`` (literals
+that ``__init__`` assigns), ``int_key_attrs`` (attributes whose keys are integers, which JSON turns
+into texts), ``load_scenario`` (attribute -> key and default in the row's ``initial_config``), and
 ``methods`` (parameters with the source of their defaults, and what they can answer).
 """
 
@@ -170,8 +170,8 @@ CLASS_FILES = {
 }
 
 
-def read_worlds(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """The worlds of the checkout at ``root``. Raises `UserError` on what is not a literal."""
+def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Those of the checkout at ``root``. Raises `UserError` on what is not a literal."""
     return {
         loop: {
             language: {

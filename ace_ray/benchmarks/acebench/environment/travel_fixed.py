@@ -121,7 +121,7 @@ FEE = 0.2
 METHODS = ("cash", "bank")
 
 _AIRLINE_REASONS = {"en": ("airline canceled", "airline cancellation"), "zh": ("航空公司取消航班",)}
-"""How function list and prompt word the reason, beside the sentence that the world file has."""
+"""How function list and prompt word the reason, beside the sentence that `worlds.json` has."""
 
 
 def reserve_flight(
