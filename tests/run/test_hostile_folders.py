@@ -55,7 +55,7 @@ def ended_well(command: str, ended: Any) -> str:
     if ended.code not in (0, 1, 2, 75):
         return f"{command}: exit code {ended.code}"
     if ended.code and not ended.stderr.strip() and not said.strip():
-        return f"{command}: exit code {ended.code} without a word"
+        return f"{command}: exit code {ended.code} without a message"
     if any(sign in said for sign in "\x1b\x07\u202e\u2028\x9b"):
         return f"{command}: control characters reach the terminal"
     if ended.code == 2 and "ace-ray: " not in ended.stderr:
