@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.children import module_command, module_environment
-from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
+from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed
 from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.start_failure import Overheard, root_cause
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
@@ -35,8 +36,8 @@ class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
 
     ``tool_parser`` names the vLLM tool parser that answers to tools are read with; without one
-    no tools can be offered. ``swappable``: whether `swap` will be asked for. Raises `UserError`
-    when it, or the chat template, does not fit.
+    no tools can be offered. ``swappable``: whether `swap` will be asked for. Raises
+    `EngineNotStarted`, and `UserError` when the parser or the chat template does not fit.
     """
 
     def __init__(
@@ -62,9 +63,14 @@ class VLLMEngine:
         defaults = {"disable_log_stats": True, "generation_config": "vllm"}
         if swappable:
             defaults["worker_extension_cls"] = EXTENSION
-        self._engine = AsyncLLM.from_engine_args(
-            AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
-        )
+        heard = Overheard()
+        try:
+            with heard:
+                self._engine = AsyncLLM.from_engine_args(
+                    AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
+                )
+        except Exception as error:
+            raise EngineNotStarted(root_cause(heard.text, error)) from error
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
