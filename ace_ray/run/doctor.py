@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.adapters import base_differs
 from ace_ray.models.sources import ModelRef, tokenizer_is_near
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import fit
@@ -44,6 +45,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         failure or f"{model.kind} {model.name} at {model.revision[:19]}" if model else failure,
         problem=bool(failure),
     )
+    if model and model.adapter:
+        told = f"LoRA of rank {model.adapter.rank}, {model.adapter.ref.revision[:19]}"
+        yield Line("adapter", "; ".join(filter(None, (told, base_differs(model)))))
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
     stand_in = ModelRef(config.model.source, "fake", config.model.source, "unknown")
     plan, failure = _tried(

@@ -15,7 +15,9 @@ from rich.console import Console
 from ace_ray.clean import print_line
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError, first_line
+from ace_ray.models import adapters
 from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.sources import ModelRef
 from ace_ray.run import roles
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.isolation import IsolatedRow
@@ -203,7 +205,8 @@ class Session:
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
             cluster.note_if_busy(self._resources, self._console)
-            engine = engine_args(config, bindings, on_gpu=on_gpu)
+            models = [run.plan.model for run in self._runs]
+            engine = engine_args(config, models, bindings, on_gpu=on_gpu)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -316,8 +319,11 @@ class Session:
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
 
 
-def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool) -> dict[str, Any]:
-    """The candidate's engine arguments with what an actor on this kind of cluster needs."""
+def engine_args(
+    config: RunConfig, models: Sequence[ModelRef], bindings: roles.RoleBindings, *, on_gpu: bool
+) -> dict[str, Any]:
+    """The engine arguments of the candidates, ``models``, with what an actor on this kind of
+    cluster needs."""
     if config.backend == "fake":
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
@@ -327,7 +333,8 @@ def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool
         if binding.role == "same"
     ]
     seeded = any(sampling.temperature > 0 for sampling in samplings)
-    return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
+    engine = adapters.engine_args(models, config.engine)
+    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded)
 
 
 def _count(owed: Owed) -> int:

@@ -172,6 +172,7 @@ CPU_ENGINE = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not i
 START = """
 import json, sys
 from pathlib import Path
+from ace_ray.errors import EngineNotStarted
 from ace_ray.models.vllm_engine import VLLMEngine
 if __name__ == "__main__":
     try:
@@ -206,7 +207,7 @@ def test_a_context_that_is_too_long_is_named(tiny_llama: Callable[..., Path], tm
 @pytest.mark.slow
 def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     line = started(tiny_llama(tmp_path / "m"), kv_cache_memory_bytes=1 << 12, max_model_len=2048)
-    assert "KV cache" in line
+    assert "No available memory for the cache blocks" in line
 
 
 @CPU_ENGINE
