@@ -69,7 +69,7 @@ class Candidate:
             process,
             clock,
         )
-        self._adapters = job.adapters
+        self._adapters = job.runs[0].model.adapter is not None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
         self._ahead: _Prepared | None = None
         self._lock = asyncio.Lock()
@@ -90,9 +90,9 @@ class Candidate:
                 self.run += 1
         ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
-        base = materialize(job.runs[self.run].model) if self._adapters else folder
+        self._base = materialize(job.runs[self.run].model) if self._adapters else folder
         self.engine = MonitoredEngine(
-            start_engine(job, base), ask_after_s=job.config.stall_s / 4, clock=clock
+            start_engine(job, self._base), ask_after_s=job.config.stall_s / 4, clock=clock
         )
         self._held = folder
         self._probe = Probe(self.engine, proven=self._adapters)
@@ -128,12 +128,11 @@ class Candidate:
     async def _first_probe(self) -> None:
         """The engine is new; what it says now is what the next swap is held against."""
         facts, self._facts = self._facts, {}
-        if self._adapters and not await self._take_adapter():
-            return
+        taken = not self._adapters or await self._take_adapter()
         if self._job.examine:
             self._clock.preparing("warm_up")
             try:
-                await self._probe.begin(self._held)
+                await self._probe.begin(self._held if taken else self._base)
                 await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
             except EngineDead as error:
                 await self._end(f"the probe failed: {error}", self.run, for_all=False)
@@ -142,7 +141,8 @@ class Candidate:
                 return
             finally:
                 self._clock.preparing(None)
-        await self._coordinator.loaded.remote(self.run, facts)
+        if taken:
+            await self._coordinator.loaded.remote(self.run, facts)
 
     async def _take_adapter(self) -> bool:
         """The first one, on an engine that has the base alone; whether it could."""
@@ -292,7 +292,7 @@ def start_engine(job: Job, folder: Path) -> Any:
         reasoning_parser=job.config.model.reasoning_parser,
         tool_parser=job.config.model.tool_parser,
         swappable=len(job.runs) > 1,
-        adapters=job.adapters,
+        adapters=job.runs[0].model.adapter is not None,
     )
 
 

@@ -68,11 +68,6 @@ class Job:
         every = (rules for benchmark in self.benchmarks.values() for rules in benchmark.rule_sets)
         return tuple(dict.fromkeys(every))
 
-    @property
-    def adapters(self) -> bool:
-        """Whether the runs differ in LoRA adapters on one base."""
-        return self.runs[0].model.adapter is not None
-
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
