@@ -183,6 +183,7 @@ class Session:
         from ace_ray.run.actors.job import Job, JobRun, Scenarios
         from ace_ray.run.actors.service import start_services
         from ace_ray.run.graph import Work, run_graph
+        from ace_ray.run.planning import placement
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -196,7 +197,8 @@ class Session:
             interactive = any(rows.interactive.any() for rows in owed.values())
             bindings = plan.bindings if interactive else {}
             nodes = cluster.nodes()
-            on_gpu = config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
+            has_gpus = any(node.get("GPU", 0) for node in nodes)
+            on_gpu = cluster.takes_gpus(config) and has_gpus
             self._resources = cluster.fit(
                 config,
                 len(most),
@@ -206,7 +208,8 @@ class Session:
             )
             cluster.note_if_busy(self._resources, self._console)
             models = [run.plan.model for run in self._runs]
-            engine = engine_args(config, models, bindings, on_gpu=on_gpu)
+            spread = self._resources.spread
+            engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -230,7 +233,11 @@ class Session:
                 rows=_count(owed),
                 had_success=had_success,
             )
-            with monitor, roles.serving_roles(bindings, on_gpu=on_gpu) as served:
+            with (
+                monitor,
+                roles.serving_roles(bindings, on_gpu=on_gpu) as served,
+                placement.reserved(self._resources, config, self._interrupts, self._say) as places,
+            ):
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -268,6 +275,7 @@ class Session:
                         self._resources,
                         self._when_whole(owed, monitor),
                         lambda: self._interrupts.asked,
+                        places=places,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):
@@ -320,7 +328,12 @@ _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
 
 
 def engine_args(
-    config: RunConfig, models: Sequence[ModelRef], bindings: roles.RoleBindings, *, on_gpu: bool
+    config: RunConfig,
+    models: Sequence[ModelRef],
+    bindings: roles.RoleBindings,
+    *,
+    on_gpu: bool,
+    spread: bool,
 ) -> dict[str, Any]:
     """The engine arguments of the candidates, ``models``, with what an actor on this kind of
     cluster needs."""
@@ -334,7 +347,7 @@ def engine_args(
     ]
     seeded = any(sampling.temperature > 0 for sampling in samplings)
     engine = adapters.engine_args(models, config.engine)
-    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded)
+    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
 
 
 def _count(owed: Owed) -> int:
