@@ -40,6 +40,7 @@ from ace_ray.run.health.isolation import (
 from ace_ray.run.health.processes import this_process
 from ace_ray.run.monitoring.facts import engine_facts
 from ace_ray.run.monitoring.timing import Clock
+from ace_ray.run.planning.placement import placed
 from ace_ray.run.roles import RoleModels
 from ace_ray.run.storage.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
@@ -129,7 +130,7 @@ class EngineWorker:
             "load_s": round(load_s, 2),
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
-            "engine": engine_facts(self._engine.device),
+            "engine": {**engine_facts(self._engine.device), **placed()},
         }
         self._clock.preparing(None)
         ray.get(self._coordinator.ready.remote(self._process, facts))
