@@ -76,8 +76,9 @@ def benchmark_class(name: str) -> type[Benchmark]:
     if name in BUILT_IN:  # an old install may say where it was
         places = {p for p in places if not p.startswith("ace_ray.")} | {BUILT_IN[name]}
     if len(places) > 1:
+        several = ", ".join(sorted(places))
         raise UserError(
-            f"several packages offer a benchmark called {name}: {', '.join(sorted(places))}",
+            f"several packages offer a benchmark that is called {name}: {several}",
             where="benchmarks",
             fix="uninstall all but one, or rename theirs",
         )

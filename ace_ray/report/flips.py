@@ -25,6 +25,8 @@ LONGEST = 2_000
 _LONGEST_ERROR = 500
 MOST_SHOWN = 100
 """Flips in a page; the CSV has all of them."""
+MOST_PRINTED = 5
+"""Flips of each direction in a terminal."""
 WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
 
 _Key = tuple[str, str, str, int]
@@ -200,7 +202,7 @@ def flip_markdown(flips: Flips) -> str:
     return "\n".join(parts)
 
 
-def flip_lines(flips: Flips, most: int = 5) -> Iterator[str]:
+def flip_lines(flips: Flips) -> Iterator[str]:
     """The first flips of each direction for a terminal."""
     if not flips.flips:
         yield (
@@ -209,12 +211,12 @@ def flip_lines(flips: Flips, most: int = 5) -> Iterator[str]:
         )
     for change, words in WORDS.items():
         shown = [flip for flip in flips.flips if flip.change == change]
-        for flip in shown[:most]:
+        for flip in shown[:MOST_PRINTED]:
             yield f"{words}: {flip.name} ({flip.error_type})"
             for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
                 yield f"  {label}: {one_line(answer.output, 160)}"
-        if len(shown) > most:
-            yield f"{words}: {len(shown) - most} more"
+        if len(shown) > MOST_PRINTED:
+            yield f"{words}: {len(shown) - MOST_PRINTED} more"
 
 
 def _block(label: str, answer: Answer) -> Iterator[str]:

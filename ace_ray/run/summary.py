@@ -23,7 +23,7 @@ FILES = "files/"
 
 
 def reopen(store: Store) -> None:
-    """Rows are owed: take back that the run is whole."""
+    """Rows are pending: take back that the run is whole."""
     # Looked for first: some keys may write and not delete.
     if store.get(SUCCESS) is not None:
         store.delete(SUCCESS)
@@ -48,7 +48,7 @@ def summarize(
     """The summary of a run from its stored rows, which are read once per benchmark and never held.
 
     declared = scored + infra_error + quarantined + skipped + missing; ``complete`` when nothing is
-    missing or owed again; ``headline`` false when more than ``max_unscored`` of the rows have no
+    missing or pending again; ``headline`` false when more than ``max_unscored`` of the rows have no
     verdict, and then ``why`` says so.
     """
     declared = int(manifest["declared"])

@@ -233,6 +233,6 @@ def test_what_an_installed_package_offers(
         benchmark_class("broken")
     with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
         benchmark_class("moved")
-    with pytest.raises(UserError, match="several packages offer a benchmark called bfcl"):
+    with pytest.raises(UserError, match="several packages offer a benchmark that is called bfcl"):
         benchmark_class("bfcl")
     assert benchmark_class("acebench").name == "acebench"

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.sources import ModelRef
+from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.roles import RoleBindings, bind_roles
 
@@ -124,6 +124,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "reasoning_parser": config.model.reasoning_parser,
         "tool_parser": config.model.tool_parser,
         "backend": config.backend,
+        **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
     bindings = bind_roles(config, model, benchmarks)
     described = {name: identity_of(b) for name, b in by_name.items()}
@@ -192,6 +193,17 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     )
 
 
+def _described(adapter: Adapter) -> dict[str, Any]:
+    ref = adapter.ref
+    return {
+        "source": ref.source,
+        "kind": ref.kind,
+        "revision": ref.revision,
+        "rank": adapter.rank,
+        "base": adapter.base,
+    }
+
+
 def identity_of(benchmark: Benchmark) -> dict[str, Any]:
     """`Benchmark.identity`, and of a class in a local file the hash of that file."""
     code = code_hash(type(benchmark))
@@ -252,6 +264,9 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     resolved = plan.config.model_dump(mode="json")
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
+    adapter = plan.model.adapter
+    if adapter and adapter.ref.kind == "hub":
+        resolved["model"]["adapter_revision"] = adapter.ref.revision
     resolved["benchmarks"] = [
         {"name": benchmark.source or name, **benchmark.resolved()}
         for name, benchmark in plan.benchmarks.items()
@@ -270,6 +285,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             "source": plan.model.source,
             "kind": plan.model.kind,
             "revision": plan.model.revision,
+            **({"adapter": _described(adapter)} if adapter else {}),
         },
         "identity": plan.identity,
         **facts,

@@ -52,8 +52,13 @@ Amount = Annotated[float, Field(ge=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
 
+class _Adapter(Stored):
+    source: Line
+
+
 class _Model(Stored):
     source: Line
+    adapter: _Adapter | None = None
     parameters: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
 
 
