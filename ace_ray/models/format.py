@@ -82,15 +82,12 @@ class Format:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
         from vllm.renderers.online_renderer import OnlineRenderer
 
-        # The child has limits of its own, and vLLM's count the time in the queue.
-        os.environ.setdefault("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0")
+        set_environment(choice)
         self.choice = choice
         self.tokenizer = renderer.get_tokenizer()
         self._request = ChatCompletionRequest
         self.is_harmony = model_config.hf_config.model_type == "gpt_oss"
         self.renderer_name = "harmony" if self.is_harmony else type(renderer).__name__
-        if self.is_harmony:
-            pin_date(choice.start_date)
         self._child = Renderer()
         self._config = model_config
         # Elsewhere an encoder of vLLM's writes, whatever template there is.
@@ -265,10 +262,12 @@ def check_template(template: str, where: str) -> None:
         child.close()
 
 
-def pin_date(date: str | None) -> None:
-    """Fix the day that gpt-oss is told; without one it is told the day on which a process asks."""
-    if date is not None:
-        os.environ["VLLM_SYSTEM_START_DATE"] = date
+def set_environment(choice: FormatChoice) -> None:
+    """Say to vLLM what it reads from the environment, once, when an engine starts."""
+    # The child has limits of its own, and vLLM's count the time in the queue.
+    os.environ.setdefault("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0")
+    if choice.start_date is not None:  # else gpt-oss is told the day on which a process asks
+        os.environ["VLLM_SYSTEM_START_DATE"] = choice.start_date
 
 
 def _copied(values: Sequence[Mapping[str, Any]]) -> Any:

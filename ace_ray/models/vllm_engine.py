@@ -23,7 +23,7 @@ from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestF
 from ace_ray.models.adapters import content_hash
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.format import Format
+from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.start_failure import Overheard, root_cause
@@ -55,6 +55,7 @@ class VLLMEngine:
         _bind_cpu_threads()
         _keep_freed_memory()
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        set_environment(choice)
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform

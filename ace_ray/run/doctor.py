@@ -113,9 +113,9 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
 
 
 def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
-    """Parsers and templates that were asked for, or chosen by the family, are made for real."""
+    """Parsers that were asked for, or chosen by the family, are made for real."""
     choice = plan.choice
-    named = choice.named_reasoning or choice.tool_parser or choice.chat_template or choice.plugins
+    named = choice.named_reasoning or choice.plugins or preflight.is_native(plan)
     if plan.config.backend != "vllm" or not named:
         return
     engine = plan.config.engine

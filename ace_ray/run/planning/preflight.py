@@ -120,7 +120,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
     engine = plan.config.engine
     context: int | None
     count: Count
-    native = _native(plan)
+    native = is_native(plan)
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
@@ -178,7 +178,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     _check_length(plan.config.engine, None if scaled else trained, where)
     context = _asked(plan.config.engine, trained)
     fewest = FewestTokens(header)
-    if _native(plan):
+    if is_native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
     _check_template_probes(plan, chat)
     _check_roles(plan, chat)
@@ -192,7 +192,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     )
 
 
-def _native(plan: Plan) -> bool:
+def is_native(plan: Plan) -> bool:
     """Whether any entry goes through the template's own tool calling."""
     return any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
 
