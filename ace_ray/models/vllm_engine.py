@@ -65,7 +65,8 @@ class VLLMEngine:
 
         defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
         choice.load_plugins()
-        if choice.named_reasoning:  # so that a grammar binds after the reasoning
+        # So that a grammar binds after the reasoning. The core does not know a plugin's.
+        if choice.named_reasoning and not choice.plugins:
             defaults["reasoning_parser"] = choice.named_reasoning
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION

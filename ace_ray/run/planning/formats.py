@@ -129,7 +129,14 @@ def replayed(
     config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
 ) -> str:
     """The reasoning that the model is shown again in episodes of ``benchmark``: none where its
-    answers have none, or where its template would not show it."""
+    answers have none, or where its template would not show it. Raises `UserError`: the class says
+    what is no policy."""
+    if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
+        raise UserError(
+            f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",
+            where=f"the class of {benchmark.name}",
+            fix="write none, tool_steps or all",
+        )
     if choice.reasoning_parser == "none" or not facts.reads_reasoning:
         return "none"
     return config.model.replay_reasoning or benchmark.replay_reasoning
