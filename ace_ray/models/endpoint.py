@@ -24,6 +24,7 @@ from ace_ray.models.pacing import (
 )
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
+from ace_ray.models.sampling import request_fields
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
@@ -122,17 +123,8 @@ class EndpointModel(Client):
         tree: dict[str, Any] = {
             "model": self._config.model,
             "messages": [dict(message) for message in messages],
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
+            **request_fields(sampling),
         }
-        # Not sent unless asked for: OpenAI's own API has no top_k and refuses what it does not know
-        if sampling.top_k:
-            tree["top_k"] = sampling.top_k
-        if sampling.temperature > 0:
-            tree["seed"] = sampling.seed
-        if sampling.stop:
-            tree["stop"] = list(sampling.stop)
         # Lone surrogates, which models do produce, are no UTF-8: servers refuse even their escapes.
         return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
 

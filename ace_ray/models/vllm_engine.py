@@ -23,6 +23,7 @@ from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
@@ -59,7 +60,10 @@ class VLLMEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+        defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
+        if reasoning_parser not in ("auto", "none"):
+            # Grammars bind, and budgets count, where the reasoning ends: vLLM has to see it.
+            defaults["reasoning_parser"] = reasoning_parser
         if swappable:
             defaults["worker_extension_cls"] = EXTENSION
         self._engine = AsyncLLM.from_engine_args(
@@ -191,13 +195,7 @@ class VLLMEngine:
                 f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
             )
         params = self._params(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=min(sampling.max_tokens, room),
-            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
-            seed=sampling.seed if sampling.temperature > 0 else None,
-            stop=list(sampling.stop) or None,
+            **vllm_arguments(sampling, room),
             output_kind=self._final,
             **self._tool_parser.detokenization if self._tool_parser and tools else {},
         )

@@ -263,7 +263,7 @@ def start_engine(job: Job, folder: Path) -> Any:
     return VLLMEngine(
         folder,
         job.engine,
-        template_kwargs=job.config.model.chat_template_kwargs,
+        template_kwargs=job.config.template_kwargs,
         reasoning_parser=job.config.model.reasoning_parser,
         tool_parser=job.config.model.tool_parser,
         swappable=len(job.runs) > 1,

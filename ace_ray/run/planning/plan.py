@@ -21,6 +21,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.sampling import completed
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.roles import RoleBindings, bind_roles
@@ -113,8 +114,10 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         entries = spread(entries, config.limit)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+    own = completed(config.sampling, model, config.engine, where="sampling")
+    config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
-    samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
+    samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
     candidate = {
         "model": model.revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
@@ -225,10 +228,6 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
             if len(chosen) + len(indices) <= limit:
                 chosen += indices
     return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
-
-
-def vars_of(sampling: Any) -> dict[str, Any]:
-    return {name: getattr(sampling, name) for name in sampling.__dataclass_fields__}
 
 
 def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
