@@ -22,13 +22,18 @@ from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
-from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.reasoning import CLOSE, OPEN, split_think, splitter
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
+UNSEEN = (
+    "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
+    "has to name the parser that finds their end"
+)
+"""Why an answer is free: a grammar that binds at the first token leaves no room for reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
@@ -194,6 +199,10 @@ class VLLMEngine:
             raise PromptTooLong(
                 f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
             )
+        opened = text.rstrip().endswith(OPEN)
+        free = sampling.schema and self._named_split is None and self._may_think(text)
+        if free:
+            sampling = sampling.following(None)
         params = self._params(
             **vllm_arguments(sampling, room),
             output_kind=self._final,
@@ -214,7 +223,7 @@ class VLLMEngine:
         split = (
             self._named_split(answer.text)
             if self._named_split
-            else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
+            else split_think(answer.text, opened=opened)
         )
         read = self._tool_parser
         return Completion(
@@ -226,7 +235,12 @@ class VLLMEngine:
             prompt_tokens=len(ids),
             completion_tokens=len(answer.token_ids),
             seconds=time.perf_counter() - start,
+            schema_refused=UNSEEN if free else "",
         )
+
+    def _may_think(self, prompt: str) -> bool:
+        """Whether the answer to ``prompt`` may begin with a block of reasoning."""
+        return CLOSE in self._chat.template and not prompt.rstrip().endswith(CLOSE)
 
 
 class SwapExtension:

@@ -165,8 +165,7 @@ class StableToolBench(Benchmark):
         if "judge" in self._roles:
             identity["episodes"]["judge"] = {
                 **judge.protocol(),
-                "prompts": self._judging.source,
-                "prompts_sha256": self._judging.sha256,
+                **self._judging.identity(),
                 "votes": options.votes,
                 "fac": options.fac,
                 "reference_sha256": digest(self._reference) if self._reference else None,

@@ -321,7 +321,8 @@ def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
     asyncio.run(benchmark.run(benchmark.entries()[0], context))
     *_, last = judging.samplings
     assert len(judging.samplings) == 4
-    return replace(last, seed=given.seed)
+    assert json.loads(last.schema)["properties"]["answer_status"]["enum"] == ["Solved", "Unsolved"]
+    return replace(last, seed=given.seed, schema="")
 
 
 def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
