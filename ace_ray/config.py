@@ -5,13 +5,10 @@ A saved, resolved config (``run.json`` -> ``config``) re-runs as it is.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -30,6 +27,7 @@ from ace_ray.bounded import MOST_BYTES, Unbounded, yaml_tree
 from ace_ray.credentials import is_secret_name, secrets_in
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
+from ace_ray.mistakes import mistake
 from ace_ray.records import Sampling
 
 M = TypeVar("M", bound=BaseModel)
@@ -399,94 +397,10 @@ def _override(tree: dict[str, Any], item: str) -> None:
 
 
 def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
-    """``model`` built from ``tree``; the first problem becomes a `UserError`."""
+    """``model`` built from ``tree``; its unknown keys, or the first other problem, become a
+    `UserError`."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-    first = problems[0]
-    path = _path(model, first["loc"])
-    key = ".".join(path)
-    if first["type"] == "extra_forbidden":
-        unknown = str(first["loc"][-1])
-        if path[-1] != unknown:  # in a section that may be of several kinds
-            key = f"{key}.{unknown}"
-            raise UserError(f"unknown key {key!r}", where=where, fix="correct it or leave it out")
-        keys = _keys(model, path[:-1])
-        raise UserError(f"unknown key {key!r}", where=where, fix=closest(path[-1], keys))
-    if first["type"] == "missing":
-        # Not by ``path``: it ends where a value may be of several kinds.
-        lacking = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{lacking!r} is missing", where=where, fix="add it")
-    # A value that may be of several kinds has one problem for each.
-    rules = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
-    rule = " or ".join(dict.fromkeys(_plain(rule) for rule in rules))
-    quotes = first["type"] == "string_type" and isinstance(first["input"], int | float)
-    raise UserError(
-        f"{key!r} is {_short(first['input'])}, it should be {rule}",
-        where=where,
-        fix="put it in quotes" if quotes else "correct the value",
-    )
-
-
-def closest(key: str, known: Sequence[str]) -> str:
-    """What to write in place of an unknown ``key``."""
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-
-
-def _plain(rule: str) -> str:
-    """Pydantic's sentence in the words of a YAML file."""
-    words = {
-        r"^(Input|String|List) should (be|have) ": "",
-        r"a valid dictionary.*|an? (valid )?(mapping|object).*": "a mapping (key: value)",
-        r"^a valid ": "a ",
-        r"^a integer": "an integer",
-        r"^match pattern": "of the form",
-        r"^Value error, ": "",
-    }
-    rule = re.sub(r"^String should match pattern", "of the form", rule)
-    for pattern, plain in words.items():
-        rule = re.sub(pattern, plain, rule)
-    return rule
-
-
-def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """``loc`` without the tags that pydantic adds for the members of a union."""
-    path: list[str] = []
-    node: type[BaseModel] | None = model
-    for part in loc:
-        field = node.model_fields.get(str(part)) if node is not None else None
-        path.append(str(part))
-        if field is None:
-            continue
-        inner = _section(field.annotation)
-        if inner is not None:
-            node = inner
-        elif get_origin(field.annotation) in (Union, UnionType):
-            return path
-        else:
-            node = None
-    return path
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    """The one model that ``annotation`` is, or is beside None."""
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
-    kinds = [kind for kind in kinds if kind is not NoneType]
-    only = kinds[0] if len(kinds) == 1 else None
-    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
-
-
-def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for part in path:
-        field = node.model_fields.get(part)
-        inner = _section(field.annotation) if field else None
-        if inner is not None:
-            node = inner
-    return list(node.model_fields)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        refused = mistake(model, error, where=where, run=RunConfig)
+    raise refused

@@ -297,8 +297,8 @@ def sources_of(groups: Sequence[Group]) -> Cell:
     """Calls, by where their answers came from: ``{"calls", "counts", "shares", "cached",
     "unrecorded", "schema_refused", "failures"}``; the share of ``cache`` is the hit rate,
     ``cached`` counts its answers by who made them, ``unrecorded`` those that it could not keep.
-    Under ``schema_refused`` are calls that a simulator was asked without its schema, under ``failures``
-    those that no API answered, by `Answered.failure`."""
+    Under ``schema_refused`` are calls that a simulator was asked without its schema, under
+    ``failures`` those that no API answered, by `Answered.failure`."""
     counts = {name: sum(group.sources[name] for group in groups) for name in SOURCES}
     calls = sum(group.calls for group in groups)
     shares = {name: count / calls if calls else None for name, count in counts.items()}
