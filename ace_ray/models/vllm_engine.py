@@ -22,7 +22,7 @@ from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
-from ace_ray.models.reasoning import CLOSE, OPEN, split_think, splitter
+from ace_ray.models.reasoning import OPEN, may_think, split_think, splitter
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Messages, Sampling, Tools
@@ -200,7 +200,9 @@ class VLLMEngine:
                 f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
             )
         opened = text.rstrip().endswith(OPEN)
-        free = sampling.schema and self._named_split is None and self._may_think(text)
+        free = (
+            sampling.schema and self._named_split is None and may_think(self._chat.template, text)
+        )
         if free:
             sampling = sampling.following(None)
         params = self._params(
@@ -237,10 +239,6 @@ class VLLMEngine:
             seconds=time.perf_counter() - start,
             schema_refused=UNSEEN if free else "",
         )
-
-    def _may_think(self, prompt: str) -> bool:
-        """Whether the answer to ``prompt`` may begin with a block of reasoning."""
-        return CLOSE in self._chat.template and not prompt.rstrip().endswith(CLOSE)
 
 
 class SwapExtension:
