@@ -121,7 +121,7 @@ def test_a_vllm_of_another_layout_checks_its_arguments_itself(
         ),
         (
             {"max_tokens": 3, "tool_parser": "x", "max_model_length": 3},
-            "engine arguments 'max_tokens', 'tool_parser', 'max_model_length'; 'max_tokens' belongs "
+            "arguments 'max_tokens', 'tool_parser', 'max_model_length'; 'max_tokens' belongs "
             "under 'sampling'; 'tool_parser' belongs under 'model'; 'max_model_length': did you "
             "mean 'max_model_len'?",
         ),

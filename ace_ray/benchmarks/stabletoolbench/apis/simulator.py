@@ -70,6 +70,7 @@ SCHEMA: dict[str, Any] = {
             _EMPTY,
             {
                 "anyOf": [
+                    # First of all: in texts of bounded length xgrammar knows no escapes.
                     {"type": "object"},
                     {"type": "array"},
                     {"type": "string", "minLength": 1, "maxLength": 1200},
