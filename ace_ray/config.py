@@ -63,6 +63,14 @@ class ModelConfig(Section):
     revision: str | None = Field(
         None, description="branch, tag or commit of a Hugging Face id; resolved to a commit"
     )
+    adapter: str | None = Field(
+        None,
+        min_length=1,
+        description="a LoRA adapter on the model: a folder, an s3:// prefix, or a Hugging Face id",
+    )
+    adapter_revision: str | None = Field(
+        None, description="as `revision`, of an adapter's Hugging Face id"
+    )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="passed to the chat template, e.g. enable_thinking"
     )

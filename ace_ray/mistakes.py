@@ -108,7 +108,9 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
         other = closest_of(key, keys, _ALIKE)
         if other and _likeness(key, other) > likeness:
             return f"did you mean {other!r}? It belongs {_under(path)}"
-    return f"did you mean {near!r}?" if near else f"known keys: {', '.join(own)}"
+    if near:
+        return f"did you mean {near!r}?"
+    return f"known keys: {', '.join(own)}" if own else "it takes none"
 
 
 def _under(path: str) -> str:
