@@ -83,6 +83,10 @@ class EngineDead(Exception):
     """The engine behind this worker is gone and will not answer again."""
 
 
+class EngineNotStarted(Exception):
+    """An engine could not be started; one line says the root cause."""
+
+
 class EpisodeStalled(RowError):
     """Somebody else than the candidate used an episode's time up."""
 

@@ -24,6 +24,8 @@ from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Sc
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, lacks, totals
 
 Groups = Mapping[str, Sequence[str]]
+ALL_ROWS = "Accuracy"
+"""The column of all rows, beside those of groups."""
 
 
 def statistics(
@@ -89,7 +91,7 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def headline(run: ReportedRun, rules: str) -> dict[str, Estimate | None]:
     """The accuracy of all rows, and of each group."""
     summary = run.summary
-    cells = {"Accuracy": summary["rules"], **summary["groups"]}
+    cells = {ALL_ROWS: summary["rules"], **summary["groups"]}
     return {name: estimate(stats[rules]) if run.headline else None for name, stats in cells.items()}
 
 

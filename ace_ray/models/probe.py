@@ -60,11 +60,12 @@ class Probed(Protocol):
 class Probe:
     """The probe of one live engine."""
 
-    def __init__(self, engine: Probed) -> None:
+    def __init__(self, engine: Probed, *, proven: bool = False) -> None:
+        """``proven``: nobody needs to show that a swap takes effect at all."""
         self._engine = engine
         self._held: Path | None = None
         self._said: Logprobs = ()
-        self._proven = False
+        self._proven = proven
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
         """By what was held and what was to come: it may be another checkpoint's turn after all."""
 

@@ -58,6 +58,11 @@ class Flip:
     other: Answer
 
     @property
+    def name(self) -> str:
+        """Of the entry; many benchmarks have no languages."""
+        return f"{'/'.join(filter(None, (self.language, self.category)))} {self.id}"
+
+    @property
     def error_type(self) -> str:
         """Of the wrong answer."""
         return self.other.error_type if self.change == "lost" else self.base.error_type
@@ -188,7 +193,7 @@ def flip_markdown(flips: Flips) -> str:
     block."""
     parts = [markdown(table) for table in flip_tables(flips)]
     for flip in flips.flips[:MOST_SHOWN]:
-        key = f"{flip.language}/{flip.category} {flip.id}, sample {flip.sample}"
+        key = f"{flip.name}, sample {flip.sample}"
         parts.append(f"### `{key.replace('`', ' ')}`: {WORDS[flip.change]}\n")
         for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
             parts.append("\n".join(_block(label, answer)))
@@ -207,7 +212,7 @@ def flip_lines(flips: Flips) -> Iterator[str]:
     for change, words in WORDS.items():
         shown = [flip for flip in flips.flips if flip.change == change]
         for flip in shown[:MOST_PRINTED]:
-            yield f"{words}: {flip.language}/{flip.category} {flip.id} ({flip.error_type})"
+            yield f"{words}: {flip.name} ({flip.error_type})"
             for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
                 yield f"  {label}: {one_line(answer.output, 160)}"
         if len(shown) > MOST_PRINTED:

@@ -172,11 +172,14 @@ def run_graph(
     resources: Resources,
     stored: Callable[[int, int], None] = lambda run, rows: None,
     stopping: Callable[[], bool] = lambda: False,
+    *,
+    places: Callable[[], dict[str, Any]] | None = None,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
     ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
-    end. Blocks until the last part is stored. Exceptions of Ray Data pass through.
+    end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`). Blocks
+    until the last part is stored. Exceptions of Ray Data pass through.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
@@ -202,7 +205,9 @@ def run_graph(
                 max_tasks_in_flight_per_actor=cut.calls + cut.spare,
             ),
             num_cpus=resources.worker_cpus,
-            num_gpus=resources.worker_gpus,
+            # Those of one that lies on several nodes are its own workers'.
+            num_gpus=0 if resources.spread else resources.worker_gpus,
+            ray_remote_args_fn=places,
         )
         .map_batches(
             Checker,

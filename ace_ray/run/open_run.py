@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ace_ray.errors import UserError
+from ace_ray.models.adapters import base_differs
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
 from ace_ray.run.health.processes import KINDS, Kind
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
@@ -177,6 +178,8 @@ def opened(
     """
     open_output(plan, fresh=fresh)
     facts = check_chat(plan)
+    if note := base_differs(plan.model):
+        say(note)
     check_services(plan)
     lease = Lease.acquire(output_store(plan), say)
     try:

@@ -15,7 +15,9 @@ from rich.console import Console
 from ace_ray.clean import print_line
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError, first_line
+from ace_ray.models import adapters
 from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.sources import ModelRef
 from ace_ray.run import roles
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.isolation import IsolatedRow
@@ -181,6 +183,7 @@ class Session:
         from ace_ray.run.actors.job import Job, JobRun, Scenarios
         from ace_ray.run.actors.service import start_services
         from ace_ray.run.graph import Work, run_graph
+        from ace_ray.run.planning import placement
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -194,7 +197,8 @@ class Session:
             interactive = any(rows.interactive.any() for rows in pending.values())
             bindings = plan.bindings if interactive else {}
             nodes = cluster.nodes()
-            on_gpu = config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
+            has_gpus = any(node.get("GPU", 0) for node in nodes)
+            on_gpu = cluster.takes_gpus(config) and has_gpus
             self._resources = cluster.fit(
                 config,
                 len(most),
@@ -203,7 +207,9 @@ class Session:
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
             cluster.note_if_busy(self._resources, self._console)
-            engine = engine_args(config, bindings, on_gpu=on_gpu)
+            models = [run.plan.model for run in self._runs]
+            spread = self._resources.spread
+            engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -227,7 +233,11 @@ class Session:
                 rows=_count(pending),
                 had_success=had_success,
             )
-            with monitor, roles.serving_roles(bindings, on_gpu=on_gpu) as served:
+            with (
+                monitor,
+                roles.serving_roles(bindings, on_gpu=on_gpu) as served,
+                placement.reserved(self._resources, config, self._interrupts, self._say) as places,
+            ):
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -265,6 +275,7 @@ class Session:
                         self._resources,
                         self._when_whole(pending, monitor),
                         lambda: self._interrupts.asked,
+                        places=places,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):
@@ -316,8 +327,16 @@ class Session:
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
 
 
-def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool) -> dict[str, Any]:
-    """The candidate's engine arguments with what an actor on this kind of cluster needs."""
+def engine_args(
+    config: RunConfig,
+    models: Sequence[ModelRef],
+    bindings: roles.RoleBindings,
+    *,
+    on_gpu: bool,
+    spread: bool,
+) -> dict[str, Any]:
+    """The engine arguments of the candidates, ``models``, with what an actor on this kind of
+    cluster needs."""
     if config.backend == "fake":
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
@@ -327,7 +346,8 @@ def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool
         if binding.role == "same"
     ]
     seeded = any(sampling.temperature > 0 for sampling in samplings)
-    return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
+    engine = adapters.engine_args(models, config.engine)
+    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
 
 
 def _count(pending: Pending) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES
 from ace_ray.run.storage.rows import ResultRow, rows_of
@@ -56,7 +57,8 @@ def summarize(
     for name, benchmark in benchmarks.items():
         own = totals.counted(row for row in rows() if row.benchmark == name)
         first = (row for row in own if not row.repeat)
-        blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
+        with own_code(type(benchmark), "summarize"):
+            blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
         deque(own, maxlen=0)  # what the benchmark has not read counts too
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)

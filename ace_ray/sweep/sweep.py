@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import check_lasting
+from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
@@ -327,7 +328,10 @@ class Sweep:
     def _room(self, lane: Lane) -> dict[str, Any]:
         """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
         lanes_now = [*(process.lane for process in self._running), lane]
-        gpus = [count for one in lanes_now for count in one.on_nodes] if self.machine.shared else []
+        gpus: list[int] = []
+        most = cluster.largest(self.machine.nodes)
+        for count in (n for one in lanes_now for n in one.on_nodes if self.machine.shared):
+            gpus += [count] if count <= most else [1] * count  # an engine on several nodes
         return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
 
     def _wait(self) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import ray
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.clean import one_line
 from ace_ray.errors import EngineDead, RowError, UserError
@@ -39,6 +40,7 @@ from ace_ray.run.health.isolation import (
 from ace_ray.run.health.processes import this_process
 from ace_ray.run.monitoring.facts import engine_facts
 from ace_ray.run.monitoring.timing import Clock
+from ace_ray.run.planning.placement import placed
 from ace_ray.run.roles import RoleModels
 from ace_ray.run.storage.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
@@ -128,7 +130,7 @@ class EngineWorker:
             "load_s": round(load_s, 2),
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
-            "engine": engine_facts(self._engine.device),
+            "engine": {**engine_facts(self._engine.device), **placed()},
         }
         self._clock.preparing(None)
         ray.get(self._coordinator.ready.remote(self._process, facts))
@@ -325,6 +327,7 @@ class EngineWorker:
             deadline = asyncio.get_running_loop().time() + limit
             context = replace(context, prepared=before.prepared, deadline=deadline)
         episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
+        check_episode(episode)
         if first:
             used = before.episode
             episode.prompt_tokens += used.prompt_tokens
