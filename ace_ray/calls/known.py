@@ -124,11 +124,14 @@ def _fenced_python(text: str, tools: Tools) -> list[Call]:
 
 
 def _llama3_json(text: str, tools: Tools) -> list[Call]:
-    """JSON objects one after the other, from the first on; what stands around is no call."""
+    """JSON objects one after the other, whatever stands around them but further objects."""
     begin = text.find("{")
     if begin < 0:
         return []
-    return _calls_of(list(_leading_values(text, begin)))
+    values = list(_leading_values(text, begin))
+    if values and text.find("{", values[-1][1]) >= 0:
+        raise NotCalls("objects that are no calls")
+    return _calls_of([value for value, _ in values])
 
 
 def _pythonic(text: str, tools: Tools) -> list[Call]:
@@ -235,15 +238,15 @@ def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
     """The JSON values that make up all of ``text``, with blanks, ``,`` or ``;`` between them.
 
     Raises `NotCalls`: there are none, or more than ``most``, or something else is among them."""
-    values = list(_leading_values(text, 0, whole=True))
+    values = [value for value, _ in _leading_values(text, 0, whole=True)]
     if not 0 < len(values) <= most:
         raise NotCalls(f"{len(values)} values")
     return values
 
 
-def _leading_values(text: str, at: int, *, whole: bool = False) -> Iterator[Any]:
-    """The JSON values from ``at`` on, as far as one follows the other. Raises `NotCalls` where
-    the first is none, and with ``whole`` where any is none."""
+def _leading_values(text: str, at: int, *, whole: bool = False) -> Iterator[tuple[Any, int]]:
+    """The JSON values from ``at`` on, as far as one follows the other, and where each ends. Raises
+    `NotCalls` where the first is none, and with ``whole`` where any is none."""
     depth = 0
     for match in _NESTING.finditer(text, at):
         bracket = match[0]
@@ -261,7 +264,7 @@ def _leading_values(text: str, at: int, *, whole: bool = False) -> Iterator[Any]
         found += 1
         if found > MAX_CALLS:
             raise NotCalls(f"more than {MAX_CALLS} values")
-        yield value
+        yield value, end
         start = _after_blanks(text, end)
 
 
