@@ -12,14 +12,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from ace_ray.calls.known import KnownCalls, known_calls
 from ace_ray.calls.literals import Call
-from ace_ray.records import Entry, Episode, ToolCall, canonical_json
-
-if TYPE_CHECKING:
-    from ace_ray.benchmarks.base import Benchmark
+from ace_ray.records import Entry, Episode, ToolCall, Verdict, canonical_json
 
 Where = Literal["answer", "reasoning"]
 _MOST_ANSWERS = 1 << 31
@@ -39,6 +36,13 @@ class Unread:
     answers: Sequence[Sequence[str]]
     with_calls: Callable[[Sequence[Call]], Episode | None] | None = None
     tools: Sequence[Mapping[str, Any]] = ()
+
+
+class Reader(Protocol):
+    """What a second reading asks of a benchmark."""
+
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None: ...
+    def verdicts(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def _is_share(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1
 
 
-def second_reading(benchmark: Benchmark, entry: Entry, episode: Episode) -> SecondReading | None:
+def second_reading(benchmark: Reader, entry: Entry, episode: Episode) -> SecondReading | None:
     """The second reading of an episode, None where no reader finds calls that were not read.
 
     Raises what the benchmark's code raises."""
