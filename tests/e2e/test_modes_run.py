@@ -90,7 +90,7 @@ def test_a_format_that_the_parser_does_not_read_does_not_end_silently(tmp_path: 
     assert done.returncode == 0, done.stderr
     printed = " ".join(done.stdout.split())
     store = open_store(str(tmp_path / "runs" / "run"))
-    blocks = json.loads(store.get("summary.json"))["benchmarks"]
+    blocks = json.loads(store.get("summary.json") or b"")["benchmarks"]
     for name, episodes in (("bfcl", 0), ("acebench", None)):
         (finding,) = blocks[name]["diagnosis"]
         assert (finding["kind"], finding["reader"]) == ("unread_calls", "fenced_json")

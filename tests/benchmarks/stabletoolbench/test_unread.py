@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ace_ray.benchmarks.second_reading import SecondReading, second_reading
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.records import Episode
@@ -12,7 +14,7 @@ FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
 def test_messages_without_calls_are_counted() -> None:
     benchmark = StableToolBench.from_options({"data": "mini", "apis": ["stub"], "judge": "none"})
     called = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": FENCED},
         {"role": "assistant", "content": FENCED},
         {"role": "assistant", "content": FENCED, "tool_calls": [called]},
