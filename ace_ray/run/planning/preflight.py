@@ -14,6 +14,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models import adapters
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
@@ -33,13 +34,24 @@ Count = Callable[[Messages, Messages | None], int]
 def resolve_model(config: RunConfig) -> ModelRef:
     """The model, pinned. Raises `UserError`."""
     if config.backend == "fake" and not Path(config.model.source).is_dir():
-        return ModelRef("fake", "fake", "fake", "fake")
-    model = resolve(
-        config.model.source,
-        config.model.revision,
-        endpoint_url=config.store.endpoint_url,
-        region=config.store.region,
-    )
+        model = ModelRef("fake", "fake", "fake", "fake")
+    else:
+        model = resolve(
+            config.model.source,
+            config.model.revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+        )
+    if config.model.adapter is not None:
+        model = adapters.with_adapter(
+            model,
+            config.model.adapter,
+            config.model.adapter_revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+        )
+    if config.backend == "vllm":
+        adapters.check_engine(model, config.engine)
     if model.kind == "folder" and config.engine.get("load_format") != "dummy":
         names = [path.suffix for path in Path(model.location).iterdir()]
         if not {".safetensors", ".bin", ".pt"} & set(names):
@@ -127,6 +139,8 @@ def check_chat(plan: Plan) -> dict[str, Any]:
             template = chat.tools_template_sha256
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
+        if plan.model.adapter is not None:
+            adapters.check_texts(plan.model)
 
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))
