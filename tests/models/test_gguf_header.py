@@ -4,6 +4,7 @@ import struct
 import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,7 +182,7 @@ def test_a_vocabulary_that_is_none_is_no_failure(tokens: object) -> None:
     assert fewest.count("a" * 100, 50) in (0, 50)
 
 
-def written(path: Path, label: str = "", tensors: bool = True, **keys: int) -> Path:
+def written(path: Path, label: str = "", tensors: bool = True, **keys: Any) -> Path:
     """A GGUF file as the gguf package writes it."""
     gguf = pytest.importorskip("gguf")
     numpy = pytest.importorskip("numpy")
