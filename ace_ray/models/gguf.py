@@ -23,7 +23,7 @@ def convert(gguf: Path, folder: Path) -> None:
 
     # transformers opens the file anew for config, weights and tokenizer, and each time this reader
     # takes 10 s of CPU time for a vocabulary of 150,000.
-    package.GGUFReader = functools.cache(package.GGUFReader)  # type: ignore[misc,assignment]
+    package.GGUFReader = functools.cache(package.GGUFReader)
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=folder.name + ".", dir=folder.parent))
     try:
