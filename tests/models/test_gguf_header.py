@@ -212,7 +212,7 @@ def test_parameters_are_those_of_the_tensors(tmp_path: Path) -> None:
 
 
 def test_who_says_how_many_when_the_tensors_do_not(tmp_path: Path) -> None:
-    part = {"split__count": 2}
+    part: dict[str, Any] = {"split__count": 2}
     named, plain = tmp_path / "m-7B.gguf", tmp_path / "m.gguf"
     stated = written(named, "0.5B", general__parameter_count=490_000_000, **part)
     assert read_parameters(stated) == (490_000_000, "0.5B")
