@@ -12,6 +12,7 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import ReportedRun, ScoredRow
 from ace_ray.config import EXTERNAL
@@ -268,5 +269,7 @@ def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
             yield f"{label}: made elsewhere; how the model was asked is not recorded"
         if run.manifest.config.limit is not None:
             yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
+        for finding in diagnose(run.rows_of(benchmark)):
+            yield f"{label}: {finding.text}"
         if benchmark in run.comparable:
             yield f"{label}: {run.comparable[benchmark]}"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, STATUSES, Entry, Episode, Verdict, canonical_json
@@ -58,6 +59,8 @@ _EPISODE = [
     ("worker", pa.string()),
     ("state", pa.large_string()),
 ]
+OPTIONAL = ("second_reading",)
+"""Columns that parts of earlier versions lack; they read as null."""
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
 
@@ -82,6 +85,7 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
         + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
         + _EPISODE
         + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
+        + [("second_reading", pa.string())]
     )
 
 
@@ -160,6 +164,13 @@ def state_of(row: Mapping[str, Any]) -> Any:
     return None if row["state"] is None else _read(row, "state", json_of_row)
 
 
+def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
+    """The second reading stored in a row, None for none. Raises `UserError`."""
+    if row.get("second_reading") is None:
+        return None
+    return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
+
+
 def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
     try:
         return read(row[column])
@@ -210,7 +221,8 @@ _MOST_COUNT = 1 << 40
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
-    *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker")
+    *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
+    *OPTIONAL,
 }
 
 
@@ -291,15 +303,18 @@ class ResultRow:
     reasoning_truncated: bool = False
     finish_reason: str = ""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    second_reading: SecondReading | None = None
 
 
-_RESULT_FIELDS = [n for n in ResultRow.__dataclass_fields__ if n != "verdicts"]
+_RESULT_FIELDS = [
+    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "second_reading")
+]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 
 def result_columns(rule_sets: Iterable[str]) -> list[str]:
     """What `result_rows` reads."""
-    return _RESULT_FIELDS + verdict_names(rule_sets, _RESULT_PARTS)
+    return [*_RESULT_FIELDS, "second_reading", *verdict_names(rule_sets, _RESULT_PARTS)]
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
@@ -316,4 +331,7 @@ def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
                 for rules in rule_sets
                 if row[f"{rules}_valid"] is not None
             }
-            yield ResultRow(**{n: row[n] for n in _RESULT_FIELDS}, verdicts=verdicts)
+            fields = {n: row[n] for n in _RESULT_FIELDS} | {
+                "second_reading": second_reading_of(row)
+            }
+            yield ResultRow(**fields, verdicts=verdicts)
