@@ -332,6 +332,8 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
 
 def closest(key: str, known: Sequence[str]) -> str:
     """What to write in place of an unknown ``key``."""
+    if not known:
+        return "it takes none"
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
 

@@ -18,7 +18,7 @@ COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 
 
 LONGEST = 4_000
-"""Characters of an error's line: what it names may be somebody else's text."""
+"""Characters of an error's line: what it names may come from outside."""
 
 
 class UserError(Exception):

@@ -107,6 +107,9 @@ def check_role(role: Role, where: str) -> None:
             check_reasoning_parser(role.model.reasoning_parser)
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
                 _check_size(name, role.engine.get(name, 1))
+    elif role != "same":
+        fix = "make it with ace_ray.models.roles.parse_role"
+        raise UserError(f"{role!a:.80} is no role", where=where, fix=fix)
 
 
 def read_key(endpoint: EndpointConfig, where: str) -> str | None:

@@ -169,7 +169,7 @@ def materialize(ref: ModelRef) -> Path:
     if ref.kind == "gguf":
         cached.make_once(folder, lambda: _convert(Path(ref.location), folder))
     else:
-        cached.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), held=True)
+        cached.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), locked=True)
     return folder
 
 
@@ -194,7 +194,7 @@ def _changed(ref: ModelRef) -> UserError:
     return UserError(
         "has changed since it was planned",
         where=ref.location,
-        fix="evaluate it again when nobody writes it any more",
+        fix="evaluate it again when it is fully written",
     )
 
 
@@ -211,7 +211,7 @@ def tokenizer_folder(ref: ModelRef) -> Path:
 
 
 def file_sizes(ref: ModelRef) -> dict[str, int]:
-    """Name -> bytes of a model's files; {} where nobody can tell. Raises `UserError`: the prefix
+    """Name -> bytes of a model's files; {} where they are unknown. Raises `UserError`: the prefix
     cannot be read."""
     if ref.kind == "folder":
         return {path.name: path.stat().st_size for path in Path(ref.location).iterdir()}
@@ -237,7 +237,7 @@ def _convert(gguf: Path, folder: Path) -> None:
         command, env=module_environment(), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["the converter died without a word"]
+        lines = done.stderr.strip().splitlines() or ["the converter ended without an error message"]
         raise UserError(
             f"cannot be converted: {lines[-1]}",
             where=str(gguf),

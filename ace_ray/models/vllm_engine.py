@@ -1,4 +1,4 @@
-"""The only door to vLLM: an AsyncLLM in this process, as a `Model`.
+"""An AsyncLLM in this process, as a `Model`; the only importer of vLLM.
 
 Many coroutines call `chat` at once; vLLM batches them. The engine core and its workers are child
 processes; when they die, every call raises `EngineDead`.
@@ -217,7 +217,7 @@ class VLLMEngine:
             check=False,
         )
         if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["it died without a word"]
+            lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
             raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -287,7 +287,7 @@ class SwapExtension:
         head: Any = getattr(model, "lm_head", None)
         embedding = getattr(getattr(model, "model", None), "embed_tokens", None)
         # A tied head shares the embedding's weights, but on the CPU it computes with a packed copy
-        # of its own, which a reload does not renew: without a word, logits come from the old one.
+        # of its own, which a reload does not renew: logits come from the old one, without an error.
         if hasattr(head, "cpu_linear") and getattr(embedding, "weight", None) is head.weight:
             head.quant_method.process_weights_after_loading(head)
 

@@ -251,7 +251,12 @@ def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
 def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
     """What answers for the benchmark ``name`` of ``runs``."""
     first, *others = (run.manifest.rule_sets_of(name) for run in runs)
-    return recorded_class(name, tuple(r for r in first if all(r in o for o in others)))
+    rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
+    groups, *more = (run.manifest.groups.get(name, {}) for run in runs)
+    shared = {
+        key: members for key, members in groups.items() if all(g.get(key) == members for g in more)
+    }
+    return recorded_class(name, rule_sets, shared)
 
 
 def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:

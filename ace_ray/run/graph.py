@@ -106,7 +106,7 @@ def rows_per_part(job: Job, rows: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """The rows that one run of a job owes."""
+    """The pending rows of one run of a job."""
 
     run: int
     rows: PlannedRows
@@ -162,7 +162,7 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
 def pause(left: int, *, stopping: bool) -> float:
     """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less
     than a second at their end. One that is to end does not: each look passes on only a few of the
-    blocks that nobody works on any more."""
+    blocks that no actor works on any more."""
     return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
 
 

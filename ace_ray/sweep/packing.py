@@ -42,7 +42,7 @@ class Machine:
     """Of one GPU; of the node where there is none. None: unknown."""
     slots: int = 1
     shared: bool = False
-    """Whether Ray hands out the GPUs: a cluster's, not this machine's."""
+    """Whether Ray assigns the GPUs: a cluster's, not this machine's."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
     """Of a cluster, as they were counted: later there may be fewer for a while."""
 

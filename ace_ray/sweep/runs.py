@@ -180,7 +180,7 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 
 def _in_memory(size: Size, engine: Mapping[str, Any]) -> int:
-    if engine.get("quantization"):  # while they are loaded: how small they get, nobody knows
+    if engine.get("quantization"):  # while they are loaded: how small they get is unknown
         return size.bytes
     return size.loaded_bytes(str(engine.get("dtype", "auto")))
 

@@ -309,7 +309,7 @@ class MonitoredEngine:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._owed = 0
+        self._pending = 0
         self._heard_at = 0.0
         self.max_model_len: int = engine.max_model_len
         self.version: str = engine.version
@@ -329,9 +329,9 @@ class MonitoredEngine:
     @contextmanager
     def _owing(self) -> Iterator[None]:
         self._loop = asyncio.get_running_loop()
-        if not self._owed:
+        if not self._pending:
             self._heard_at = time.monotonic()
-        self._owed += 1
+        self._pending += 1
         try:
             with self._clock.busy("call"):
                 yield
@@ -339,7 +339,7 @@ class MonitoredEngine:
             self._heard_at = time.monotonic()  # an answer, too
             raise
         finally:
-            self._owed -= 1
+            self._pending -= 1
         self._heard_at = time.monotonic()
 
     async def swap(self, folder: Path) -> None:
@@ -370,7 +370,7 @@ class MonitoredEngine:
         """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.
 
         Called from another thread, since the loop of the engine may be what hangs."""
-        if not self._owed or self._loop is None:
+        if not self._pending or self._loop is None:
             return None
         if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
             self._loop.call_soon_threadsafe(self._ask)

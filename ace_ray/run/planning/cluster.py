@@ -53,7 +53,7 @@ class TooSmall(UserError):
 def set_environment() -> None:
     """Settings that Ray reads when it is imported, and when it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray calls that come after the end would start a Ray, or join somebody else's and hang with it.
+    # Ray calls after the end would start a Ray, or join another driver's and hang with it.
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
     # processes at every step. Takes effect in a Ray that is started here.
@@ -123,7 +123,7 @@ def running_cluster() -> str:
     """The address to join, or "local".
 
     Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
-    address that nobody answers at: Ray would wait for it for minutes, and a killed head leaves its
+    address without a server: Ray would wait for it for minutes, and a killed head leaves its
     address behind.
 
     Raises:
@@ -234,7 +234,7 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
     finally:
-        # It would outlive this driver, and hold the nodes for ever.
+        # It would outlive this driver, and keep the nodes.
         request_resources(bundles=[])
 
 

@@ -7,6 +7,7 @@ protocol options): equal ids mean that the same content would be generated.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
@@ -107,7 +109,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         )
     entries: list[Entry] = []
     for benchmark in benchmarks:
-        benchmark.ready(named=True)  # by the config
+        with own_code(type(benchmark), "ready"):
+            benchmark.ready(named=True)  # by the config
         entries += benchmark.dataset()
     if config.limit is not None:
         entries = spread(entries, config.limit)
@@ -141,8 +144,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     shares, preparations = np.full(len(entries), -1, np.int32), dict[tuple[str, str], int]()
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
-        shown = [benchmark.prompt(entry), benchmark.tools(entry)]
-        prompt = canonical_json(shown if shown[1] is not None else shown[0])
+        messages, tools = benchmark.opening(entry)
+        prompt = canonical_json(messages if tools is None else [messages, tools])
         sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
         if together[index] and (preparation := benchmark.preparation(entry)):
             key = (entry.benchmark, preparation)
@@ -204,7 +207,15 @@ def _described(adapter: Adapter) -> dict[str, Any]:
 def identity_of(benchmark: Benchmark) -> dict[str, Any]:
     """`Benchmark.identity`, and of a class in a local file the hash of that file."""
     code = code_hash(type(benchmark))
-    return {**benchmark.identity(), **({"code_sha256": code} if code else {})}
+    with own_code(type(benchmark), "identity"):
+        identity = benchmark.identity()
+        json.dumps(identity, allow_nan=False)
+    return {**identity, **({"code_sha256": code} if code else {})}
+
+
+def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
+    """`Benchmark.groups` for the manifest: a report runs no local file to ask it."""
+    return {group: list(members) for group, members in benchmark.groups.items()}
 
 
 def row_id(content: str, drawn: str) -> str:
@@ -267,6 +278,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "ace_ray_version": ace_ray.__version__,
         "declared": len(plan.rows),
         "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
+        "groups": {name: groups_of(b) for name, b in plan.benchmarks.items()},
         "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
         "config": resolved,
         "model": {

@@ -93,6 +93,8 @@ class Manifest(Stored):
         default_factory=dict
     )
     """By benchmark; older runs name none and have those of the built-in benchmarks."""
+    groups: dict[Name, dict[Line, list[Line]]] = Field(default_factory=dict)
+    """By benchmark: group -> categories. Older runs name none."""
     entries: dict[str, Line] = Field(default_factory=dict)
     model: _Model
     identity: _Identity
