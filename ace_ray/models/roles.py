@@ -16,28 +16,19 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, Section, validated
+from ace_ray.config import (
+    EndpointConfig,
+    ModelConfig,
+    RunConfig,
+    SamplingConfig,
+    Section,
+    validated,
+)
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.records import Sampling
-
-
-class EndpointConfig(Section):
-    url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-    api_key_env: str | None = Field(
-        "OPENAI_API_KEY",
-        min_length=1,
-        description="environment variable that holds the key; null for an endpoint without keys",
-    )
-    timeout_s: float = Field(120.0, gt=0, description="per attempt, until the whole answer is here")
-    max_retries: int = Field(5, ge=0, le=100, description="attempts after the first")
-    requests_per_minute: int | None = Field(
-        None, ge=1, description="per engine worker, evenly spaced; retries count"
-    )
-    max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
 
 
 class EndpointRole(Section):
@@ -82,7 +73,14 @@ def parse_role(value: Any, where: str) -> Role:
         tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{where}.sampling")
     if "endpoint" in tree:
         return validated(EndpointRole, tree, where=where)
-    return validated(ServedRole, tree, where=where)
+    role = validated(ServedRole, tree, where=where)
+    if role.model.source is None or role.model.endpoint is not None:
+        raise UserError(
+            "a served model has a source and no endpoint",
+            where=f"{where}.model",
+            fix="write model: {source: ...}, or endpoint: {url: ..., model: ...} in its place",
+        )
+    return role
 
 
 def check_role(role: Role, where: str) -> None:

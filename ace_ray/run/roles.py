@@ -9,10 +9,10 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import Model, RoleModel
-from ace_ray.config import RunConfig
+from ace_ray.config import EndpointConfig, RunConfig
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.models.roles import EndpointConfig, EndpointRole, Role, ServedRole, check_role
+from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role
 from ace_ray.models.roles import role_identity as identity_of
 from ace_ray.models.sources import ModelRef, resolve
 from ace_ray.records import Sampling

@@ -326,11 +326,7 @@ class EngineWorker:
             context = replace(context, prepared=before.prepared, deadline=deadline)
         episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
         if first:
-            used = before.episode
-            episode.prompt_tokens += used.prompt_tokens
-            episode.completion_tokens += used.completion_tokens
-            episode.model_calls += used.model_calls
-            episode.generation_s += used.generation_s
+            episode.count_all(before.episode)
         return episode
 
     async def _prepared(
