@@ -191,7 +191,7 @@ class Episode:
         self.model_calls += 1
         self.generation_s += completion.seconds
         if completion.endpoint is not None:
-            self.endpoint = _added(self.endpoint, completion.endpoint.as_json())
+            self.endpoint = added(self.endpoint, completion.endpoint.as_json())
 
     def count_all(self, other: Episode) -> None:
         """Add up what another episode took."""
@@ -200,10 +200,10 @@ class Episode:
         self.model_calls += other.model_calls
         self.generation_s += other.generation_s
         if other.endpoint is not None:
-            self.endpoint = _added(self.endpoint, other.endpoint)
+            self.endpoint = added(self.endpoint, other.endpoint)
 
 
-def _added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
     """The sum of what two `EndpointFacts.as_json` say."""
     if before is None:
         return more

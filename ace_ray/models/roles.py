@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from ace_ray.config import (
+    CandidateEndpoint,
     EndpointConfig,
     ModelConfig,
     RunConfig,
@@ -155,7 +156,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
     identity: dict[str, Any] = {
         "kind": "same" if role == "same" else "served",
         "model": model.source,
-        "revision": model.revision,
+        "revision": model.known_revision,
         "sampling": drawn,
     }
     if isinstance(role, ServedRole):
@@ -168,13 +169,28 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
 def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
     """What of the candidate, ``model`` in the engine of ``config``, can move what it says in any
     role, besides sampling; JSON values without secrets."""
-    return {
+    identity = {
         "model": model.source,
-        "revision": model.revision,
+        "revision": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         "reasoning_parser": config.model.reasoning_parser,
         "backend": config.backend,
         "engine": config.engine,
+    }
+    if config.model.endpoint is not None:
+        identity["endpoint"] = endpoint_identity(config.model.endpoint)
+    return identity
+
+
+def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
+    """What of a candidate's endpoint can move a score, as JSON values without secrets: as of roles
+    its host and no path."""
+    return {
+        "host": host_of(endpoint.url),
+        "model": endpoint.model,
+        "tool_choice": endpoint.tool_choice,
+        "parallel_tool_calls": endpoint.parallel_tool_calls,
+        "extra_body": endpoint.extra_body,
     }
 
 

@@ -45,7 +45,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         problem=bool(failure),
     )
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
-    stand_in = ModelRef(config.model.source, "fake", config.model.source, "unknown")
+    named = str(config.model.source)
+    stand_in = ModelRef(named, "fake", named, "unknown")
     plan, failure = _tried(
         lambda: make_plan(config, model or stand_in, preflight.make_benchmarks(config))
     )

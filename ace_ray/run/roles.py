@@ -69,6 +69,7 @@ def _binding(
     if isinstance(role, EndpointRole):
         model = None
     elif isinstance(role, ServedRole):
+        assert role.model.source is not None  # `parse_role` refuses one without
         model = resolve(
             role.model.source,
             role.model.revision,

@@ -13,8 +13,9 @@ import numpy as np
 from rich.console import Console
 
 from ace_ray.clean import print_line
-from ace_ray.config import RunConfig
+from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
+from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run import roles
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
@@ -30,6 +31,7 @@ from ace_ray.run.open_run import OpenRun
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import Resources
 from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.planning.preflight import ask_candidate
 from ace_ray.run.storage.parts import new_session, part_names
 from ace_ray.run.storage.rows import entry_table
 from ace_ray.run.storage.stored import earlier_timing
@@ -184,6 +186,7 @@ class Session:
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
+        asked = self._ask()
         cluster.connect()
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
@@ -194,7 +197,7 @@ class Session:
             interactive = any(rows.interactive.any() for rows in owed.values())
             bindings = plan.bindings if interactive else {}
             nodes = cluster.nodes()
-            on_gpu = config.backend == "vllm" and any(node.get("GPU", 0) for node in nodes)
+            on_gpu = config.backend != "fake" and any(node.get("GPU", 0) for node in nodes)
             self._resources = cluster.fit(
                 config,
                 len(most),
@@ -204,7 +207,7 @@ class Session:
             )
             cluster.note_if_busy(self._resources, self._console)
             engine = engine_args(config, bindings, on_gpu=on_gpu)
-            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
+            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
             coordinator = start_coordinator(
@@ -251,7 +254,7 @@ class Session:
                     ),
                     services=services,
                     first=min(owed),
-                    examine=self._examine,
+                    examine=self._examine and config.backend != ENDPOINT,
                 )
                 work = [
                     Work(index, rows, self._runs[index].attempts(rows))
@@ -279,6 +282,18 @@ class Session:
                 for index, counts in self._tallies[-1].runs.items():
                     self._runs[index].broken = counts.broken
             ray.shutdown()
+
+    def _ask(self) -> dict[str, Any]:
+        """Ask a candidate behind an endpoint once before its first rows: what it refuses is one
+        line now and not one a row. Returns facts for the manifest.
+
+        Raises `UserError`, and `RunFailed`: nobody answers there now."""
+        if self._tallies:
+            return {}
+        try:
+            return ask_candidate(self._runs[0].plan)
+        except EndpointDown as error:
+            raise RunFailed(str(error), resumable=True) from error
 
     def _measured(self, owed: Owed) -> list[tuple[str, str, int]]:
         """Run id, model and planned rows of every run, for `Metrics`."""
@@ -318,7 +333,7 @@ _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
 
 def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool) -> dict[str, Any]:
     """The candidate's engine arguments with what an actor on this kind of cluster needs."""
-    if config.backend == "fake":
+    if config.backend in ("fake", ENDPOINT):
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
         binding.sampling

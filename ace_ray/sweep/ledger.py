@@ -40,7 +40,7 @@ class CostRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     """Device seconds by state (`ace_ray.run.monitoring.timing`)."""
     entries: int = 0
-    tokens: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int | None] = field(default_factory=dict)
     cost: float | None = None
     per_1000: dict[str, float | None] = field(default_factory=dict)
     """Entries: ``device_s`` and ``cost``."""

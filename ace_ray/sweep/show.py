@@ -76,7 +76,8 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     for line in sweep.cost_records:
         seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
         cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
-        tokens = str(sum(line.tokens.values())) if line.tokens else "-"
+        counts = line.tokens.values()
+        tokens = str(sum(filter(None, counts))) if counts and None not in counts else "-"
         label, engine = Text(printed(line.label)), Text(printed(line.engine))
         table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
     _wide(console).print(table)

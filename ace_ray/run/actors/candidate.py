@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import ray
 
+from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
@@ -258,6 +259,10 @@ def start_engine(job: Job, folder: Path) -> Any:
         from ace_ray.models.fake import FakeEngine
 
         return FakeEngine(job.engine, folder)
+    if job.config.backend == ENDPOINT:
+        from ace_ray.models.endpoint_engine import EndpointEngine
+
+        return EndpointEngine(job.config.model)
     from ace_ray.models.vllm_engine import VLLMEngine
 
     return VLLMEngine(
@@ -337,6 +342,10 @@ class MonitoredEngine:
             await asyncio.wait_for(self._engine.alive(), ALIVE_S)
             return True
         return False
+
+    async def answers(self) -> bool:
+        """Whether the engine works, and where it asks an endpoint, that answered last."""
+        return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:
         """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.

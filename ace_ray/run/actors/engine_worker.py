@@ -311,7 +311,7 @@ class EngineWorker:
             roles=self._roles.of(entry.benchmark, row["sample"]),
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
-            works=self._engine.works,
+            works=self._engine.answers,
             token_logprobs=self._engine.token_logprobs,
             service=self._services.get(entry.benchmark),
             attempt=row["attempt"],

@@ -105,7 +105,7 @@ def timing(
         "generation_wall_s": round(seconds, 2),
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": rows,
-        "tokens_per_s": round(tokens / seconds, 1) if seconds else None,
+        "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
         "rows_per_s": round(rows / seconds, 3) if seconds else None,
         "passes": len(tallies),
         "workers": [

@@ -16,13 +16,15 @@ from typing import Any
 
 from rich.console import Console
 
-from ace_ray.config import RunConfig
+from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.run.health.interrupts import RunFailed
 
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
+CLIENT_CPUS = 0.25
+"""Of a worker whose candidate is behind an endpoint."""
 """Small, so that a 2-CPU cluster has room beside one engine."""
 
 LOCAL_STARTS = 3
@@ -263,7 +265,8 @@ def _fit(
             fix="join a cluster with GPUs, or install the CPU flavour (README)",
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
-    most = sum(_room(node, config.worker_cpus, per_worker) for node in cluster)
+    worker_cpus = CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
+    most = sum(_room(node, worker_cpus, per_worker) for node in cluster)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
@@ -286,7 +289,7 @@ def _fit(
         small += sandboxes * SANDBOX_CPUS
     need = Resources(
         workers,
-        config.worker_cpus,
+        worker_cpus,
         per_worker,
         config.checkers,
         sandboxes,
@@ -294,11 +297,11 @@ def _fit(
         server_gpus,
     )
     if workers > most or need.cpus > cpus or need.gpus > gpus:
-        fits = max(0, min(most, math.floor((cpus - small) / config.worker_cpus)))
+        fits = max(0, min(most, math.floor((cpus - small) / worker_cpus)))
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise TooSmall(
-            f"{workers} worker(s) of {config.worker_cpus:g} CPU(s){gpu_text} each on one node, and "
+            f"{workers} worker(s) of {worker_cpus:g} CPU(s){gpu_text} each on one node, and "
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all",
             where="workers",
