@@ -44,7 +44,7 @@ class EndpointEngine(EndpointModel):
     """The candidate's client, one per worker. Raises `UserError` as `EndpointModel`."""
 
     version = "endpoint"
-    max_model_len = 0
+    max_model_len = None
     """Nobody knows; prompts that do not fit are refused by the server."""
 
     def __init__(self, model: ModelConfig) -> None:

@@ -26,7 +26,12 @@ from ace_ray.store import Store
 class SweepModel(Section):
     """One model of a sweep; what it leaves out is the sweep's."""
 
-    source: str = Field(min_length=1, description="as `model.source` of a run")
+    source: str | None = Field(None, min_length=1, description="as `model.source` of a run")
+    endpoint: dict[str, Any] | None = Field(
+        None,
+        description="in place of source: as `model.endpoint` of a run, besides the sweep's or in "
+        "its place",
+    )
     revision: str | None = Field(None, description="as `model.revision` of a run")
     label: str | None = Field(None, min_length=1, description="in tables; default: its name")
     engine: dict[str, Any] = Field(
@@ -35,6 +40,11 @@ class SweepModel(Section):
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
     reasoning_parser: str | None = Field(None, description="as of a run's model")
     tool_parser: str | None = Field(None, description="as of a run's model")
+
+    @property
+    def named(self) -> str:
+        """The source, or the model's name at its endpoint."""
+        return self.source or str((self.endpoint or {}).get("model", ""))
 
 
 class SweepOptions(Section):
@@ -107,6 +117,10 @@ class SweepConfig:
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
         """The config of one model's run. Raises `UserError`."""
         own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
+        section = self.run.get("model")
+        shared = section.get("endpoint") if isinstance(section, Mapping) else None
+        if isinstance(shared, Mapping) and model.source is None:
+            own["endpoint"] = {**shared, **(model.endpoint or {})}
         return run_config(
             {
                 **self.run,
@@ -116,6 +130,11 @@ class SweepConfig:
             },
             where=self.where,
         )
+
+    @property
+    def any_run(self) -> RunConfig:
+        """What its runs have in common, as the config of one of them. Raises `UserError`."""
+        return self.run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
@@ -154,7 +173,7 @@ def load_sweep(
             fix="list it under models, with what else is its own",
         )
     sweep = SweepConfig(options, run, path)
-    sweep.run_of(SweepModel(source="any"), sweep.output)  # its mistakes belong to this file
+    _ = sweep.any_run  # its mistakes belong to this file
     return sweep
 
 
@@ -180,7 +199,7 @@ def sweep_id_of(config: SweepConfig) -> str:
     options = config.options
     if options.sweep_id:
         return options.sweep_id
-    source = options.checkpoints or options.models[0].source
+    source = options.checkpoints or options.models[0].named
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 

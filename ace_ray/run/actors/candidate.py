@@ -288,7 +288,7 @@ class MonitoredEngine:
         self._asking: asyncio.Task[None] | None = None
         self._owed = 0
         self._heard_at = 0.0
-        self.max_model_len: int = engine.max_model_len
+        self.max_model_len: int | None = engine.max_model_len
         self.version: str = engine.version
         self.device: str = engine.device
 

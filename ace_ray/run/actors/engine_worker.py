@@ -17,6 +17,7 @@ import ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.clean import one_line
+from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
@@ -128,7 +129,9 @@ class EngineWorker:
             "load_s": round(load_s, 2),
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
-            "engine": engine_facts(self._engine.device),
+            "engine": {"device": self._engine.device}
+            if job.config.backend == ENDPOINT
+            else engine_facts(self._engine.device),
         }
         self._clock.preparing(None)
         ray.get(self._coordinator.ready.remote(self._process, facts))

@@ -166,6 +166,8 @@ class Resources:
     sandboxes: int = 0
     server_cpus: float = 0.0
     server_gpus: int = 0
+    endpoint: bool = False
+    """Whether workers ask an endpoint and hold no engine."""
 
     @property
     def cpus(self) -> float:
@@ -185,6 +187,11 @@ class Resources:
 def gpus_per_worker(engine: dict[str, Any]) -> int:
     """One engine spans tensor x pipeline parallel GPUs."""
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+
+
+def worker_cpus(config: RunConfig) -> float:
+    """Logical CPUs of one engine worker."""
+    return CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
 
 
 def nodes() -> list[dict[str, float]]:
@@ -265,8 +272,8 @@ def _fit(
             fix="join a cluster with GPUs, or install the CPU flavour (README)",
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
-    worker_cpus = CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
-    most = sum(_room(node, worker_cpus, per_worker) for node in cluster)
+    each = worker_cpus(config)
+    most = sum(_room(node, each, per_worker) for node in cluster)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
@@ -289,19 +296,20 @@ def _fit(
         small += sandboxes * SANDBOX_CPUS
     need = Resources(
         workers,
-        worker_cpus,
+        each,
         per_worker,
         config.checkers,
         sandboxes,
         server_cpus,
         server_gpus,
+        endpoint=config.backend == ENDPOINT,
     )
     if workers > most or need.cpus > cpus or need.gpus > gpus:
-        fits = max(0, min(most, math.floor((cpus - small) / worker_cpus)))
+        fits = max(0, min(most, math.floor((cpus - small) / each)))
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise TooSmall(
-            f"{workers} worker(s) of {worker_cpus:g} CPU(s){gpu_text} each on one node, and "
+            f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each on one node, and "
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all",
             where="workers",

@@ -64,6 +64,13 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
             from ray import cloudpickle
 
             cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
+        if benchmark.needs_logprobs and config.backend == ENDPOINT:
+            raise UserError(
+                "needs the logprobs of given texts, and endpoints give none",
+                where=f"benchmarks.{benchmark.name}",
+                fix="leave the option out (bfcl: contamination), or evaluate with an engine of "
+                "this run's own",
+            )
     return made
 
 
