@@ -23,8 +23,10 @@ from ace_ray.records import Completion, Messages, Sampling, Tools
 WHERE = "model.endpoint"
 UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine and its arguments")
 """What an endpoint does not tell of its model."""
-_OURS = frozenset(("model", "messages", "tools", "stream", "n", "tool_choice"))
+_OURS = ("model", "messages", "tools", "stream", "n")
 """Keys of a request that ``extra_body`` may not touch: answers would be read wrongly."""
+_OPTIONS = ("tool_choice", "parallel_tool_calls")
+"""Those that have keys of their own in the config; null leaves them out."""
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 _TOOL = {
     "type": "function",
@@ -102,17 +104,8 @@ def check_endpoint(config: RunConfig) -> None:
     endpoint = endpoint_of(model)
     check_url(endpoint.url, f"{WHERE}.url")
     read_key(endpoint, f"{WHERE}.api_key_env")
-    for key in sorted(endpoint.extra_body):
-        if key in _OURS:
-            raise UserError(
-                f"{key!r} is set by ace_ray itself", where=f"{WHERE}.extra_body", fix="leave it out"
-            )
-        if key in Sampling.__dataclass_fields__ and endpoint.extra_body[key] is not None:
-            raise UserError(
-                f"{key!r} belongs to sampling",
-                where=f"{WHERE}.extra_body",
-                fix=f"write sampling.{key}, or null here to leave it out of requests",
-            )
+    for key, value in sorted(endpoint.extra_body.items()):
+        _check_extra(key, value)
     engine_only = {
         "engine": bool(config.engine),
         "model.revision": model.revision is not None,
@@ -129,6 +122,21 @@ def check_endpoint(config: RunConfig) -> None:
                 if key.endswith("reasoning_parser")
                 else "leave it out: what the server is told, it is told where it runs",
             )
+
+
+def _check_extra(key: str, value: Any) -> None:
+    where = f"{WHERE}.extra_body"
+    if key in _OURS:
+        raise UserError(f"{key!r} is set by ace_ray itself", where=where, fix="leave it out")
+    own = "sampling" if key in Sampling.__dataclass_fields__ else WHERE if key in _OPTIONS else ""
+    if own and value is not None:
+        raise UserError(
+            f"{key!r} belongs to {own}",
+            where=where,
+            fix=f"write {own}.{key}, or null here to leave it out of requests",
+        )
+    if not own and value is None:
+        raise UserError(f"no request has {key!r}", where=where, fix="give it a value")
 
 
 def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dict[str, Any]:

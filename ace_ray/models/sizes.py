@@ -33,7 +33,7 @@ class Size:
 def size_of(ref: ModelRef) -> Size | None:
     """The size of a model's weights; None where it cannot be told before they are fetched or
     converted. Raises `UserError`: a folder or prefix that cannot be read."""
-    if ref.kind in ("fake", "gguf"):
+    if ref.kind in ("fake", "gguf", "endpoint"):
         return None
     folder = tokenizer_folder(ref)
     if all((folder / name).is_file() for name in shards_of(folder) or ["none"]):

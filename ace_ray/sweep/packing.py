@@ -79,6 +79,8 @@ class Lane:
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
+        if not run.gpus:
+            return 0.0  # it takes none of this machine's
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
         # Most weights are stored in 16 bits.
         size = run.parameters or (run.weight_bytes or 0) // 2 or GUESS

@@ -24,7 +24,7 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     total = 0.0
     for number, placed in enumerate(placements, start=1):
         lane = placed.lane
-        hours = lane.seconds * (lane.gpus or 1) / 3600
+        hours = lane.seconds * (lane.gpus or (lane.runs[0].gpus and 1)) / 3600
         total += hours
         table.add_row(
             str(number),
@@ -43,7 +43,9 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     for run in refused:
         print_line(console, f"{run.label}: refused, {run.refused}")
     for run in planned:
-        if run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
+        if not run.gpus:
+            print_line(console, f"{run.label}: behind an endpoint, whose time nobody can estimate")
+        elif run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
             print_line(
                 console,
                 f"{run.label}: its size is not known before it is fetched: not held against any "

@@ -121,7 +121,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
     engine = plan.config.engine
     context: int | None
     count: Count
-    native = _native(plan)
+    native = is_native(plan)
     if plan.config.backend == ENDPOINT:
         _check_roles(plan, None)
         return {"chat_template_sha256": None}
@@ -169,7 +169,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     _check_length(plan.config.engine, None if scaled else trained, where)
     context = _asked(plan.config.engine, trained)
     fewest = FewestTokens(header)
-    if _native(plan):
+    if is_native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
     _check_template_probes(plan, chat)
     _check_roles(plan, chat)
@@ -183,7 +183,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     )
 
 
-def _native(plan: Plan) -> bool:
+def is_native(plan: Plan) -> bool:
     """Whether any entry goes through the template's own tool calling. Raises `UserError`."""
     native = any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
     if native and plan.config.backend == "vllm" and plan.config.model.tool_parser is None:
@@ -338,7 +338,7 @@ def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
     run offers any (`ask_endpoint`); {} for others. Raises `UserError` and `EndpointDown`."""
     if plan.config.backend != ENDPOINT:
         return {}
-    return {"endpoint": ask_endpoint(plan.config, tools=_native(plan), patient=patient)}
+    return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
 def check_services(plan: Plan) -> None:
