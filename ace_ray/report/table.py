@@ -184,7 +184,7 @@ def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _counted(names: Mapping[str, int]) -> str:
     ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} ({count} answers)" for name, count in ordered[:5])
+    shown = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
     return f"{shown} and {len(ordered) - 5} more" if len(ordered) > 5 else shown
 
 

@@ -15,7 +15,15 @@ import pyarrow.compute as pc
 
 from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
-from ace_ray.records import RULE_SETS, STATUSES, Entry, Episode, Verdict, canonical_json
+from ace_ray.records import (
+    RULE_SETS,
+    STATUSES,
+    EndpointFacts,
+    Entry,
+    Episode,
+    Verdict,
+    canonical_json,
+)
 
 _T = TypeVar("_T")
 
@@ -177,15 +185,19 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     if row.get("endpoint") is None:
         return None
     facts = _read(row, "endpoint", json_of_row)
-    if not isinstance(facts, dict) or not _is_count(facts.get("calls_without_usage")):
+    if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
         raise _damaged(row, "endpoint", "holds no facts")
+    if not _is_count(facts["calls_without_usage"]):
+        raise _damaged(row, "endpoint", "has no number of calls_without_usage")
     for key in ("models", "fingerprints"):
-        names = facts.get(key)
+        names = facts[key]
         if not isinstance(names, dict) or not all(map(_is_count, names.values())):
             raise _damaged(row, "endpoint", f"names no {key}")
     for key in ("reasoning_tokens", "cached_tokens", "attempts"):
-        if facts.get(key) is not None and not _is_count(facts[key]):
+        if facts[key] is not None and not _is_count(facts[key]):
             raise _damaged(row, "endpoint", f"has no number of {key}")
+    if not isinstance(facts["waited_s"], int | float) or not 0 <= facts["waited_s"] <= _MOST_COUNT:
+        raise _damaged(row, "endpoint", "has no number of waited_s")
     return facts
 
 
