@@ -70,10 +70,9 @@ def json_of_row(text: str | None) -> Any:
     return tree
 
 
-def json_object(
-    content: bytes | str, where: str, *, fix: str = "name an intact run"
-) -> dict[str, Any]:
+def json_object(content: bytes | str, where: str) -> dict[str, Any]:
     """The JSON object in a file. Raises `UserError` that names the file ``where``."""
+    fix = "name an intact run"
     try:
         tree = json_tree(content)
     except Unbounded as error:

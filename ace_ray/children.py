@@ -1,4 +1,4 @@
-"""Child processes of this Python: what they import from, and how one gives up all it could open."""
+"""Child processes of this Python: what they import from, and how one is confined."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ connects, starts, imports or reaches into the interpreter is not among it. The h
 limits are the bound: code that is not trusted may reach any object of the process."""
 
 _limiting = False
-"""Whether `set_limit` is at work; nobody else sets limits in a confined process."""
+"""Whether `set_limit` is running; only it sets limits in a confined process."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

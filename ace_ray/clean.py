@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made harmless for a terminal, a page or a spreadsheet."""
+"""Text from outside, made harmless for a terminal, a page or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def printed(text: str, longest: int = 8_000) -> str:
 
 
 def print_line(console: Console, line: str) -> None:
-    """Print a line that may hold somebody else's text."""
+    """Print a line that may hold text from outside."""
     console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
 
 

@@ -68,7 +68,7 @@ def _opens(endpoint_url: str | None, region: str | None) -> Any:
 
 
 def _say(line: str) -> None:
-    """Print a line that may hold somebody else's text."""
+    """Print a line that may hold text from outside."""
     click.echo(printed(line))
 
 

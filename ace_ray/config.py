@@ -92,6 +92,14 @@ class ModelConfig(Section):
     revision: str | None = Field(
         None, description="branch, tag or commit of a Hugging Face id; resolved to a commit"
     )
+    adapter: str | None = Field(
+        None,
+        min_length=1,
+        description="a LoRA adapter on the model: a folder, an s3:// prefix, or a Hugging Face id",
+    )
+    adapter_revision: str | None = Field(
+        None, description="as `revision`, of an adapter's Hugging Face id"
+    )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict, description="passed to the chat template, e.g. enable_thinking"
     )
@@ -388,6 +396,8 @@ def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
 
 def closest(key: str, known: Sequence[str]) -> str:
     """What to write in place of an unknown ``key``."""
+    if not known:
+        return "it takes none"
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
 

@@ -41,6 +41,8 @@ _OF_TEXTS = frozenset((
     "special", "start", "stop", "the", "think", "tool", "unk", "video",
 ))  # fmt: skip
 """A name that ends in "token" behind one of these is one of a tokenizer."""
+MOST_WORDS = 8
+"""Words of a name at most; what has more is a text, such as a prompt that replies are found by."""
 _PLACES = frozenset({"env", "file", "name", "path", "variable"})
 """A name that ends in one of these says where a secret is, not what."""
 
@@ -83,7 +85,7 @@ _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xa
 def is_secret_name(name: str) -> bool:
     """Whether what bears this name is likely a secret: ``openai_api_key``, ``apiKey``."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
-    if not words or words[-1] in _PLACES:
+    if not words or len(words) > MOST_WORDS or words[-1] in _PLACES:
         return False
     if _SECRET.search("".join(words)):
         return True

@@ -18,7 +18,7 @@ COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 
 
 LONGEST = 4_000
-"""Characters of an error's line: what it names may be somebody else's text."""
+"""Characters of an error's line: what it names may come from outside."""
 
 
 class UserError(Exception):
@@ -81,6 +81,10 @@ class RequestFailed(RowError):
 
 class EngineDead(Exception):
     """The engine behind this worker is gone and will not answer again."""
+
+
+class EngineNotStarted(Exception):
+    """An engine could not be started; one line says the root cause."""
 
 
 class EpisodeStalled(RowError):

@@ -1,4 +1,4 @@
-"""Paths that somebody named."""
+"""Paths that a user named."""
 
 from __future__ import annotations
 

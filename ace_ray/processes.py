@@ -33,7 +33,7 @@ def has_ended(claim: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass
-    # "" where another user's processes are hidden: somebody has that id.
+    # "" where another user's processes are hidden: one has that id.
     return _started(pid) not in ("", claim.get("started"))
 
 

@@ -1,4 +1,4 @@
-"""How long a resumed run needs to find out what it still owes, and how much memory that takes.
+"""How long a resumed run needs to find its pending rows, and how much memory that takes.
 
     python perf/resume.py [--rows 1000000] [--store s3] [--limit-s 60] [--limit-gib 2]
 
@@ -49,7 +49,7 @@ def planned(rows: int) -> Plan:
 
 
 def write(store: Store, plan: Plan) -> int:
-    """Store the rows; returns how many are owed."""
+    """Store the rows; returns how many are pending."""
     rows, writer = len(plan.rows) - MISSING, Parts(plan)
     failed = np.arange(rows) % FAILED_EVERY == 0
     session = new_session(part_names(store), "000001")
@@ -117,18 +117,18 @@ def measure(uri: str, rows: int) -> dict[str, float]:
     ledger = read_ledger(open_store(uri), print)
     clock.append(time.perf_counter())
     at = ledger.find(plan.rows.ids)
-    owed = plan.rows.where(~((at >= 0) & ledger.settled[at]))
+    pending = plan.rows.where(~((at >= 0) & ledger.settled[at]))
     clock.append(time.perf_counter())
-    plan_s, ledger_s, owed_s = np.diff(clock).tolist()
+    plan_s, ledger_s, pending_s = np.diff(clock).tolist()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     stored = len(ledger.ids)
     return {
         "plan_s": plan_s,
         "ledger_s": ledger_s,
-        "owed_s": owed_s,
+        "pending_s": pending_s,
         "peak_bytes": peak,
         "stored": stored,
-        "owed": len(owed),
+        "pending": len(pending),
     }
 
 
@@ -154,7 +154,7 @@ def main() -> int:
 
 def resumed(options: argparse.Namespace, uri: str) -> int:
     store, began = open_store(uri), time.monotonic()
-    owed = write(store, planned(options.rows))
+    pending = write(store, planned(options.rows))
     sizes = [part.size for part in store.list(FOLDER)]
     print(
         f"{len(sizes)} parts of {sum(sizes) >> 20} MiB in all, largest {max(sizes) / 2**20:.1f} "
@@ -168,15 +168,15 @@ def resumed(options: argparse.Namespace, uri: str) -> int:
         check=True,
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    seconds, gib = found["ledger_s"] + found["owed_s"], found["peak_bytes"] / 2**30
+    seconds, gib = found["ledger_s"] + found["pending_s"], found["peak_bytes"] / 2**30
     print(
-        f"{found['stored']} stored rows: ledger {found['ledger_s']:.1f} s, owed rows "
-        f"{found['owed_s']:.2f} s (limit of both {options.limit_s:g}); plan "
+        f"{found['stored']} stored rows: ledger {found['ledger_s']:.1f} s, pending rows "
+        f"{found['pending_s']:.2f} s (limit of both {options.limit_s:g}); plan "
         f"{found['plan_s']:.1f} s; peak {gib:.2f} GiB (limit {options.limit_gib:g}); "
-        f"{found['owed']} rows are owed"
+        f"{found['pending']} rows are pending"
     )
-    if found["owed"] != owed:
-        raise SystemExit(f"{owed} rows should be owed")
+    if found["pending"] != pending:
+        raise SystemExit(f"{pending} rows should be pending")
     return 0 if seconds <= options.limit_s and gib <= options.limit_gib else 1
 
 

@@ -200,3 +200,50 @@ def make_checkpoint() -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_adapter() -> Callable[..., Path]:
+    """Makes a LoRA adapter with random weights on a model folder; ``config`` wins over PEFT's, and
+    ``script`` is what the fake engine is to do."""
+    import numpy as np
+
+    from ace_ray.models.checkpoints import tensors_of
+
+    numpy_files = pytest.importorskip("safetensors.numpy")
+    targets = ["q_proj", "v_proj", "down_proj"]
+
+    def make(
+        folder: Path,
+        base: Path,
+        seed: int = 0,
+        *,
+        rank: int = 4,
+        scale: float = 0.3,
+        script: dict[str, Any] | None = None,
+        **config: Any,
+    ) -> Path:
+        folder.mkdir(parents=True)
+        random = np.random.default_rng(seed)
+        shapes = {name: tensor.shape for name, tensor in tensors_of(base).items()}
+        chosen = {name: s for name, s in shapes.items() if name.split(".")[-2:][0] in targets}
+        tensors = {}
+        for name, (out, inner) in (chosen or {"w.weight": (2, 2)}).items():
+            for part, shape in (("A", (rank, inner)), ("B", (out, rank))):
+                key = f"base_model.model.{name.removesuffix('.weight')}.lora_{part}.weight"
+                tensors[key] = random.normal(0, scale, shape).astype(np.float32)
+        numpy_files.save_file(tensors, folder / "adapter_model.safetensors")
+        own = {
+            "peft_type": "LORA",
+            "r": rank,
+            "lora_alpha": 2 * rank,
+            "target_modules": targets,
+            "bias": "none",
+            "base_model_name_or_path": str(base),
+        }
+        (folder / "adapter_config.json").write_text(json.dumps({**own, **config}))
+        if script is not None:
+            (folder / "fake.json").write_text(json.dumps(script))
+        return folder
+
+    return make

@@ -114,7 +114,7 @@ def test_a_run_lands_on_s3_and_goes_on_where_it_was(
     assert manifest["declared"] == 8
     saved = tmp_path / "run.json"
     saved.write_bytes(objects["run.json"])
-    # The saved manifest is a config too: it names the same run, which owes nothing.
+    # The saved manifest is a config too: it names the same run, which has no pending rows.
     again = cli("evaluate", saved)
     assert again.code == 0, again.stdout + again.stderr
     assert "8 rows declared, 0 to evaluate" in again.stdout

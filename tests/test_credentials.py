@@ -54,6 +54,11 @@ SHAPES = [
 ]  # fmt: skip
 
 
+def test_a_text_is_no_name() -> None:
+    prompt = "I am Nora (food platform: user Nora, password pear11). Order two ginger noodles."
+    assert list(secrets_in({"replies": {prompt: "[order()]"}})) == []
+
+
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_a_secret_s_name(name: str) -> None:
     assert is_secret_name(name)

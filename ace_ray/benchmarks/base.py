@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ace_ray.benchmarks import statistics
+from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
@@ -283,57 +283,35 @@ class Benchmark(ABC):
 
     def dataset(self) -> list[Entry]:
         """`entries`, completed and looked at once. Raises `UserError`: two share an id, one is not
-        JSON, or has no prompt."""
+        JSON, or has no prompt; `entries` fails."""
         if self._dataset is None:
             self._dataset = self._completed()
         return self._dataset
 
+    def opening(self, entry: Entry) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+        """`prompt` and `tools`, looked at. Raises `UserError`: they are none, or fail."""
+        with own_code(type(self), f"the prompt of entry {entry.id!r}"):
+            messages, tools = self.prompt(entry), self.tools(entry)
+        check_opening(messages, tools, f"benchmark {self.name}, entry {entry.id!r}")
+        return messages, tools
+
     def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
         """The verdict of every rule set. Raises what `check` raises, and `ValueError` when it gives
         other verdicts than `rule_sets` says."""
-        verdicts = self.check(entry, episode)
-        if isinstance(verdicts, Verdict) and len(self.rule_sets) == 1:
-            verdicts = {self.rule_sets[0]: verdicts}
-        if not isinstance(verdicts, Mapping) or set(verdicts) != set(self.rule_sets):
-            raise ValueError(f"check gives no verdict for each of {', '.join(self.rule_sets)}")
-        return {rules: verdicts[rules] for rules in self.rule_sets}
+        return verdicts_of(self.check(entry, episode), self.rule_sets)
 
     def _completed(self) -> list[Entry]:
-        completed: dict[tuple[str, str, str], Entry] = {}
-        for entry in self.entries():
-            where = f"benchmark {self.name}, entry {entry.id!r}"
-            if not isinstance(entry.id, str) or not entry.id:
-                raise UserError("an id is a text that is not empty", where=where, fix="give it one")
-            entry = _complete(entry, self.name)
-            if entry.key in completed:
-                raise UserError(
-                    "two entries share the language, category and id",
-                    where=where,
-                    fix="give each an id of its own",
-                )
-            try:
-                entry.content_hash()
-            except (TypeError, ValueError, RecursionError) as error:
-                raise UserError(
-                    f"is not JSON: {error}",
-                    where=where,
-                    fix="make data, gold and prompt of texts, numbers, lists and mappings",
-                ) from error
-            if entry.prompt is None and type(self).prompt is Benchmark.prompt:
-                raise UserError(
-                    "has no prompt", where=where, fix="give Entry(prompt=...), or override prompt"
-                )
-            completed[entry.key] = entry
-        return list(completed.values())
-
-
-def _complete(entry: Entry, name: str) -> Entry:
-    lacking: dict[str, Any] = {
-        key: value
-        for key, value in (("benchmark", name), ("category", name), ("group", entry.id))
-        if not getattr(entry, key)
-    }
-    return replace(entry, **lacking) if lacking else entry
+        with own_code(type(self), "entries"):
+            entries = completed(self.name, self.entries())
+        if type(self).prompt is Benchmark.prompt:
+            for entry in entries:
+                if entry.prompt is None:
+                    raise UserError(
+                        "has no prompt",
+                        where=f"benchmark {self.name}, entry {entry.id!r}",
+                        fix="give Entry(prompt=...), or override prompt",
+                    )
+        return entries
 
 
 def _offers_none(benchmark: type[Benchmark], command: str) -> UserError:

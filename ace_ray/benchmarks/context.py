@@ -1,7 +1,7 @@
 """What an episode has at its disposal: models to ask, a sandbox, a service, a deadline.
 
 `EpisodeContext` asks, writes down what was said and what it took, and decides when an episode is
-over and whose fault that is. A benchmark says who is told what::
+over and whose fault that is. A benchmark says what is sent to whom::
 
     context.say("user", question)
     async with context.sandbox() as session:

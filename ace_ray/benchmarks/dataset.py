@@ -96,7 +96,7 @@ def keep(
     files: Files,
     benchmark: str,
     *,
-    cache: Path | None,
+    cache: Path | None = None,
     counted: str,
     say: Callable[[str], object],
     **facts: Any,

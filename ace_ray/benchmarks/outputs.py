@@ -98,7 +98,7 @@ class Entries:
             require_known(kind, entry_id, ids, where)
         if len(entries) > 1:
             key = "language" if len({entry.language for entry in entries}) > 1 else "category"
-            several = ", ".join([f"{entry.language}/{entry.category}" for entry in entries[:3]])
+            several = ", ".join([_group(entry) for entry in entries[:3]])
             what = f'"{key}" is missing: {shown(entry_id)} is an id of {several}'
             raise UserError(what, where=where)
         return entries[0]
@@ -111,6 +111,10 @@ class Entries:
             if key in row or key in self._named_by
         }
         return self.find(text_of(row, "id", where), where, **keys)
+
+
+def _group(entry: Entry) -> str:
+    return "/".join(filter(None, (entry.language, entry.category)))
 
 
 def read_json_lines(
@@ -152,8 +156,7 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         digest = blake2b(json.dumps([*entry.key, sample]).encode(), digest_size=16).digest()
         if digest in seen:
             raise UserError(
-                f"id {entry.id!r} ({entry.language}/{entry.category}) "
-                f"with sample {sample!r} was given before",
+                f"id {entry.id!r} ({_group(entry)}) with sample {sample!r} was given before",
                 where=where,
                 fix="number repeated outputs by sample",
             )

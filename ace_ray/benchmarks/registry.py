@@ -6,13 +6,17 @@ import hashlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
+from inspect import iscoroutinefunction
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.statistics import ALL_ROWS
+from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 
@@ -30,12 +34,20 @@ MODULE = "ace_ray_local_"
 _LOCAL = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _RULES = re.compile(r"[a-z][a-z0-9_]{0,39}")
+MOST_RULE_SETS = 20
+_TAKEN = {
+    *("benchmark", "language", "category", "id", "sample"),  # verdicts.jsonl
+    *("declared", "scored", "unscored", "status", "rules", "categories"),  # summary.json
+    "both",  # compare --rules both
+}
 
 
 def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
     """The benchmark ``name``, configured. Raises `UserError`: an unknown name or option, or a class
     that is none."""
-    return benchmark_class(name).from_options(options)
+    cls = benchmark_class(name)
+    with own_code(cls, "the constructor"):
+        return cls.from_options(options)
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
@@ -43,21 +55,43 @@ def benchmark_class(name: str) -> type[Benchmark]:
 
     Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
     """
+    offered = _offered()
     if local := _LOCAL.fullmatch(name):
         cls = _checked(_from_file(local["path"], local["name"], name), name)
+        if cls.name in offered:
+            raise UserError(
+                f"the name of {name} is {cls.name!r}, which an installed benchmark has",
+                where="benchmarks",
+                fix="give the class another name",
+            )
         cls.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
         return cls
-    offered = _offered()
     if name not in offered:
         raise UserError(
             f"no benchmark is called {name!r}",
             where="benchmarks",
             fix=f"installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
+    places = {point.value for point in entry_points(group=GROUP, name=name)}
+    if name in BUILT_IN:  # an old install may say where it was
+        places = {p for p in places if not p.startswith("ace_ray.")} | {BUILT_IN[name]}
+    if len(places) > 1:
+        several = ", ".join(sorted(places))
+        raise UserError(
+            f"several packages offer a benchmark that is called {name}: {several}",
+            where="benchmarks",
+            fix="uninstall all but one, or rename theirs",
+        )
     try:
         cls = resolve_name(offered[name])
     except Exception as error:
         raise _fails(name, error) from error
+    if _checked(cls, name).name != name:
+        raise UserError(
+            f"the entry point {name} leads to a class that is called {cls.name!r}",
+            where="benchmarks",
+            fix="give both the same name",
+        )
     return _checked(cls, name)
 
 
@@ -66,13 +100,16 @@ def known_class(name: str) -> type[Benchmark] | None:
     return benchmark_class(name) if name in _offered() else None
 
 
-def recorded_class(name: str, rule_sets: tuple[str, ...]) -> type[Benchmark]:
+def recorded_class(
+    name: str, rule_sets: tuple[str, ...], groups: Mapping[str, Sequence[str]]
+) -> type[Benchmark]:
     """The class of an installed benchmark with these rule sets; for any other one with the defaults
     of `Benchmark`, to ask for what needs no data. Runs no local file."""
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
-    return type("RecordedBenchmark", (Benchmark,), {"name": name, "rule_sets": rule_sets})
+    members = {"name": name, "rule_sets": rule_sets, "groups": groups}
+    return type("RecordedBenchmark", (Benchmark,), members)
 
 
 def installed() -> Iterator[tuple[str, type[Benchmark]]]:
@@ -99,7 +136,7 @@ def code_hash(benchmark: type[Benchmark]) -> str:
 
 
 def _offered() -> dict[str, str]:
-    return BUILT_IN | {point.name: point.value for point in entry_points(group=GROUP)}
+    return {point.name: point.value for point in entry_points(group=GROUP)} | BUILT_IN
 
 
 def _from_file(path: str, attribute: str, name: str) -> Any:
@@ -126,7 +163,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
         except BaseException as error:
             del sys.modules[module_name]
             if isinstance(error, Exception | SystemExit):
-                raise _fails(name, error) from error
+                raise _fails(name, error, _sibling(file, error)) from error
             raise
     if not hasattr(module, attribute):
         raise UserError(
@@ -148,26 +185,59 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
             where="benchmarks",
             fix="give the class a name",
         )
-    rules = cls.rule_sets
-    if (
-        not isinstance(rules, tuple)
-        or not rules
-        or len(set(rules)) < len(rules)
-        or not all(isinstance(one, str) and _RULES.fullmatch(one) for one in rules)
-    ):
-        raise UserError(
-            f"the rule_sets of {name} are {rules!r}, they should be a tuple of names in lower case",
-            where="benchmarks",
-            fix="correct the class",
-        )
+    if wrong := _wrong_shape(cls):
+        raise UserError(f"{name}: {wrong}", where="benchmarks", fix="correct the class")
     return cls
 
 
-def _fails(name: str, error: BaseException) -> UserError:
+def _wrong_shape(cls: type[Benchmark]) -> str:
+    """What of a class is of a shape that nothing can be made of; "" for nothing."""
+    rules: Any = cls.rule_sets
+    if (
+        not isinstance(rules, tuple)
+        or not 0 < len(set(rules)) == len(rules) <= MOST_RULE_SETS
+        or not all(isinstance(one, str) and _RULES.fullmatch(one) for one in rules)
+    ):
+        return (
+            f"rule_sets is {rules!r:.200}, it should be a tuple of names in lower case, "
+            f"at most {MOST_RULE_SETS}"
+        )
+    if taken := sorted({*rules} & _TAKEN):
+        return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
+    if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
+        return "Options is no subclass of ace_ray.config.Section"
+    groups: Any = cls.groups
+    if not isinstance(groups, Mapping) or not all(
+        isinstance(group, str)
+        and isinstance(members, Sequence)
+        and not isinstance(members, str)
+        and all(isinstance(member, str) for member in members)
+        for group, members in groups.items()
+    ):
+        return "groups is no mapping of names to lists of categories"
+    if ALL_ROWS in groups:
+        return f"a group cannot be called {ALL_ROWS!r}: that is all rows"
+    for member, awaited in (("entries", False), ("check", False), ("run", True)):
+        code = getattr(cls, member)
+        if not callable(code) or iscoroutinefunction(code) != awaited:
+            return f"{member} is no method, {'async def' if awaited else 'def'} {member}(self, ...)"
+    return ""
+
+
+def _sibling(file: Path, error: BaseException) -> str:
+    """What to do about an import of a module that lies beside ``file``; "" where it was none."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    module = file.with_name((missing or "").partition(".")[0] or "none")
+    if not missing or not (module.is_dir() or module.with_name(f"{module.name}.py").is_file()):
+        return ""
+    return "a local file stands alone: put all in it, or make an installed package of them"
+
+
+def _fails(name: str, error: BaseException, fix: str = "") -> UserError:
     return UserError(
         f"{name} cannot be imported ({type(error).__name__}: {error})",
         where="benchmarks",
-        fix="correct the code, or install what it needs",
+        fix=fix or "correct the code, or install what it needs",
     )
 
 

@@ -24,6 +24,8 @@ from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Sc
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, lacks, totals
 
 Groups = Mapping[str, Sequence[str]]
+ALL_ROWS = "Accuracy"
+"""The column of all rows, beside those of groups."""
 
 
 def statistics(
@@ -89,7 +91,7 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def headline(run: ReportedRun, rules: str) -> dict[str, Estimate | None]:
     """The accuracy of all rows, and of each group."""
     summary = run.summary
-    cells = {"Accuracy": summary["rules"], **summary["groups"]}
+    cells = {ALL_ROWS: summary["rules"], **summary["groups"]}
     return {name: estimate(stats[rules]) if run.headline else None for name, stats in cells.items()}
 
 
@@ -115,18 +117,18 @@ def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResul
     ]
 
 
-def estimate(stats: Mapping[str, Any], key: str = "accuracy") -> Estimate | None:
+def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate | None:
     """The share ``key`` of a summary's block with its interval; None where there is none."""
-    if stats[key] is None:
+    if stats is None or stats[key] is None:
         return None
     low, high = stats["interval"]
     return Estimate(stats[key], (low, high), stats["n"])
 
 
-def percent(value: float | None, interval: Sequence[float] | None, *, missing: str = "N/A") -> str:
+def percent(value: float | None, interval: Sequence[float] | None) -> str:
     """A share and its interval for people: ``84.0 % [71.5, 91.7]``."""
     if value is None or interval is None:
-        return missing
+        return "N/A"
     low, high = interval
     return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 

@@ -112,7 +112,7 @@ _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 
 
 def add_costs(tally: Tally, row: ScoredRow) -> None:
-    """Add what ``row`` took, if it says so; None: nobody knows."""
+    """Add what ``row`` took, if it says so; None is unknown."""
     for cost in _COSTS:
         before, more = getattr(tally, cost), getattr(row, cost, 0)
         setattr(tally, cost, None if before is None or more is None else before + more)

@@ -27,7 +27,7 @@ _FETCHED = "etags-*"
 _GONE = ".gone"
 _PART = ".part"
 
-_held: dict[Path, int] = {}
+_locks: dict[Path, int] = {}
 """Folder -> open file that holds its lock."""
 
 
@@ -35,17 +35,17 @@ class NoRoom(UserError):
     """The disk is full, which is no fault of the model: another time it may fit."""
 
 
-def make_once(folder: Path, make: Callable[[], None], *, held: bool = False) -> None:
+def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
     """``make`` the cached ``folder`` if it is not there, in one process of this node only.
 
-    ``held``: this process is about to use it, until `release`. Raises `UserError`.
+    ``locked``: this process is about to use it, until `release`. Raises `UserError`.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
             if not folder.is_dir():
                 make()
-            if held:
+            if locked:
                 _hold(folder)
     except OSError as error:
         kind = NoRoom if error.errno in (errno.ENOSPC, errno.EDQUOT) else UserError
@@ -71,7 +71,7 @@ def scratch_of(folder: Path) -> Iterator[Path]:
 
 
 def make_room(folder: Path, size: int) -> None:
-    """Remove other fetched folders that nobody uses until ``size`` bytes fit beside ``folder``.
+    """Remove other fetched folders that are not in use until ``size`` bytes fit beside ``folder``.
 
     Raises `NoRoom`: they do not even then.
     """
@@ -91,19 +91,19 @@ def make_room(folder: Path, size: int) -> None:
 
 def release(folder: Path) -> None:
     """This process does not use ``folder`` any more."""
-    if (handle := _held.pop(folder, None)) is not None:
+    if (handle := _locks.pop(folder, None)) is not None:
         # Explicitly: a forked child may have the same file open.
         fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
 def _hold(folder: Path) -> None:
-    if folder in _held:
+    if folder in _locks:
         return
     handle = _use_file(folder)
     fcntl.flock(handle, fcntl.LOCK_SH)
     os.utime(handle)
-    _held[folder] = handle
+    _locks[folder] = handle
 
 
 def _use_file(folder: Path) -> int:
@@ -112,7 +112,7 @@ def _use_file(folder: Path) -> int:
 
 def _by_age(cache: Path) -> list[Path]:
     """Fetched folders, and what is left of some, the one that was taken longest ago first."""
-    # Tokenizers alone are small, and nobody holds them.
+    # Tokenizers alone are small, and not locked.
     folders = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
     return sorted(folders, key=_taken_at)
 
@@ -130,7 +130,7 @@ def _folder_of(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Remove a fetched folder, unless somebody makes or uses it."""
+    """Remove a fetched folder, unless it is being made or used."""
     folder = _folder_of(path)
     try:
         with FileLock(f"{folder}.lock", timeout=0):

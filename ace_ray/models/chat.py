@@ -139,7 +139,7 @@ class Chat:
                 **({"tools": offered} if offered else {}),
                 **self._kwargs,
             )
-        # A template is a program of somebody else's: whatever it raises, it refuses.
+        # A template is foreign code: whatever it raises counts as a refusal.
         except Exception as error:
             raise PromptRefused(f"the chat template refuses these messages: {error}") from error
         return str(text)
@@ -156,7 +156,7 @@ class Chat:
     def supports_tools(self) -> bool:
         """Whether the template shows tools to the model: the name of a probe tool is in the prompt.
 
-        Templates without tools ignore the variable, and the model would answer blindly.
+        Templates without tools ignore the variable, and the model would answer without them.
         """
         try:
             return _PROBE in self.render(

@@ -47,7 +47,7 @@ class EndpointEngine(EndpointModel):
 
     version = "endpoint"
     max_model_len = None
-    """Nobody knows; prompts that do not fit are refused by the server."""
+    """Unknown; prompts that do not fit are refused by the server."""
 
     def __init__(self, model: ModelConfig) -> None:
         endpoint = endpoint_of(model)
@@ -109,6 +109,7 @@ def check_endpoint(config: RunConfig) -> None:
     engine_only = {
         "engine": bool(config.engine),
         "model.revision": model.revision is not None,
+        "model.adapter": model.adapter is not None,
         "model.tool_parser": model.tool_parser is not None,
         "model.reasoning_parser": model.reasoning_parser not in ("auto", "none"),
         "worker_cpus": config.worker_cpus != RunConfig.model_fields["worker_cpus"].default,
@@ -148,7 +149,7 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
 
     Raises:
         UserError: it refuses the question: no such model, wrong key, no tools.
-        EndpointDown: nobody answers now.
+        EndpointDown: it does not answer now.
     """
     model = config.model
     if not patient:

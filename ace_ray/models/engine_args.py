@@ -185,12 +185,17 @@ def _string_keys(module: ast.Module) -> set[str]:
     }
 
 
-def cluster_engine_args(args: Mapping[str, Any], *, on_gpu: bool, seeded: bool) -> dict[str, Any]:
+def cluster_engine_args(
+    args: Mapping[str, Any], *, on_gpu: bool, seeded: bool, spread: bool = False
+) -> dict[str, Any]:
     """``args`` with what an engine inside an actor needs on this kind of cluster.
 
-    ``seeded``: whether requests draw their tokens, and so have seeds.
+    ``seeded``: whether requests draw their tokens, and so have seeds. ``spread``: whether it lies
+    on several nodes.
     """
     args = dict(args)
+    if spread:
+        return {"distributed_executor_backend": "ray", **args}
     if on_gpu:
         if int(args.get("tensor_parallel_size", 1)) > 1:
             # A Ray executor inside a Ray actor would ask for the GPUs a second time.

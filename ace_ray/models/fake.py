@@ -57,6 +57,8 @@ class FakeScript(Section):
         "right", description="whether weights that are swapped in take effect"
     )
     max_model_len: int = 1 << 20
+    tensor_parallel_size: int = Field(1, ge=1, description="GPUs that are reserved and not used")
+    pipeline_parallel_size: int = Field(1, ge=1)
     fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
     repeat: dict[str, Repeat] = Field(default_factory=dict)
     endless: list[str] = Field(default_factory=list, description="never ends; others go on")

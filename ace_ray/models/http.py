@@ -185,7 +185,7 @@ class PublicHttp(Client):
             # Not the client's message: it can name the URL, and with it an argument.
             raise TransportFailed("failed", f"no answer ({type(error).__name__})") from None
         if reply.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise TransportFailed("failed", "a compressed answer that nobody asked for")
+            raise TransportFailed("failed", "an answer that is compressed without being asked to")
         if len(reply.body) > request.max_bytes:
             raise TransportFailed(
                 "too_large", f"an answer of more than {request.max_bytes:,} bytes"

@@ -1,6 +1,6 @@
-"""Does an engine hold the weights it was told to take? Its logprobs of fixed texts tell.
+"""Checks by logprobs of fixed texts that an engine has taken new weights.
 
-A swap may fail without a word (on the CPU a tied output head kept its old packed weights). The
+A swap may fail without an error (on the CPU a tied output head kept its old packed weights). The
 first one of an engine is held against references computed by transformers from the old weights and
 from the new: how far engine and reference are apart before the swap says how far they may be after
 it, and the engine must have gone the way from one reference to the other. The latter tells also
@@ -45,7 +45,7 @@ class ProbeFailed(Exception):
 
 
 class CannotTell(ProbeFailed):
-    """Old and new weights say too much the same: nothing speaks against the swap, or for it."""
+    """The references of old and new weights are too close to tell whether the swap worked."""
 
 
 class Probed(Protocol):
@@ -60,11 +60,12 @@ class Probed(Protocol):
 class Probe:
     """The probe of one live engine."""
 
-    def __init__(self, engine: Probed) -> None:
+    def __init__(self, engine: Probed, *, proven: bool = False) -> None:
+        """``proven``: nobody needs to show that a swap takes effect at all."""
         self._engine = engine
         self._held: Path | None = None
         self._said: Logprobs = ()
-        self._proven = False
+        self._proven = proven
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
         """By what was held and what was to come: it may be another checkpoint's turn after all."""
 

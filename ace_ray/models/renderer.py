@@ -1,4 +1,4 @@
-"""Chat templates are programs of whoever made the model: they run in a process with limits.
+"""Chat templates are programs of the model's makers: they run in a process with limits.
 
 Jinja's sandbox keeps a template from reaching Python, and bounds neither time nor memory. The child
 that renders has a limit of the kernel for each: CPU time per text, and memory beside what it takes
@@ -113,7 +113,7 @@ def _started() -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         env={**module_environment(environment), "TRANSFORMERS_VERBOSITY": "error"},
         cwd="/",
-        # Ctrl-C is the driver's to hear.
+        # Ctrl-C is for the driver.
         start_new_session=True,
     )
 
@@ -188,7 +188,7 @@ def _rendered(render: Any, request: Mapping[str, Any]) -> dict[str, str]:
             return {"error": f"it made {len(text)} characters, more than {MOST_CHARS}"}
     except MemoryError:
         return {"error": f"it took more than {MEMORY_BYTES >> 20} MiB of memory"}
-    # A template is a program of somebody else's: whatever it raises, it refuses.
+    # A template is foreign code: whatever it raises counts as a refusal.
     except Exception as error:  # noqa: BLE001 - it is told, not handled
         return {"error": str(error)[:2000] or type(error).__name__}
     return {"text": text}

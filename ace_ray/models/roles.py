@@ -97,9 +97,18 @@ def check_role(role: Role, where: str) -> None:
     elif isinstance(role, ServedRole):
         with _within(where):
             check_engine_args(role.engine)
+            if role.model.adapter is not None:
+                raise UserError(
+                    "a served role takes no adapter",
+                    where="model.adapter",
+                    fix="merge it into its base and name the result as model.source",
+                )
             check_reasoning_parser(role.model.reasoning_parser)
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
                 _check_size(name, role.engine.get(name, 1))
+    elif role != "same":
+        fix = "make it with ace_ray.models.roles.parse_role"
+        raise UserError(f"{role!a:.80} is no role", where=where, fix=fix)
 
 
 def read_key(endpoint: EndpointConfig, where: str) -> str | None:
@@ -158,6 +167,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
         "model": model.source,
         "revision": model.known_revision,
         "sampling": drawn,
+        **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
     if isinstance(role, ServedRole):
         identity["chat_template_kwargs"] = role.model.chat_template_kwargs
@@ -176,6 +186,7 @@ def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
         "reasoning_parser": config.model.reasoning_parser,
         "backend": config.backend,
         "engine": config.engine,
+        **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
     if config.model.endpoint is not None:
         identity["endpoint"] = endpoint_identity(config.model.endpoint)

@@ -29,6 +29,8 @@ from ace_ray.store import Object, S3Store
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
 
 _WEIGHTS = (".safetensors", ".json", ".jinja", ".model", ".txt", ".bin", ".tiktoken", ".py")
+ADAPTER_CONFIG = "adapter_config.json"
+_KINDS = {"config.json": "a transformers model", ADAPTER_CONFIG: "a PEFT adapter's"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -43,6 +45,7 @@ class ModelRef:
     revision: str
     endpoint_url: str | None = None
     region: str | None = None
+    adapter: Adapter | None = None
 
     @property
     def known_revision(self) -> str | None:
@@ -52,8 +55,24 @@ class ModelRef:
     @property
     def name(self) -> str:
         """A short name for run ids and tables."""
+        own = f"+{self.adapter.ref.name}" if self.adapter else ""
+        return self._base_name + own
+
+    @property
+    def _base_name(self) -> str:
         stem = self.location.rstrip("/").rsplit("/", 1)[-1]
         return stem.removesuffix(".gguf") if self.kind == "gguf" else stem
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter on a model (`ace_ray.models.adapters`)."""
+
+    ref: ModelRef
+    rank: int
+    """The largest of its modules'."""
+    base: str
+    """The model that it says it was trained on; "" where it does not."""
 
 
 def resolve(
@@ -62,34 +81,37 @@ def resolve(
     *,
     endpoint_url: str | None = None,
     region: str | None = None,
+    adapter: bool = False,
 ) -> ModelRef:
     """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are those of S3.
+    ``adapter``: it is a LoRA adapter, and not a model.
 
     Raises:
         UserError: there is no such model, or it cannot be reached.
     """
+    key, marker = ("adapter", ADAPTER_CONFIG) if adapter else ("source", "config.json")
     if source.startswith("package:"):
         path = _package_path(source)
     elif source.startswith("s3://"):
         if revision is not None:
             raise _unpinnable(source)
-        return _resolve_s3(source, endpoint_url, region)
+        return _resolve_s3(source, endpoint_url, region, marker)
     else:
-        path = path_of(source, "model.source")
+        path = path_of(source, f"model.{key}")
         looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
         if not path.exists() and not looks_local and _HUB_ID.fullmatch(source):
             return _resolve_hub(source, revision)
     if not path.exists():
         raise UserError(
-            f"model {source!r} does not exist",
-            where="model.source",
+            f"{'adapter' if adapter else 'model'} {source!r} does not exist",
+            where=f"model.{key}",
             fix="name a Hugging Face id (org/name), a folder, a .gguf file, s3:// or package:",
         )
     if revision is not None:
         raise _unpinnable(source)
     path = path.absolute()
     try:
-        return _resolve_path(source, path)
+        return _resolve_path(source, path, marker)
     except OSError as error:
         raise UserError(
             f"cannot be read: {error.strerror or error}",
@@ -106,21 +128,24 @@ def _unpinnable(source: str) -> UserError:
     )
 
 
-def _resolve_path(source: str, path: Path) -> ModelRef:
+def _resolve_path(source: str, path: Path, marker: str) -> ModelRef:
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not (path / marker).is_file():
             raise UserError(
-                "the folder holds no config.json",
+                f"the folder holds no {marker}",
                 where=str(path),
-                fix="name a transformers model folder",
+                fix="it is an adapter: name it as model.adapter, and its base as model.source"
+                if (path / ADAPTER_CONFIG).is_file()
+                else f"name {_KINDS[marker]} folder",
             )
         files = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
         return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
-    if path.suffix != ".gguf":
+    if path.suffix != ".gguf" or marker == ADAPTER_CONFIG:
+        gguf = " or a .gguf file" * (marker != ADAPTER_CONFIG)
         raise UserError(
-            "is neither a folder nor a .gguf file",
+            "is neither a folder nor a .gguf file" if gguf else "is no folder",
             where=str(path),
-            fix="name a transformers model folder or a .gguf file",
+            fix=f"name {_KINDS[marker]} folder{gguf}",
         )
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
@@ -150,7 +175,7 @@ def materialize(ref: ModelRef) -> Path:
     if ref.kind == "gguf":
         cached.make_once(folder, lambda: _convert(Path(ref.location), folder))
     else:
-        cached.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), held=True)
+        cached.make_once(folder, lambda: _download_s3(ref, folder, _WEIGHTS), locked=True)
     return folder
 
 
@@ -160,12 +185,14 @@ def release(ref: ModelRef) -> None:
         cached.release(_cached(ref))
 
 
-def check_unchanged(ref: ModelRef) -> None:
+def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
     """Raise `UserError` when there is something else now where ``ref`` was pinned. Hub commits do
     not change, and what is fetched from S3 is compared as it is fetched."""
+    if ref.adapter:
+        check_unchanged(ref.adapter.ref, adapter=True)
     if ref.kind not in ("folder", "gguf"):
         return
-    if resolve(ref.location, None).revision != ref.revision:
+    if resolve(ref.location, None, adapter=adapter).revision != ref.revision:
         raise _changed(ref)
 
 
@@ -173,7 +200,7 @@ def _changed(ref: ModelRef) -> UserError:
     return UserError(
         "has changed since it was planned",
         where=ref.location,
-        fix="evaluate it again when nobody writes it any more",
+        fix="evaluate it again when it is fully written",
     )
 
 
@@ -190,7 +217,7 @@ def tokenizer_folder(ref: ModelRef) -> Path:
 
 
 def file_sizes(ref: ModelRef) -> dict[str, int]:
-    """Name -> bytes of a model's files; {} where nobody can tell. Raises `UserError`: the prefix
+    """Name -> bytes of a model's files; {} where they are unknown. Raises `UserError`: the prefix
     cannot be read."""
     if ref.kind == "folder":
         return {path.name: path.stat().st_size for path in Path(ref.location).iterdir()}
@@ -216,7 +243,7 @@ def _convert(gguf: Path, folder: Path) -> None:
         command, env=module_environment(), capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["the converter died without a word"]
+        lines = done.stderr.strip().splitlines() or ["the converter ended without an error message"]
         raise UserError(
             f"cannot be converted: {lines[-1]}",
             where=str(gguf),
@@ -262,14 +289,14 @@ def _content_hash(files: Sequence[Path]) -> str:
     return total.hexdigest()
 
 
-def _resolve_s3(source: str, endpoint_url: str | None, region: str | None) -> ModelRef:
+def _resolve_s3(source: str, endpoint_url: str | None, region: str | None, marker: str) -> ModelRef:
     store = S3Store(source.rstrip("/"), endpoint_url, region, patient=False)
     objects = _objects(store)
-    if not any(o.path == "config.json" for o in objects):
+    if not any(o.path == marker for o in objects):
         raise UserError(
-            "there is no config.json under this prefix",
+            f"there is no {marker} under this prefix",
             where=source,
-            fix="name the prefix of a transformers model folder",
+            fix=f"name the prefix of {_KINDS[marker]} folder",
         )
     return ModelRef(source, "s3", store.root, _listing_hash(objects), endpoint_url, region)
 

@@ -1,4 +1,4 @@
-"""The door to vLLM's tool parsers: model text -> tool calls, by the parser's name.
+"""vLLM's tool parsers: model text -> tool calls, by the parser's name.
 
 The parsers read hostile text; whatever one raises or logs of it is an answer without calls.
 """

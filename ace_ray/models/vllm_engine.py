@@ -1,4 +1,4 @@
-"""The only door to vLLM: an AsyncLLM in this process, as a `Model`.
+"""An AsyncLLM in this process, as a `Model`; the only importer of vLLM.
 
 Many coroutines call `chat` at once; vLLM batches them. The engine core and its workers are child
 processes; when they die, every call raises `EngineDead`.
@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.children import module_command, module_environment
-from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed
+from ace_ray.clean import one_line
+from ace_ray.credentials import masked
+from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
+from ace_ray.models.adapters import content_hash
 from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.start_failure import Overheard, root_cause
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
@@ -35,8 +39,9 @@ class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
 
     ``tool_parser`` names the vLLM tool parser that answers to tools are read with; without one
-    no tools can be offered. ``swappable``: whether `swap` will be asked for. Raises `UserError`
-    when it, or the chat template, does not fit.
+    no tools can be offered. ``swappable``: whether `swap` will be asked for; ``adapters``: for LoRA
+    adapters, and the base answers until it is told the first. Raises
+    `EngineNotStarted`, and `UserError` when the parser or the chat template does not fit.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class VLLMEngine:
         reasoning_parser: str,
         tool_parser: str | None = None,
         swappable: bool = False,
+        adapters: bool = False,
     ) -> None:
         _bind_cpu_threads()
         _keep_freed_memory()
@@ -60,11 +66,16 @@ class VLLMEngine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         defaults = {"disable_log_stats": True, "generation_config": "vllm"}
-        if swappable:
+        if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
-        self._engine = AsyncLLM.from_engine_args(
-            AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
-        )
+        heard = Overheard()
+        try:
+            with heard:
+                self._engine = AsyncLLM.from_engine_args(
+                    AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
+                )
+        except Exception as error:
+            raise EngineNotStarted(root_cause(heard.text, error)) from error
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
@@ -79,6 +90,11 @@ class VLLMEngine:
             self._chat.require_tools(str(folder))
             self._tool_parser = tool_parser_of(tool_parser, self._chat.tokenizer)
         self._ids = itertools.count()
+        self._adapters = adapters
+        self._adapter: Any = None
+        """The `LoRARequest` of what answers; None for the base."""
+        self._numbers: dict[str, int] = {}
+        """Of the adapters that this engine has had, by name."""
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
@@ -97,15 +113,40 @@ class VLLMEngine:
         return [core for core in cores if core.name == failed] or cores
 
     async def swap(self, folder: Path) -> None:
-        """Take the weights in ``folder``, of the same layout. Nothing may be in flight.
+        """Take the weights in ``folder``, of the same layout, or the adapter in it. Nothing may be
+        in flight.
 
-        Raises `EngineDead`: the engine is of no use any more.
+        Raises `EngineDead`: the engine is of no use any more. `UserError`: vLLM refuses the
+        adapter; the one before stays.
         """
+        if self._adapters:
+            await self._take_adapter(folder)
+            return
         try:
             await self._engine.collective_rpc("swap_weights", args=(str(folder),))
             await self._forget_caches()
         except Exception as error:
             raise EngineDead(f"weights could not be swapped: {error}") from error
+
+    async def _take_adapter(self, folder: Path) -> None:
+        """Load the adapter in ``folder``, which answers from now on."""
+        from vllm.lora.request import LoRARequest
+
+        # Adapters are equal by name, and so is what the prefix cache holds of them.
+        name = content_hash(folder)
+        number = self._numbers.setdefault(name, len(self._numbers) + 1)
+        request = LoRARequest(lora_name=name, lora_int_id=number, lora_path=str(folder))
+        try:
+            await self._engine.add_lora(request)
+        except self._dead as error:
+            raise EngineDead(str(error)) from error
+        except Exception as error:
+            raise UserError(
+                f"vLLM does not take the adapter: {one_line(masked(str(error)), 600)}",
+                where=str(folder),
+                fix="merge it into its base and name the result as model.source",
+            ) from error
+        self._adapter = request
 
     async def _forget_caches(self) -> None:
         """What the weights before have computed, in connectors to other stores too."""
@@ -147,7 +188,10 @@ class VLLMEngine:
         final = None
         try:
             async for output in self._engine.generate(
-                {"prompt_token_ids": ids}, params, request_id=f"{kind}{next(self._ids)}"
+                {"prompt_token_ids": ids},
+                params,
+                request_id=f"{kind}{next(self._ids)}",
+                lora_request=self._adapter,
             ):
                 final = output
         except self._dead as error:
@@ -173,7 +217,7 @@ class VLLMEngine:
             check=False,
         )
         if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["it died without a word"]
+            lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
             raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -243,7 +287,7 @@ class SwapExtension:
         head: Any = getattr(model, "lm_head", None)
         embedding = getattr(getattr(model, "model", None), "embed_tokens", None)
         # A tied head shares the embedding's weights, but on the CPU it computes with a packed copy
-        # of its own, which a reload does not renew: without a word, logits come from the old one.
+        # of its own, which a reload does not renew: logits come from the old one, without an error.
         if hasattr(head, "cpu_linear") and getattr(embedding, "weight", None) is head.weight:
             head.quant_method.process_weights_after_loading(head)
 

@@ -97,7 +97,7 @@ def _best(comparison: Comparison) -> Table:
     notes = [
         "chosen: the best run on one half of the entries, taken by a hash of their keys, whole "
         "dialogues; its score there is too high, for the best was also the luckiest. The held-out "
-        "half had no part in the choice: that score is the one to believe"
+        "half had no part in the choice: that score is unbiased"
     ]
     for best in comparison.best:
         lines.append(

@@ -1,4 +1,4 @@
-"""Figures as PNG and SVG files, or as SVG elements of a page; the only door to matplotlib.
+"""Figures as PNG and SVG files, or as SVG elements of a page; the only importer of matplotlib.
 
 Figures are made without pyplot, so there is no display, no state between two of them, and equal
 data give equal bytes.

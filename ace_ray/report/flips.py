@@ -25,6 +25,8 @@ LONGEST = 2_000
 _LONGEST_ERROR = 500
 MOST_SHOWN = 100
 """Flips in a page; the CSV has all of them."""
+MOST_PRINTED = 5
+"""Flips of each direction in a terminal."""
 WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
 
 _Key = tuple[str, str, str, int]
@@ -54,6 +56,11 @@ class Flip:
     sample: int
     base: Answer
     other: Answer
+
+    @property
+    def name(self) -> str:
+        """Of the entry; many benchmarks have no languages."""
+        return f"{'/'.join(filter(None, (self.language, self.category)))} {self.id}"
 
     @property
     def error_type(self) -> str:
@@ -186,7 +193,7 @@ def flip_markdown(flips: Flips) -> str:
     block."""
     parts = [markdown(table) for table in flip_tables(flips)]
     for flip in flips.flips[:MOST_SHOWN]:
-        key = f"{flip.language}/{flip.category} {flip.id}, sample {flip.sample}"
+        key = f"{flip.name}, sample {flip.sample}"
         parts.append(f"### `{key.replace('`', ' ')}`: {WORDS[flip.change]}\n")
         for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
             parts.append("\n".join(_block(label, answer)))
@@ -195,7 +202,7 @@ def flip_markdown(flips: Flips) -> str:
     return "\n".join(parts)
 
 
-def flip_lines(flips: Flips, most: int = 5) -> Iterator[str]:
+def flip_lines(flips: Flips) -> Iterator[str]:
     """The first flips of each direction for a terminal."""
     if not flips.flips:
         yield (
@@ -204,12 +211,12 @@ def flip_lines(flips: Flips, most: int = 5) -> Iterator[str]:
         )
     for change, words in WORDS.items():
         shown = [flip for flip in flips.flips if flip.change == change]
-        for flip in shown[:most]:
-            yield f"{words}: {flip.language}/{flip.category} {flip.id} ({flip.error_type})"
+        for flip in shown[:MOST_PRINTED]:
+            yield f"{words}: {flip.name} ({flip.error_type})"
             for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
                 yield f"  {label}: {one_line(answer.output, 160)}"
-        if len(shown) > most:
-            yield f"{words}: {len(shown) - most} more"
+        if len(shown) > MOST_PRINTED:
+            yield f"{words}: {len(shown) - MOST_PRINTED} more"
 
 
 def _block(label: str, answer: Answer) -> Iterator[str]:

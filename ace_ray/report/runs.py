@@ -29,6 +29,7 @@ Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
 
 _OF_THE_CANDIDATE = (
     "model",
+    "adapter",
     "chat_template_kwargs",
     "reasoning_parser",
     "tool_parser",
@@ -70,8 +71,9 @@ class Run:
     @property
     def model(self) -> str:
         """The model's short name, as in run ids."""
-        last = self.manifest.model.source.rstrip("/").rsplit("/", 1)[-1]
-        return last.removesuffix(".gguf") or self.manifest.model.source
+        model = self.manifest.model
+        base = _last(model.source).removesuffix(".gguf") or model.source
+        return f"{base}+{_last(model.adapter.source)}" if model.adapter else base
 
     @cached_property
     def benchmarks(self) -> list[str]:
@@ -156,7 +158,11 @@ class Run:
 
 
 def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in part.items() if key not in ("model", "revision")}
+    return {k: v for k, v in part.items() if k not in ("model", "revision", "adapter")}
+
+
+def _last(source: str) -> str:
+    return source.rstrip("/").rsplit("/", 1)[-1]
 
 
 def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
@@ -213,9 +219,13 @@ def read_run(store: Store) -> Run:
         elsewhere=elsewhere(store, manifest),
     )
     if match := _STEP.search(run.model):
-        parents = [part for part in manifest.model.source.split("/")[:-1] if part]
+        trained = manifest.model.adapter or manifest.model
+        parents = [part for part in trained.source.split("/")[:-1] if part]
         run.step = int(match[1])
-        run.training = run.model[: match.start()].rstrip("-_=. ") or [run.model, *parents][-1]
+        before = run.model[: match.start()].rstrip("-_=. ")
+        if manifest.model.adapter:  # its own name, behind that of the base
+            before = before.rpartition("+")[2]
+        run.training = before or [run.model, *parents][-1]
     return run
 
 
@@ -244,7 +254,12 @@ def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
 def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
     """What answers for the benchmark ``name`` of ``runs``."""
     first, *others = (run.manifest.rule_sets_of(name) for run in runs)
-    return recorded_class(name, tuple(r for r in first if all(r in o for o in others)))
+    rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
+    groups, *more = (run.manifest.groups.get(name, {}) for run in runs)
+    shared = {
+        key: members for key, members in groups.items() if all(g.get(key) == members for g in more)
+    }
+    return recorded_class(name, rule_sets, shared)
 
 
 def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
@@ -256,7 +271,7 @@ def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
             yield f"{label}: made elsewhere; how the model was asked is not recorded"
         if run.manifest.config.backend == ENDPOINT:
             unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
-            yield f"{label}: behind an endpoint, so nobody knows its {unknown}"
+            yield f"{label}: behind an endpoint; unknown of its model: {unknown}"
             yield from (f"{label}: {note}" for note in endpoint_notes(run.totals.get("endpoint")))
         if run.manifest.config.limit is not None:
             yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"

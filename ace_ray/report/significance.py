@@ -1,4 +1,4 @@
-"""The tests, intervals and fits behind comparisons: the only door to scipy and statsmodels.
+"""The tests, intervals and fits behind comparisons: the only importer of scipy and statsmodels.
 
 A *move* is what one cluster adds to a difference: the sum, over its ``sizes`` units, of the value
 in the other run less the value in the base run. A cluster is an entry or a dialogue, or several of

@@ -32,7 +32,7 @@ PARTS = {
     "idle": "Idle",
 }
 """What a device's seconds go to, and its column."""
-_WHY = {"pending": "not evaluated yet", "incomplete": "rows are owed, sweep again"}
+_WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending, sweep again"}
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _EMPTY_IS_NONE = BeforeValidator(lambda value: None if value in ("", {}) else value)
 """What a run never came to is left empty."""

@@ -126,7 +126,7 @@ def escaped(text: str) -> str:
 
 
 def print_summary(summary: Mapping[str, Any], console: Console) -> None:
-    """The final words of a run: tables, honest totals, where it landed."""
+    """The last output of a run: tables, totals, where it is stored."""
     for name, benchmark in summary["benchmarks"].items():
         print_benchmark(name, benchmark, console)
     totals = " + ".join(f"{summary[s]} {s}" for s in STATUSES if summary[s] or s == "scored")

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made fit to be read: cut, and with what is invisible made visible.
+"""Text from outside, made readable: cut, with invisible characters made visible.
 
 Escaping is not done here but by the templates, everywhere.
 """

@@ -179,7 +179,7 @@ class GoldAnswers:
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        self._found: dict[str, Mapping[EntryKey, Any]] = {}
+        self._answers: dict[str, Mapping[EntryKey, Any]] = {}
         self.missing: dict[str, str] = {}
         """Label of a run -> why its gold answers are not at hand."""
         read: dict[str, Mapping[EntryKey, Any] | UserError] = {}
@@ -193,11 +193,11 @@ class GoldAnswers:
             if isinstance(answers, UserError):
                 self.missing[run.label] = str(answers)
             else:
-                self._found[run.label] = answers
+                self._answers[run.label] = answers
 
     def of(self, run: str, key: EntryKey) -> tuple[Any] | None:
         """The gold answer of an entry in a 1-tuple, None where it is not at hand."""
-        answers = self._found.get(run, {})
+        answers = self._answers.get(run, {})
         return (answers[key],) if key in answers else None
 
 

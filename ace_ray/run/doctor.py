@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import RowError, UserError
+from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.sources import ModelRef, tokenizer_is_near
 from ace_ray.run.planning import preflight
-from ace_ray.run.planning.cluster import fit
+from ace_ray.run.planning.cluster import Nodes, connect, fit, largest, nodes
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 
@@ -43,6 +44,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     yield Line("engine", failure or arguments, problem=bool(failure))
     model, failure = _tried(lambda: preflight.resolve_model(config))
     yield Line("model", failure or _named(model), problem=bool(failure))
+    if model and model.adapter:
+        told = f"LoRA of rank {model.adapter.rank}, {model.adapter.ref.revision[:19]}"
+        yield Line("adapter", "; ".join(filter(None, (told, base_differs(model)))))
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
     stand_in = model or ModelRef("unknown", "fake", str(config.model.source), "unknown")
     plan, failure = _tried(lambda: make_plan(config, stand_in, preflight.make_benchmarks(config)))
@@ -70,7 +74,7 @@ def _named(model: ModelRef | None) -> str:
     if model is None:
         return ""
     if model.kind == "endpoint":
-        return f"{model.revision}; nobody knows its {', '.join(UNKNOWN)}"
+        return f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
     return f"{model.kind} {model.name} at {model.revision[:19]}"
 
 
@@ -111,23 +115,40 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
             + f"sha256 {str(identity.get('data_sha256'))[:12]}",
         )
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
-    # What a cluster offers is only known once it is joined.
-    if not fits or os.environ.get("RAY_ADDRESS", "local") != "local":
+    if not fits:
         return
-    here = {"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}
+    nodes, failure = _tried(_nodes)
+    if nodes is None:
+        yield Line("cluster", failure, problem=True)
+        return
     need, failure = _tried(
         lambda: fit(
             plan.config,
             len(plan.rows),
-            [here],
+            nodes,
             interactive=bool(plan.rows.interactive.any()),
-            servers=demand(plan.bindings, on_gpu=here["GPU"] > 0),
+            servers=demand(plan.bindings, on_gpu=largest(nodes) > 0),
         )
     )
     text = failure
     if need is not None:
-        text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit this machine"
+        where = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
+        text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
+        text += ", each engine on several nodes" * need.spread
     yield Line("cluster", text, problem=bool(failure))
+
+
+def _nodes() -> Nodes:
+    """Of the cluster that a run would join, else of this machine. Raises `UserError`."""
+    if os.environ.get("RAY_ADDRESS", "local") == "local":
+        return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
+    connect()
+    try:
+        return nodes()
+    finally:
+        import ray
+
+        ray.shutdown()
 
 
 def _tried(action: Callable[[], T]) -> tuple[T | None, str]:

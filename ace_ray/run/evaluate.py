@@ -44,9 +44,9 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         plan = plan_run(config)
         say = partial(print_line, console)
         with opened(plan, fresh=fresh, say=say, began=began) as run:
-            owed = len(run.owed(again=False))
+            pending = len(run.pending(again=False))
             console.print(
-                f"[bold]{plan.run_id}[/]: {len(plan.rows)} rows declared, {owed} to evaluate",
+                f"[bold]{plan.run_id}[/]: {len(plan.rows)} rows declared, {pending} to evaluate",
                 highlight=False,
                 soft_wrap=True,
             )

@@ -110,7 +110,7 @@ def rows_per_part(job: Job, rows: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """The rows that one run of a job owes."""
+    """The pending rows of one run of a job."""
 
     run: int
     rows: PlannedRows
@@ -166,7 +166,7 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
 def pause(left: int, *, stopping: bool) -> float:
     """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less
     than a second at their end. One that is to end does not: each look passes on only a few of the
-    blocks that nobody works on any more."""
+    blocks that no actor works on any more."""
     return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
@@ -176,11 +176,14 @@ def run_graph(
     resources: Resources,
     stored: Callable[[int, int], None] = lambda run, rows: None,
     stopping: Callable[[], bool] = lambda: False,
+    *,
+    places: Callable[[], dict[str, Any]] | None = None,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
     ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
-    end. Blocks until the last part is stored. Exceptions of Ray Data pass through.
+    end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`). Blocks
+    until the last part is stored. Exceptions of Ray Data pass through.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
@@ -206,7 +209,9 @@ def run_graph(
                 max_tasks_in_flight_per_actor=cut.calls + cut.spare,
             ),
             num_cpus=resources.worker_cpus,
-            num_gpus=resources.worker_gpus,
+            # Those of one that lies on several nodes are its own workers'.
+            num_gpus=0 if resources.spread else resources.worker_gpus,
+            ray_remote_args_fn=places,
         )
         .map_batches(
             Checker,

@@ -1,4 +1,4 @@
-"""One run's folder, held by this driver: what it owes, what it has, and how it ends."""
+"""One run's folder, leased to this driver: its stored and pending rows, and how it ends."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ace_ray.errors import UserError
+from ace_ray.models.adapters import base_differs
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
 from ace_ray.run.health.processes import KINDS, Kind
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
@@ -72,7 +73,7 @@ class OpenRun:
         return rows_schema(tuple(dict.fromkeys(every)))
 
     def check_declared(self) -> None:
-        """Raise `UserError` when the folder holds rows that the run does not declare: nobody knows
+        """Raise `UserError` when the folder holds rows that the run does not declare: it is unknown
         how they came there, or how many more there are."""
         others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
         if len(others):
@@ -88,7 +89,7 @@ class OpenRun:
         """Whether its rows may still be evaluated in this session."""
         return not self.broken and self.ended is None
 
-    def owed(self, *, again: bool) -> PlannedRows:
+    def pending(self, *, again: bool) -> PlannedRows:
         """The rows without a verdict; ``again``: those that another attempt may help."""
         rows = self.plan.rows
         if not len(self.ledger.ids):
@@ -98,7 +99,7 @@ class OpenRun:
         return rows.where(~((at >= 0) & settled))
 
     def set_aside(self) -> PlannedRows:
-        """The owed rows that engines or checkers have died on alone, which are tried once more when
+        """The pending rows that engines or checkers died on alone, which are tried once more when
         all others are done."""
         rows, ledger = self.plan.rows, self.ledger
         if not len(ledger.ids):
@@ -177,6 +178,8 @@ def opened(
     """
     open_output(plan, fresh=fresh)
     facts = check_chat(plan)
+    if note := base_differs(plan.model):
+        say(note)
     check_services(plan)
     lease = Lease.acquire(output_store(plan), say)
     try:

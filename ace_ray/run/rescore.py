@@ -59,7 +59,7 @@ def rescore(
     Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
     benchmark's data is not what the run was made with.
     """
-    with _held(uri, say, opens) as (store, manifest, lease):
+    with _leased(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
         config = _with_named_code(config, benchmark, store)
         named = ""
@@ -125,7 +125,7 @@ def rescore(
 
 def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
     """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
-    with _held(uri, say, opens) as (store, manifest, lease):
+    with _leased(uri, say, opens) as (store, manifest, lease):
         ledger = stored_rows(store, manifest, say)
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
@@ -136,7 +136,7 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
 
 
 @contextmanager
-def _held(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
+def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
     """The store and manifest of a run, whose lease is held meanwhile."""
     store = opens(uri)
     manifest = read_manifest(store)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.config import EndpointConfig, RunConfig
 from ace_ray.models.endpoint import EndpointModel
@@ -45,14 +46,15 @@ def bind_roles(
     config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
 ) -> RoleBindings:
     """The bindings of all roles, their models pinned. Raises `UserError`."""
-    return {
-        benchmark.name: {
-            name: _binding(config, candidate, role, benchmark.role_sampling(name), where)
-            for name, role in benchmark.roles().items()
-            if (where := f"benchmarks.{benchmark.name}.{name}")
+    bindings = {}
+    for benchmark in benchmarks:
+        with own_code(type(benchmark), "roles"):
+            asked = [(n, role, benchmark.role_sampling(n)) for n, role in benchmark.roles().items()]
+        bindings[benchmark.name] = {
+            name: _binding(config, candidate, role, default, f"benchmarks.{benchmark.name}.{name}")
+            for name, role, default in asked
         }
-        for benchmark in benchmarks
-    }
+    return bindings
 
 
 def _binding(

@@ -19,13 +19,14 @@ import pyarrow as pa
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode, Status, Verdict, digest
-from ace_ray.run.planning.plan import row_id
+from ace_ray.run.planning.plan import groups_of, row_id
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
 from ace_ray.run.storage.rows import (
@@ -57,8 +58,9 @@ def score_outputs(
 
     Raises `UserError`: an output is none of the benchmark's, or the folder holds something else.
     """
-    made = benchmark_class(benchmark).from_options({} if data is None else {"data": data})
-    made.ready(named=True)
+    made = make_benchmark(benchmark, {} if data is None else {"data": data})
+    with own_code(type(made), "ready"):
+        made.ready(named=True)
     if store.get(MANIFEST) is not None and read_manifest(store).config.backend != EXTERNAL:
         raise UserError(
             "holds a run that was evaluated", where=store.root, fix="name another --output"
@@ -133,7 +135,8 @@ class _Rows:
     def judge(self, output: Output) -> dict[str, Any]:
         """Add an output's row; returns the line of ``verdicts.jsonl``."""
         entry, episode = output.entry, output.episode
-        verdicts = self._benchmark.verdicts(entry, episode)
+        with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
+            verdicts = self._benchmark.verdicts(entry, episode)
         self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
         self._add(entry, self._number(output.sample), "scored", episode, verdicts)
         self.lines += 1
@@ -227,6 +230,7 @@ def _manifest(
         "ace_ray_version": ace_ray.__version__,
         "declared": rows.declared,
         "rule_sets": {name: list(benchmark.rule_sets)},
+        "groups": {name: groups_of(benchmark)},
         "entries": {name: data_hash(touched)},
         "config": config.model_dump(mode="json") | {"run_id": run_id},
         "model": {"source": model, "kind": EXTERNAL, "revision": content},

@@ -1,4 +1,4 @@
-"""Passes over the rows that one run owes, or several that differ in their weights alone."""
+"""Passes over the pending rows of one run, or of several that differ in their weights alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from rich.console import Console
 from ace_ray.clean import print_line
 from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
+from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.sources import ModelRef
 from ace_ray.run import roles
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.isolation import IsolatedRow
@@ -36,7 +38,7 @@ from ace_ray.run.storage.parts import new_session, part_names
 from ace_ray.run.storage.rows import entry_table
 from ace_ray.run.storage.stored import earlier_timing
 
-Owed = dict[int, PlannedRows]
+Pending = dict[int, PlannedRows]
 """Index of a run -> its rows."""
 
 
@@ -67,7 +69,7 @@ class Session:
         self._earlier = [earlier_timing(run.store) for run in runs]
 
     def run(self) -> None:
-        """Evaluate until nothing is owed or nothing gets further, and conclude every run.
+        """Evaluate until nothing is pending or nothing gets further, and conclude every run.
 
         Raises:
             UserError: the runs cannot be started as asked; nothing was written.
@@ -106,31 +108,31 @@ class Session:
         )
         self._concluded(run)
 
-    def _owed(self, *, again: bool) -> Owed:
+    def _pending(self, *, again: bool) -> Pending:
         """Without those that are set aside."""
-        owed = {}
+        pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
-                rows = run.owed(again=again)
-                owed[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
-        return {index: rows for index, rows in owed.items() if len(rows)}
+                rows = run.pending(again=again)
+                pending[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
+        return {index: rows for index, rows in pending.items() if len(rows)}
 
     def _passes(self) -> None:
         """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
         if it has settled nothing: then there is no sign that another one will. Rows that engines
         or checkers died on alone get a pass of their own, after all others."""
-        owed, attempts = self._owed(again=False), 0
-        aside = not owed
-        owed = owed or self._set_aside()
-        while owed and not self._interrupts.asked:
+        pending, attempts = self._pending(again=False), 0
+        aside = not pending
+        pending = pending or self._set_aside()
+        while pending and not self._interrupts.asked:
             if aside:
-                self._say(f"{_count(owed)} rows that processes died on are tried once more")
+                self._say(f"{_count(pending)} rows that processes died on are tried once more")
             elif attempts:
-                self._say(f"{_count(owed)} rows failed, attempt {attempts + 1}")
+                self._say(f"{_count(pending)} rows failed, attempt {attempts + 1}")
             failure: RunFailed | None = None
             before = self._settled()
             try:
-                self._pass(owed)
+                self._pass(pending)
             except RunFailed as error:
                 failure = error
             for run in self._runs:
@@ -138,20 +140,20 @@ class Session:
                     run.read(self._say)
             further = self._settled() > before
             attempts += failure is None or not further
-            owed, waiting = self._owed(again=True), self._set_aside()
+            pending, waiting = self._pending(again=True), self._set_aside()
             last = attempts >= self._config.max_attempts
-            if not owed and not waiting:
+            if not pending and not waiting:
                 break  # whatever it was, nothing waits for it
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
-                self._say(f"{failure}; going on with {_count(owed or waiting)} rows")
+                self._say(f"{failure}; going on with {_count(pending or waiting)} rows")
             if aside and last:
                 break
-            aside = last or not owed
-            owed = waiting if aside else owed
+            aside = last or not pending
+            pending = waiting if aside else pending
 
-    def _set_aside(self) -> Owed:
+    def _set_aside(self) -> Pending:
         """The rows that engines or checkers have died on alone."""
         by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in by_run.items() if len(rows)}
@@ -174,8 +176,8 @@ class Session:
     def _settled(self) -> int:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
 
-    def _pass(self, owed: Owed) -> None:
-        """``owed`` through the graph. Raises `RunFailed`."""
+    def _pass(self, pending: Pending) -> None:
+        """``pending`` through the graph. Raises `RunFailed`."""
         cluster.set_environment()
         import ray
 
@@ -183,6 +185,7 @@ class Session:
         from ace_ray.run.actors.job import Job, JobRun, Scenarios
         from ace_ray.run.actors.service import start_services
         from ace_ray.run.graph import Work, run_graph
+        from ace_ray.run.planning import placement
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -191,13 +194,15 @@ class Session:
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
         had_success = had_success or any(tally.workers for tally in self._tallies)
-        most = max(owed.values(), key=len)
+        most = max(pending.values(), key=len)
         monitor: HealthMonitor | None = None
         try:
-            interactive = any(rows.interactive.any() for rows in owed.values())
+            interactive = any(rows.interactive.any() for rows in pending.values())
             bindings = plan.bindings if interactive else {}
             nodes = cluster.nodes()
-            on_gpu = config.backend != "fake" and any(node.get("GPU", 0) for node in nodes)
+            has_gpus = any(node.get("GPU", 0) for node in nodes)
+            # Behind an endpoint the candidate takes none; models that are served beside it do.
+            on_gpu = has_gpus and (cluster.takes_gpus(config) or config.backend == ENDPOINT)
             self._resources = cluster.fit(
                 config,
                 len(most),
@@ -206,7 +211,9 @@ class Session:
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
             cluster.note_if_busy(self._resources, self._console)
-            engine = engine_args(config, bindings, on_gpu=on_gpu)
+            models = [run.plan.model for run in self._runs]
+            spread = self._resources.spread
+            engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -215,11 +222,11 @@ class Session:
                 plan.benchmarks,
                 self._isolated(),
                 had_success=had_success,
-                metrics=partial(Metrics, self._measured(owed)),
+                metrics=partial(Metrics, self._measured(pending)),
                 name=name,
             )
             services = start_services(name, plan.benchmarks)
-            for index in owed:
+            for index in pending:
                 self._runs[index].declare(facts)
             monitor = HealthMonitor(
                 coordinator,
@@ -227,10 +234,14 @@ class Session:
                 self._interrupts,
                 self._lost,
                 self._say,
-                rows=_count(owed),
+                rows=_count(pending),
                 had_success=had_success,
             )
-            with monitor, roles.serving_roles(bindings, on_gpu=on_gpu) as served:
+            with (
+                monitor,
+                roles.serving_roles(bindings, on_gpu=on_gpu) as served,
+                placement.reserved(self._resources, config, self._interrupts, self._say) as places,
+            ):
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -253,21 +264,22 @@ class Session:
                         cpus=cluster.SANDBOX_CPUS,
                     ),
                     services=services,
-                    first=min(owed),
+                    first=min(pending),
                     examine=self._examine and config.backend != ENDPOINT,
                 )
                 work = [
                     Work(index, rows, self._runs[index].attempts(rows))
-                    for index, rows in owed.items()
+                    for index, rows in pending.items()
                 ]
                 monitor.engines_start()
-                with ProgressView(lambda: monitor.latest, _count(owed), self._console):
+                with ProgressView(lambda: monitor.latest, _count(pending), self._console):
                     run_graph(
                         job,
                         work,
                         self._resources,
-                        self._when_whole(owed, monitor),
+                        self._when_whole(pending, monitor),
                         lambda: self._interrupts.asked,
+                        places=places,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):
@@ -287,7 +299,7 @@ class Session:
         """Ask a candidate behind an endpoint once before its first rows: what it refuses is one
         line now and not one a row. Returns facts for the manifest.
 
-        Raises `UserError`, and `RunFailed`: nobody answers there now."""
+        Raises `UserError`, and `RunFailed`: it does not answer now."""
         if self._tallies:
             return {}
         try:
@@ -295,22 +307,22 @@ class Session:
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
 
-    def _measured(self, owed: Owed) -> list[tuple[str, str, int]]:
+    def _measured(self, pending: Pending) -> list[tuple[str, str, int]]:
         """Run id, model and planned rows of every run, for `Metrics`."""
         plans = [run.plan for run in self._runs]
         return [
-            (plan.run_id, plan.model.name, len(owed.get(index, ())))
+            (plan.run_id, plan.model.name, len(pending.get(index, ())))
             for index, plan in enumerate(plans)
         ]
 
     def _lost(self) -> str:
         return next((run.lease.lost for run in self._runs if run.lease.lost), "")
 
-    def _when_whole(self, owed: Owed, monitor: HealthMonitor) -> Callable[[int, int], None]:
+    def _when_whole(self, pending: Pending, monitor: HealthMonitor) -> Callable[[int, int], None]:
         """What to do with receipts: conclude a run when its last row is stored, while others go
         on. The last one is left to the end of the pass."""
-        left = Counter({index: len(rows) for index, rows in owed.items()})
-        last = max(owed)
+        left = Counter({index: len(rows) for index, rows in pending.items()})
+        last = max(pending)
 
         def stored(index: int, rows: int) -> None:
             left[index] -= rows
@@ -318,7 +330,7 @@ class Session:
             if left[index] or index == last or self._interrupts.asked:
                 return
             run.read()
-            if not len(run.owed(again=True)):
+            if not len(run.pending(again=True)):
                 self._tallies.append(monitor.refresh())
                 try:
                     self._conclude(index)
@@ -331,8 +343,16 @@ class Session:
 _LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
 
 
-def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool) -> dict[str, Any]:
-    """The candidate's engine arguments with what an actor on this kind of cluster needs."""
+def engine_args(
+    config: RunConfig,
+    models: Sequence[ModelRef],
+    bindings: roles.RoleBindings,
+    *,
+    on_gpu: bool,
+    spread: bool,
+) -> dict[str, Any]:
+    """The engine arguments of the candidates, ``models``, with what an actor on this kind of
+    cluster needs."""
     if config.backend in ("fake", ENDPOINT):
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
@@ -342,11 +362,12 @@ def engine_args(config: RunConfig, bindings: roles.RoleBindings, *, on_gpu: bool
         if binding.role == "same"
     ]
     seeded = any(sampling.temperature > 0 for sampling in samplings)
-    return cluster_engine_args(config.engine, on_gpu=on_gpu, seeded=seeded)
+    engine = adapters.engine_args(models, config.engine)
+    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
 
 
-def _count(owed: Owed) -> int:
-    return sum(map(len, owed.values()))
+def _count(pending: Pending) -> int:
+    return sum(map(len, pending.values()))
 
 
 def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:

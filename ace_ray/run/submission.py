@@ -321,7 +321,7 @@ def _stays(file: Path, checkout: Path) -> bool:
         return True
     try:
         content = file.read_bytes()
-    except OSError:  # whoever cannot read it cannot send it
+    except OSError:  # what cannot be read is not sent
         return True
     if b"\0" in content[:8192]:
         return False

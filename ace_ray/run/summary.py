@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES, added
 from ace_ray.run.storage.rows import ResultRow, rows_of
@@ -22,7 +23,7 @@ FILES = "files/"
 
 
 def reopen(store: Store) -> None:
-    """Rows are owed: take back that the run is whole."""
+    """Rows are pending: take back that the run is whole."""
     # Looked for first: some keys may write and not delete.
     if store.get(SUCCESS) is not None:
         store.delete(SUCCESS)
@@ -47,7 +48,7 @@ def summarize(
     """The summary of a run from its stored rows, which are read once per benchmark and never held.
 
     declared = scored + infra_error + quarantined + skipped + missing; ``complete`` when nothing is
-    missing or owed again; ``headline`` false when more than ``max_unscored`` of the rows have no
+    missing or pending again; ``headline`` false when more than ``max_unscored`` of the rows have no
     verdict, and then ``why`` says so.
     """
     declared = int(manifest["declared"])
@@ -56,7 +57,8 @@ def summarize(
     for name, benchmark in benchmarks.items():
         own = totals.counted(row for row in rows() if row.benchmark == name)
         first = (row for row in own if not row.repeat)
-        blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
+        with own_code(type(benchmark), "summarize"):
+            blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
         deque(own, maxlen=0)  # what the benchmark has not read counts too
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)

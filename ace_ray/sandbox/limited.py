@@ -33,7 +33,7 @@ from ace_ray.sandbox.limited_child import (
 
 ANSWER_S = 60.0
 """Until an answer, the start of the process included. It is far beyond what the limits leave to a
-working process, so what is silent for longer was stopped or starved from outside."""
+working process, so a child that does not answer for longer was stopped or got no CPU."""
 _END_S = 10.0
 _BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 """Signals by which the kernel ends a process for what its code did."""

@@ -1,4 +1,4 @@
-"""A session in this process: for tests, and for whoever evaluates one entry by hand."""
+"""A session in this process: for tests, and to evaluate one entry outside a run."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ the new one, never a part of it (local: temporary file, fsync, rename; S3: one P
 takes credentials from the platform's own chain; pyarrow reads Parquet with column projection.
 
 A `put_if` writes only over what its caller has seen (S3: If-None-Match and If-Match; local: under
-a lock on the folder), so that of two writers one is told.
+a lock on the folder), so that of two writers one fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
         return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
     if "://" in uri:
         raise UserError(
-            f"no store speaks {uri.split('://')[0]!r}",
+            f"no store for {uri.split('://')[0]!r}",
             where=uri,
             fix="use a local folder or s3://bucket/prefix",
         )

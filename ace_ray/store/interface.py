@@ -46,7 +46,7 @@ class Store(Protocol):
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         """Write unless the object has changed since it had ``tag`` (None: since it did not exist).
 
-        Returns the new tag, or None when somebody else was there first."""
+        Returns the new tag, or None when another writer was first."""
 
     def list(self, prefix: str = "") -> list[Object]:
         """All objects whose path starts with ``prefix``, recursively, by path."""

@@ -1,4 +1,4 @@
-"""A folder of this machine as a store: no link is followed unseen, no pipe is waited for."""
+"""A local folder as a store: no symbolic link below it is followed, no pipe is waited for."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def locked(handle: int, folder: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold the lock of ``folder``, open as ``handle``; false when the folder was replaced while
     waiting for it.
 
-    Raises `OSError`: somebody holds it, for `LOCK_S` if asked to wait."""
+    Raises `OSError`: it is locked, for `LOCK_S` if asked to wait."""
     until = time.monotonic() + (LOCK_S if wait else 0.0)
     while True:
         try:

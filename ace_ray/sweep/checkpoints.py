@@ -11,7 +11,9 @@ from itertools import pairwise
 
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
+from ace_ray.models.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from ace_ray.models.checkpoints import INDEX, lacking
+from ace_ray.models.sources import ADAPTER_CONFIG
 from ace_ray.records import digest
 from ace_ray.store import Object, Store, open_store
 from ace_ray.sweep.config import SweepOptions
@@ -119,6 +121,8 @@ def _checkpoint(
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:
     """What of a checkpoint is not there, "" for nothing."""
+    if ADAPTER_CONFIG in names and "config.json" not in names:
+        return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:
         return "there is no config.json"
     if not names & {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"}:

@@ -26,12 +26,16 @@ from ace_ray.store import Store
 class SweepModel(Section):
     """One model of a sweep; what it leaves out is the sweep's."""
 
-    source: str | None = Field(None, min_length=1, description="as `model.source` of a run")
+    source: str | None = Field(
+        None, min_length=1, description="as `model.source` of a run; default: the sweep's base"
+    )
     endpoint: dict[str, Any] | None = Field(
         None,
         description="in place of source: as `model.endpoint` of a run, besides the sweep's or in "
         "its place",
     )
+    adapter: str | None = Field(None, min_length=1, description="as `model.adapter` of a run")
+    adapter_revision: str | None = Field(None, description="as of a run's model")
     revision: str | None = Field(None, description="as `model.revision` of a run")
     label: str | None = Field(None, min_length=1, description="in tables; default: its name")
     engine: dict[str, Any] = Field(
@@ -44,7 +48,7 @@ class SweepModel(Section):
     @property
     def named(self) -> str:
         """The source, or the model's name at its endpoint."""
-        return self.source or str((self.endpoint or {}).get("model", ""))
+        return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
 
 
 class SweepOptions(Section):
@@ -110,6 +114,12 @@ class SweepConfig:
     where: str
 
     @property
+    def base(self) -> str | None:
+        """The model that all others are adapters on: ``model.source``."""
+        model = self.run.get("model")
+        return model.get("source") if isinstance(model, Mapping) else None
+
+    @property
     def output(self) -> str:
         output: str = self.run.get("output", RunConfig.model_fields["output"].default)
         return output
@@ -166,13 +176,8 @@ def load_sweep(
         )
     _check_sense(options, path)
     run = {key: value for key, value in tree.items() if key in theirs}
-    if isinstance(run.get("model"), Mapping) and "source" in run["model"]:
-        raise UserError(
-            "'model.source' is set by the sweep",
-            where=path,
-            fix="list it under models, with what else is its own",
-        )
     sweep = SweepConfig(options, run, path)
+    _check_base(sweep)
     _ = sweep.any_run  # its mistakes belong to this file
     return sweep
 
@@ -191,6 +196,27 @@ def _check_sense(options: SweepOptions, where: str) -> None:
     if low is not None and high is not None and low > high:
         raise UserError(
             f"'from' is {low} and 'to' is {high}", where=where, fix="name the lower one first"
+        )
+
+
+def _check_base(sweep: SweepConfig) -> None:
+    """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
+    models = sweep.options.models
+    for number, model in enumerate(models):
+        if model.endpoint is not None:
+            continue
+        if model.source is None and (model.adapter is None or sweep.base is None):
+            raise UserError(
+                f"'models.{number}.source' is missing",
+                where=sweep.where,
+                fix="add it; of an adapter model.source of the sweep may be the base",
+            )
+    adapted = any(model.source is None for model in models) or sweep.options.checkpoints
+    if sweep.base is not None and not adapted:
+        raise UserError(
+            "'model.source' is set by the sweep",
+            where=sweep.where,
+            fix="list it under models, with what else is its own",
         )
 
 
@@ -242,6 +268,10 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     """What makes a sweep this one: all but which of its models are taken, and how."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
+    for model in own["models"]:  # as it was before there were adapters
+        for key in ("adapter", "adapter_revision"):
+            if model[key] is None:
+                del model[key]
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
     tree: dict[str, Any] = json_tree(json.dumps({**run, **own}))
     return tree

@@ -86,15 +86,15 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
                 raise UserError(
                     "has changed since the sweep found it",
                     where=plan.model.source,
-                    fix="sweep again when nobody writes it any more",
+                    fix="sweep again when it is fully written",
                 )
         runs = [
             stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]
-        owed = [len(run.owed(again=False)) for run in runs]
-        for run, rows in zip(runs, owed, strict=True):
+        pending = [len(run.pending(again=False)) for run in runs]
+        for run, rows in zip(runs, pending, strict=True):
             say(f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate")
-        if gpus and any(owed):
+        if gpus and any(pending):
             cluster.connect()
             interrupts.install()  # Ray has taken them
             cluster.grow(gpus, plans[0].config.start_timeout_s, say)

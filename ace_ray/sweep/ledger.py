@@ -112,19 +112,21 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     return ledger.runs, set(ledger.steps)
 
 
-def with_kept(
+def with_earlier(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """``now``, and of an earlier ledger what is `kept`. Where a checkpoint fell apart after it was
-    evaluated, the result stands for it, and no refusal."""
-    earlier = kept(before, now, store)
+    """``now``, and of an earlier ledger what is `still_valid`. Where a checkpoint was damaged after
+    it was evaluated, its result is listed and not the refusal."""
+    earlier = still_valid(before, now, store)
     places = {(line.step, line.source) for line in earlier}
     return [
         line for line in now if line.state != "refused" or (line.step, line.source) not in places
     ] + earlier
 
 
-def kept(before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store) -> list[CostRecord]:
+def still_valid(
+    before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
+) -> list[CostRecord]:
     """Of an earlier ledger the lines of finished runs that are no part of this call: their
     checkpoint is gone, or others were asked for."""
     run_ids = {line.run_id for line in now} | {""}

@@ -8,6 +8,7 @@ from typing import Any
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.run.planning.cluster import largest
 from ace_ray.sweep.runs import SweepRun
 
 GPU_MEMORY_GIB = {
@@ -41,7 +42,7 @@ class Machine:
     """Of one GPU; of the node where there is none. None: unknown."""
     slots: int = 1
     shared: bool = False
-    """Whether Ray hands out the GPUs: a cluster's, not this machine's."""
+    """Whether Ray assigns the GPUs: a cluster's, not this machine's."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
     """Of a cluster, as they were counted: later there may be fewer for a while."""
 
@@ -99,9 +100,10 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
     for run in runs:
         where = f"{run.label} ({run.source})"
         if machine.gpus and run.least_gpus > machine.gpus:
+            on_nodes = f", at most {largest(machine.nodes)} on a node" * bool(machine.nodes)
             beside = f", {run.server_gpus} of them for served models" if run.server_gpus else ""
             raise UserError(
-                f"takes {run.least_gpus} GPUs{beside}, there are {machine.gpus}",
+                f"takes {run.least_gpus} GPUs{beside}, there are {machine.gpus}{on_nodes}",
                 where=where,
                 fix="lower engine.tensor_parallel_size or workers, join a larger cluster, or leave "
                 "it out",

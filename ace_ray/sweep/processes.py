@@ -1,4 +1,4 @@
-"""Lanes as processes: started as there is room, told to stop, and heard."""
+"""Lanes as processes: started as resources allow, stopped by signals, their lines passed on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LaneProcess:
         """``runs`` and ``room``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's
         lines, which else go to the terminal as they are."""
         self.lane, self.devices = lane, devices
-        self.asked = False
+        self.stopping = False
         """Whether it was sent a signal."""
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
@@ -73,7 +73,7 @@ class LaneProcess:
             return
 
     def signal(self, number: signal.Signals) -> None:
-        self.asked = True
+        self.stopping = True
         if self.code is None:
             self._process.send_signal(number)
 
@@ -86,9 +86,9 @@ class LaneProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
-        """The lane has ended; what it left behind goes, and its last lines are told."""
+        """The lane has ended; its files are removed and its last lines passed on."""
         if self._listener is not None:
-            # Not for ever: a process that it left behind may hold the pipe.
+            # With an end: a process that it left behind may keep the pipe open.
             self._listener.join(timeout=5)
         self._folder.cleanup()
 

@@ -109,7 +109,8 @@ class SweepRun:
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
     """The run of one listed model. Raises `UserError`."""
     plan = plan_run(sweep.run_of(model, output))
-    return _planned(SweepRun(model.label or plan.model.name, None, model.named), plan)
+    source = model.adapter or plan.model.source
+    return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
 
 
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
@@ -124,9 +125,13 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
     try:
-        plan = plan_run(sweep.run_of(SweepModel(source=checkpoint.source), output))
-        if plan.model.kind == "folder":
-            check_whole(Path(plan.model.location))
+        model = SweepModel(source=checkpoint.source)
+        if sweep.base is not None:
+            model = SweepModel(adapter=checkpoint.source)
+        plan = plan_run(sweep.run_of(model, output))
+        weights = plan.model.adapter.ref if plan.model.adapter else plan.model
+        if weights.kind == "folder":
+            check_whole(Path(weights.location))
     except Unreachable:
         raise
     except UserError as error:
@@ -181,14 +186,19 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 
 def _in_memory(size: Size, engine: Mapping[str, Any]) -> int:
-    if engine.get("quantization"):  # while they are loaded: how small they get, nobody knows
+    if engine.get("quantization"):  # while they are loaded: how small they get is unknown
         return size.bytes
     return size.loaded_bytes(str(engine.get("dtype", "auto")))
 
 
 def _swap_group(plan: Plan) -> str:
     """What must be equal for weights to be swapped: architecture, tokenizer, tensors, and all that
-    the engine was told."""
+    the engine was told. Adapters are swapped on one base."""
+    if plan.model.adapter is not None:
+        told = plan.config.model.model_dump(
+            exclude={"source", "revision", "adapter", "adapter_revision"}
+        )
+        return digest("adapters", plan.model.revision, told, plan.config.engine)
     if plan.model.kind not in ("folder", "s3"):
         return ""
     layout = _layout(plan.model)
@@ -200,8 +210,8 @@ def _swap_group(plan: Plan) -> str:
         return ""
     texts = {name: _text(folder / name) for name in _TOKENIZER}
     same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
-    model = plan.config.model.model_dump(exclude={"source", "revision"})
-    return digest(same, texts, layout, model, plan.config.engine)
+    told = plan.config.model.model_dump(exclude={"source", "revision"})
+    return digest(same, texts, layout, told, plan.config.engine)
 
 
 def _text(path: Path) -> str | None:

@@ -37,14 +37,14 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     _wide(console).print(table)
     planned = [run for run in sweep.runs if run.plan is not None]
     refused = [run for run in sweep.runs if run.refused]
-    owed = sum(len(placed.lane.runs) for placed in placements)
+    pending = sum(len(placed.lane.runs) for placed in placements)
     end = max((placed.begins + placed.lane.seconds for placed in placements), default=0.0)
-    print_line(console, f"{len(planned)} models, {len(planned) - owed} of them finished")
+    print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
     for run in refused:
         print_line(console, f"{run.label}: refused, {run.refused}")
     for run in planned:
         if not run.gpus:
-            print_line(console, f"{run.label}: behind an endpoint, whose time nobody can estimate")
+            print_line(console, f"{run.label}: behind an endpoint, its time is unknown")
         elif run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
             print_line(
                 console,

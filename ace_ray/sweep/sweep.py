@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import check_lasting
+from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
-from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_kept, write_ledger
+from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
 from ace_ray.sweep.processes import LaneProcess, signals_to
@@ -94,7 +95,7 @@ class Sweep:
 
     def lanes(self) -> list[Lane]:
         """How what is left would run now."""
-        return self._lanes([run for run in self.runs if self._is_owed(run)])
+        return self._lanes([run for run in self.runs if self._is_pending(run)])
 
     def run(self) -> int:
         """Evaluate all models; returns the exit code.
@@ -212,7 +213,7 @@ class Sweep:
                 check_sizes([run] if run.plan else [], self.machine)
                 fine |= run.plan is not None
             except UserError as error:
-                # At the start this is the user's to mend; now others are being evaluated.
+                # At the start the user has to fix this; now others are being evaluated.
                 self.runs[-1] = unplanned(checkpoint, refused=str(error))
                 self._say(f"{run.label}: refused, {error}")
         return fine
@@ -226,10 +227,10 @@ class Sweep:
             self._put(unplanned(checkpoint, awaited="it was being written when the watch ended"))
         for checkpoint in watching.left():
             self._put(unplanned(checkpoint, awaited="it could not be planned"))
-        if watching.blind:
+        if watching.failed:
             self._say("the last checkpoints could not be looked for: sweep again")
 
-    def _is_owed(self, run: SweepRun) -> bool:
+    def _is_pending(self, run: SweepRun) -> bool:
         """Raises `UserError`: the store is away."""
         if run.plan is None or run.run_id in self._failed:
             return False
@@ -238,7 +239,7 @@ class Sweep:
     # How it runs
 
     def _work_through(self) -> None:
-        """Evaluate what is owed, and what comes meanwhile."""
+        """Evaluate what is pending, and what comes meanwhile."""
         self._later.clear()
         waiting = self._patiently(self.lanes)
         while self._running or (waiting and not self._stop):
@@ -300,7 +301,7 @@ class Sweep:
             shown = devices if lane.gpus and not self.machine.shared else None
             process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
             self._running.append(process)
-            if self._stop and not process.asked:
+            if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # it began while the signal came
 
     def _free(self, lane: Lane) -> list[int]:
@@ -329,7 +330,10 @@ class Sweep:
     def _room(self, lane: Lane) -> dict[str, Any]:
         """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
         lanes_now = [*(process.lane for process in self._running), lane]
-        gpus = [count for one in lanes_now for count in one.on_nodes] if self.machine.shared else []
+        gpus: list[int] = []
+        most = cluster.largest(self.machine.nodes)
+        for count in (n for one in lanes_now for n in one.on_nodes if self.machine.shared):
+            gpus += [count] if count <= most else [1] * count  # an engine on several nodes
         return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
 
     def _wait(self) -> None:
@@ -367,7 +371,7 @@ class Sweep:
         """What becomes of a run that its lane has ended with."""
         if self._stop or event.get("code") == COMPLETE:
             return
-        if not self._patiently(lambda: self._is_owed(run)):
+        if not self._patiently(lambda: self._is_pending(run)):
             return
         if "later" in event:
             tries = self._later.setdefault(run.run_id, [])
@@ -392,14 +396,14 @@ class Sweep:
         self._say(f"{run.label}: {self._failed[run.run_id]}")
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
-        """Lanes of what is still owed and neither waits nor runs, behind those that wait."""
+        """Lanes of what is still pending and neither waits nor runs, behind those that wait."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
         most = self._options.lane_attempts
         taken |= {run_id for run_id, tries in self._later.items() if len(tries) >= most}
         left = [run for run in self.runs if run.run_id not in taken]
-        owed = self._patiently(lambda: [run for run in left if self._is_owed(run)])
-        return waiting + (self._lanes(owed) if owed else [])
+        pending = self._patiently(lambda: [run for run in left if self._is_pending(run)])
+        return waiting + (self._lanes(pending) if pending else [])
 
     def _ask_to_stop(self, number: int) -> None:
         """The first signal drains the lanes, a further one ends them: they know both."""
@@ -424,18 +428,18 @@ class Sweep:
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:
             line = cost_record(run, self.store, self._options.price_per_hour)
-            # Whole is whole, whoever made it so.
+            # Another process may have completed it.
             if run.run_id in self._failed and run.plan and not is_finished(self.store, run.plan):
                 line.state, line.note = "failed", self._failed[run.run_id]
             elif line.state != "complete" and (tries := self._later.get(run.run_id)):
                 line.note = tries[-1]
             lines.append(line)
-        lines = with_kept(self._before, lines, self.store)
+        lines = with_earlier(self._before, lines, self.store)
         states = {line.state for line in lines}
         lines.sort(key=lambda line: (line.step is not None, line.step or 0))
         self.cost_records = lines
         write_ledger(self.store, lines, self._steps)
-        blind = self._watching is not None and self._watching.blind
-        if self._stop or blind or states & {"pending", "incomplete"}:
+        failed = self._watching is not None and self._watching.failed
+        if self._stop or failed or states & {"pending", "incomplete"}:
             return INCOMPLETE
         return FAILED if states & {"failed", "refused"} else COMPLETE

@@ -53,7 +53,7 @@ class Watching:
         self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
         self._known: set[str] | None = None
         """Sources of checkpoints, once one could look: what is invalid from then on is refused, and
-        before that the user's to mend."""
+        before that the user has to fix it."""
         self.invalid: dict[str, str] = {}
         """Folders seen last that are no checkpoint of their own: source -> why."""
         self._settling = Settling(options.settle_s, now)
@@ -65,8 +65,8 @@ class Watching:
         """What there was when it was time to end. Later ones are not waited for: there may be no
         end to them."""
         self._open: list[Checkpoint] = []
-        self.blind = False
-        """Whether one could not look the last time: nobody knows what there is."""
+        self.failed = False
+        """Whether the last look failed, so that it is unknown what there is."""
 
     def look(self) -> list[Checkpoint]:
         """Checkpoints that have settled whole, and were not taken as they are now.
@@ -79,9 +79,9 @@ class Watching:
                 self._end()
             checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
         except UserError:
-            self.blind = True
+            self.failed = True
             raise
-        self.blind, self.invalid = False, invalid or {}
+        self.failed, self.invalid = False, invalid or {}
         self._known = sources | {checkpoint.source for checkpoint in checkpoints}
         settled = self._settling.look(checkpoints)
         if self._has_reached(checkpoints):
@@ -108,16 +108,16 @@ class Watching:
         """Until the next look; 0 when there should be none."""
         if self._until is None:
             return self._options.poll_s
-        if not (self.blind or self.unfinished() or self.left()):
+        if not (self.failed or self.unfinished() or self.left()):
             return 0.0
         return max(0.0, min(self._options.poll_s, self._until - self._now()))
 
     def unfinished(self) -> list[Checkpoint]:
-        """Those seen last that somebody may be writing."""
+        """Those seen last that may still be written."""
         return [c for c in self._open if not self._settling.has_settled(c)]
 
     def torn(self) -> list[Checkpoint]:
-        """Those seen last that lack something, and that nobody is writing any more."""
+        """Those seen last that lack something and are no longer written."""
         return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
 
     def left(self) -> list[Checkpoint]:

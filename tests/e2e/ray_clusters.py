@@ -69,8 +69,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(folder: Path, cpus: list[int]) -> Iterator[Cluster]:
-    """A cluster of one node per item of ``cpus``, the first one the head."""
+def running(folder: Path, cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
+    """A cluster of one node per item of ``cpus``, the first one the head. Each says that it has
+    ``gpus``, which nothing but Ray's accounts knows of."""
     port, dashboard = free_port(), free_port()
     env = {
         **os.environ,
@@ -90,7 +91,7 @@ def running(folder: Path, cpus: list[int]) -> Iterator[Cluster]:
             where = [f"--address={gcs}", f"--temp-dir={folder}-{len(nodes)}"] if nodes else head
             nodes.append(
                 subprocess.Popen(
-                    [RAY, "start", "--block", f"--num-cpus={count}", *where],
+                    [RAY, "start", "--block", f"--num-cpus={count}", f"--num-gpus={gpus}", *where],
                     env=env,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

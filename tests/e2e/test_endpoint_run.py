@@ -112,7 +112,7 @@ def test_three_benchmarks_with_tools(
     (again,) = (row for row in rows if row["row_id"] == first["row_id"])
     assert again["attempts"] == 2
 
-    # Who answered, with how many tokens, or that nobody knows.
+    # Who answered, with how many tokens, or that they are unknown.
     facts = {row["row_id"]: json.loads(row["endpoint"]) for row in rows}
     assert all(set(one["models"]) <= {"m-1", "m-2"} for one in facts.values())
     (silent,) = (row for row in rows if row["prompt_tokens"] is None)
@@ -151,13 +151,13 @@ def test_three_benchmarks_with_tools(
 
     reported = here("report", folder)
     assert reported.code == 0, reported.stderr
-    assert "behind an endpoint, so nobody knows its revision" in reported.stdout
+    assert "behind an endpoint; unknown of its model: revision" in reported.stdout
     assert "THE ENDPOINT CHANGED ITS MODEL" in reported.stdout
     scored = here("score", folder)
     assert scored.code == 0, scored.stderr
     assert json.loads((folder / "summary.json").read_text())["endpoint"] == summary["endpoint"]
 
-    # Nothing is owed: the same command asks nobody.
+    # Nothing is pending: the same command sends no request.
     count = len(server.asked)
     assert cli("evaluate", path, timeout_s=600).code == 0
     assert len(server.asked) == count
@@ -243,7 +243,7 @@ def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: S
     path.write_text(yaml.safe_dump(tree))
     planned = cli("sweep", path, "--plan", timeout_s=300)
     assert planned.code == 0, planned.stderr
-    assert "a: behind an endpoint, whose time nobody can estimate" in planned.stdout
+    assert "a: behind an endpoint, its time is unknown" in planned.stdout
     assert not server.asked
     ended = cli("sweep", path, timeout_s=1800)
     assert ended.code == 0, ended.stdout + ended.stderr

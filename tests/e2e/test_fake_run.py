@@ -125,7 +125,7 @@ def test_verdicts_and_reasoning(first, script):
     assert all(row["official_valid"] and row["strict_valid"] for row in rest)
 
 
-def test_resume_evaluates_only_what_is_owed(first, script):
+def test_resume_evaluates_only_what_is_pending(first, script):
     path, _ = script
     _, run = first
     before = rows_of(run)

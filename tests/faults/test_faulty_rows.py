@@ -136,7 +136,7 @@ def test_in_a_crowd_only_the_killer_is_quarantined(make_run):
 
 
 @pytest.mark.slow
-def test_a_row_that_kills_without_a_trace_is_owed_not_quarantined(make_run):
+def test_a_row_that_kills_without_a_trace_is_pending_not_quarantined(make_run):
     """Nothing tells it from an operator who kills the engine each time."""
     run = make_run()
     run.write(engine={"crash": {run.questions[6]: ""}, "delay_s": 0.2})

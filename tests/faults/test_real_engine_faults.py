@@ -1,4 +1,4 @@
-"""The same on vLLM, with tiny dummy weights: its engine core is killed, told to end, then stopped;
+"""The same on vLLM, with tiny dummy weights: its engine core is killed, terminated, then stopped;
 nothing is lost and nothing is left behind."""
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_lla
     causes = [death.rpartition("(")[2] for death in run.summary()["timing"]["engine_deaths"]]
     assert causes == [
         "the engine core was ended by SIGKILL)",
-        "the engine core was told to end)",
+        "the engine core got SIGTERM)",
         "the engine core was stopped by a signal)",
     ]
     left = [p for p in driver._below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

@@ -72,7 +72,7 @@ def test_while_engines_start_it_stops_at_once(make_run, number):
     assert "Traceback" not in driver.text
 
 
-def test_rows_that_do_not_end_in_time_are_owed(make_run):
+def test_rows_that_do_not_end_in_time_are_pending(make_run):
     run = make_run(grace_s=1.0)
     run.write(engine={"endless": run.questions[:2]})
     driver = run.start()

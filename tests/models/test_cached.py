@@ -30,7 +30,7 @@ class Disk:
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir() if path.is_dir())
 
-    def put(self, name: str, *, held: bool = False) -> Path:
+    def put(self, name: str, *, locked: bool = False) -> Path:
         folder = self.root / name
 
         def make() -> None:
@@ -38,7 +38,7 @@ class Disk:
             folder.mkdir()
             (folder / "model.safetensors").touch()
 
-        make_once(folder, make, held=held)
+        make_once(folder, make, locked=locked)
         return folder
 
 
@@ -48,10 +48,10 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_the_one_unused_for_longest_goes_first(disk: Disk) -> None:
-    one, two, three = (disk.put(f"etags-{n}", held=True) for n in (1, 2, 3))
+    one, two, three = (disk.put(f"etags-{n}", locked=True) for n in (1, 2, 3))
     for folder in (two, one, three):
         release(folder)
-    disk.put("etags-2", held=True)
+    disk.put("etags-2", locked=True)
     disk.put("etags-4")
     # A tenth of the disk stays free: 4 times 20 GiB and one more would leave nothing.
     disk.put("etags-5")
@@ -60,7 +60,7 @@ def test_the_one_unused_for_longest_goes_first(disk: Disk) -> None:
 
 
 def test_what_is_held_stays_and_others_go(disk: Disk) -> None:
-    held = [disk.put(f"etags-{n}", held=True) for n in (1, 2, 3)]
+    held = [disk.put(f"etags-{n}", locked=True) for n in (1, 2, 3)]
     disk.put("etags-4")
     disk.put("etags-5")
     assert disk.names() == ["etags-1", "etags-2", "etags-3", "etags-5"]
@@ -72,7 +72,7 @@ def test_a_process_that_died_holds_nothing(disk: Disk) -> None:
     folder = disk.root / "etags-1"
     holds = (
         "import sys, pathlib\nfrom ace_ray.models.cached import make_once\n"
-        "folder = pathlib.Path(sys.argv[1])\nmake_once(folder, folder.mkdir, held=True)\n"
+        "folder = pathlib.Path(sys.argv[1])\nmake_once(folder, folder.mkdir, locked=True)\n"
         "print('held', flush=True)\nsys.stdin.read()"
     )
     process = subprocess.Popen(

@@ -61,7 +61,7 @@ class _Script:
 
 
 def _one_tool_call(module: Any) -> Any:
-    """The sandbox's ``eval``: a call of a world's method with literals, else a refusal."""
+    """The sandbox's ``eval``: a call of an app's method with literals, else a refusal."""
 
     def run(text: str) -> Any:
         tree = ast.parse(text, mode="eval").body
@@ -124,7 +124,7 @@ def _played(loops: Any, asked: dict[str, Any], number: int) -> dict[str, Any]:
     play = handler.multi_turn_inference if turns else handler.multi_step_inference
     row = asked["row"]
     try:
-        # The number keeps the worlds of one episode apart from those of the others.
+        # The number keeps the environments of one episode apart from those of the others.
         result, process = play(
             row["question"], row["initial_config"], row["function"], row["involved_classes"],
             f"t{number}", row.get("time", ""),

@@ -185,7 +185,7 @@ def test_what_cannot_be_a_report_s_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file: .*Not a directory; name another with --out"):
         claim(str(tmp_path / "file"))
-    with pytest.raises(UserError, match="no store speaks 'gs'"):
+    with pytest.raises(UserError, match="no store for 'gs'"):
         claim("gs://bucket/report")
 
 

@@ -224,7 +224,7 @@ def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: s
 
 
 def test_a_run_with_such_rows_is_not_continued(tmp_path: Path) -> None:
-    """However many it still owes."""
+    """However many rows are pending."""
     folder = make_run(tmp_path / "run")
     parts = sorted((folder / "rows").iterdir())
     first = pq.read_table(parts[0]).slice(0, 1)

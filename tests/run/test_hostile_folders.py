@@ -16,7 +16,7 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.run.storage import lease
 from ace_ray.store import LocalStore
-from ace_ray.sweep.ledger import cost_record, kept, read_ledger
+from ace_ray.sweep.ledger import cost_record, read_ledger, still_valid
 from ace_ray.sweep.runs import is_finished
 from tests.run.hostile_folders import MUTATIONS, make_run
 
@@ -55,7 +55,7 @@ def ended_well(command: str, ended: Any) -> str:
     if ended.code not in (0, 1, 2, 75):
         return f"{command}: exit code {ended.code}"
     if ended.code and not ended.stderr.strip() and not said.strip():
-        return f"{command}: exit code {ended.code} without a word"
+        return f"{command}: exit code {ended.code} without a message"
     if any(sign in said for sign in "\x1b\x07\u202e\u2028\x9b"):
         return f"{command}: control characters reach the terminal"
     if ended.code == 2 and "ace-ray: " not in ended.stderr:
@@ -118,7 +118,7 @@ def test_a_hostile_sweep_ends_in_a_line(
     # What a sweep that goes on reads: a ledger that is none is made anew.
     store = LocalStore(str(tmp_path))
     lines, steps = read_ledger(store)
-    assert not any("/" in line.run_id for line in kept(lines, [], store))
+    assert not any("/" in line.run_id for line in still_valid(lines, [], store))
     assert all(isinstance(step, int) for step in steps)
 
 

@@ -57,7 +57,7 @@ def test_the_statuses_add_up_to_what_was_declared() -> None:
     assert found["error_classes"] == {"Boom": 3}
 
 
-def test_a_run_is_complete_when_nothing_is_owed() -> None:
+def test_a_run_is_complete_when_nothing_is_pending() -> None:
     assert summary([row("a")], 1)["complete"]
     assert summary([row("a"), row("b", "skipped")], 2)["complete"]
     assert not summary([row("a"), row("b", "infra_error")], 2)["complete"]

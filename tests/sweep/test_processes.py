@@ -155,9 +155,9 @@ def test_signals(start: Start, tmp_path: Path) -> None:
         "time.sleep(600)"
     )
     until(ready.exists)
-    assert not process.asked
+    assert not process.stopping
     process.signal(signal.SIGTERM)
-    assert process.asked
+    assert process.stopping
     assert ended(process) == 75
     process.signal(signal.SIGTERM)  # it is gone: nobody else is hit
 

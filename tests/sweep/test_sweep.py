@@ -39,7 +39,7 @@ class FakeLane:
         self.lane, self.specs, self.devices, self.say = lane, specs, devices, say
         self.labels = [run.label for run in lane.runs]
         self.code: int | None = None
-        self.asked = False
+        self.stopping = False
         self.signals: list[int] = []
         self.told: list[dict[str, Any]] = []
         self.closed = False
@@ -57,7 +57,7 @@ class FakeLane:
         self._setup.at_work()[0].end()
 
     def signal(self, number: signal.Signals) -> None:
-        self.asked = True
+        self.stopping = True
         self.signals.append(number)
 
     def events(self) -> list[dict[str, Any]]:
@@ -278,7 +278,7 @@ class TestToTheEnd:
         assert setup.lanes == []
         assert setup.ledger() == before
 
-    def test_only_what_is_owed(self, setup: Setup) -> None:
+    def test_only_what_is_pending(self, setup: Setup) -> None:
         setup.save(1, 2, 3)
         setup.run()
         run_id = setup.started[0].lane.runs[1].run_id
@@ -1064,7 +1064,7 @@ class TestWatching:
     @pytest.mark.parametrize("path", ["s3://stop", "gs://b/stop", "s3:///stop"])
     def test_a_stop_file_that_cannot_be(self, setup: Setup, path: str) -> None:
         setup.save(1)
-        with pytest.raises(UserError, match=r"names no bucket|no store speaks"):
+        with pytest.raises(UserError, match=r"names no bucket|no store for"):
             setup.sweep(stop_file=path)
 
     def test_what_comes_while_a_lane_runs_is_not_left_to_its_end(self, setup: Setup) -> None:

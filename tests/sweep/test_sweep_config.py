@@ -12,7 +12,7 @@ import yaml
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions, load_sweep
+from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions, _identity, load_sweep
 
 Write = Callable[..., str]
 
@@ -107,7 +107,7 @@ class TestRuns:
             "max_model_len": 128,
             "tensor_parallel_size": 2,
         }
-        assert config.model.model_dump() == {
+        assert config.model.model_dump(exclude_none=True) == {
             "source": "org/b",
             "revision": "v2",
             "tool_parser": "hermes",
@@ -233,3 +233,31 @@ def test_a_config_is_data(write: Write) -> None:
     sweep = load_sweep(write())
     assert isinstance(sweep, SweepConfig)
     assert sweep == load_sweep(write())
+
+
+class TestAdapters:
+    def test_the_base_is_the_sweep_s(self, write: Write) -> None:
+        sweep = load_sweep(write(models=[{"adapter": "a"}], model={"source": "base"}))
+        config = sweep.run_of(sweep.options.models[0], "out")
+        assert (config.model.source, config.model.adapter) == ("base", "a")
+        sweep = load_sweep(write(checkpoints="loras", model={"source": "base"}))
+        assert sweep.base == "base"
+
+    @pytest.mark.parametrize(
+        ("tree", "said"),
+        [
+            ({"models": [{"adapter": "a"}]}, "'models.0.source' is missing"),
+            (
+                {"models": [{"label": "a"}], "model": {"source": "b"}},
+                "'models.0.source' is missing",
+            ),
+            ({"models": [{"source": "a"}], "model": {"source": "b"}}, "'model.source' is set by"),
+        ],
+    )
+    def test_what_has_no_weights(self, write: Write, tree: dict[str, Any], said: str) -> None:
+        with pytest.raises(UserError, match=said):
+            load_sweep(write(**tree))
+
+    def test_sweeps_without_adapters_keep_their_names(self, write: Write) -> None:
+        sweep = load_sweep(write(models=[{"source": "m"}]))
+        assert all("adapter" not in key for model in _identity(sweep)["models"] for key in model)

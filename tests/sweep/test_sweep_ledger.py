@@ -12,7 +12,14 @@ import pytest
 
 from ace_ray.run.monitoring.timing import STATES
 from ace_ray.store import LocalStore
-from ace_ray.sweep.ledger import LEDGER, CostRecord, cost_record, kept, read_ledger, write_ledger
+from ace_ray.sweep.ledger import (
+    LEDGER,
+    CostRecord,
+    cost_record,
+    read_ledger,
+    still_valid,
+    write_ledger,
+)
 from ace_ray.sweep.runs import SweepRun
 
 TIMING = {
@@ -142,20 +149,20 @@ class TestKept:
 
     def test_finished_runs_that_are_no_part_of_this_call(self, store: LocalStore) -> None:
         gone, still = self.line(store, "r1", 1), self.line(store, "r2", 2)
-        assert kept([gone, still], [still], store) == [gone]
+        assert still_valid([gone, still], [still], store) == [gone]
         store.delete("r1/_SUCCESS")
-        assert kept([gone, still], [still], store) == []
+        assert still_valid([gone, still], [still], store) == []
 
     def test_not_what_was_never_whole(self, store: LocalStore) -> None:
         failed = self.line(store, "r1", 1, state="failed")
-        assert kept([failed], [], store) == []
+        assert still_valid([failed], [], store) == []
 
     def test_not_what_its_checkpoint_was_before_it_changed(self, store: LocalStore) -> None:
         before, after = self.line(store, "r1", 1), self.line(store, "r2", 1)
-        assert kept([before], [after], store) == []
+        assert still_valid([before], [after], store) == []
         # A folder that is falling apart does not take the result along.
         torn = replace(after, run_id="", state="refused")
-        assert kept([before], [torn], store) == [before]
+        assert still_valid([before], [torn], store) == [before]
 
     def test_it_is_read_as_it_was_written(self, store: LocalStore) -> None:
         assert read_ledger(store) == ([], set())

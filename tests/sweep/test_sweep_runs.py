@@ -247,3 +247,52 @@ class TestFinished:
         manifest["identity"]["model"] = "another"
         store.put(f"{run.run_id}/run.json", as_json(manifest))
         assert not is_finished(store, run.plan)
+
+
+class TestAdapters:
+    @pytest.fixture
+    def made(self, tmp_path: Path, one: Path, make_adapter: Callable[..., Path]) -> list[Path]:
+        folder = tmp_path / "loras"
+        return [make_adapter(folder / f"checkpoint-{n}", one, n, rank=n) for n in (4, 8)]
+
+    def test_checkpoints_of_a_training_on_a_base(self, one: Path, made: list[Path]) -> None:
+        runs = [of(folder, model={"source": str(one)}) for folder in made]
+        assert [run.refused for run in runs] == ["", ""]
+        assert [run.source for run in runs] == list(map(str, made))
+        assert runs[0].run_id != runs[1].run_id
+        assert runs[0].swap_group == runs[1].swap_group != ""
+        assert runs[0].swap_group != of(one).swap_group
+        plan = runs[0].plan
+        assert plan is not None
+        assert plan.config.model.adapter == str(made[0])
+        model = make_manifest(plan, {})["model"]
+        assert (model["source"], model["adapter"]["source"]) == (str(one), str(made[0]))
+        assert model["adapter"]["rank"] == 4
+        assert plan.identity["adapter"] == model["adapter"]["revision"]
+
+    def test_listed_ones(self, one: Path, other: Path, made: list[Path]) -> None:
+        sweep = sweep_of(model={"source": str(one)})
+        a, b = (run_of_model(sweep, SweepModel(adapter=str(folder)), "out") for folder in made)
+        elsewhere = SweepModel(source=str(other), adapter=str(made[0]))
+        c = run_of_model(sweep, elsewhere, "out")
+        assert (a.label, b.label, c.label) == (
+            "step_7+checkpoint-4",
+            "step_7+checkpoint-8",
+            "step_8+checkpoint-4",
+        )
+        assert a.swap_group == b.swap_group != c.swap_group
+        assert len({a.run_id, b.run_id, c.run_id}) == 3
+
+    def test_rows_of_two_adapters_are_others(self, one: Path, made: list[Path]) -> None:
+        a, b = (of(folder, model={"source": str(one)}).plan for folder in made)
+        bare = of(one).plan
+        assert a
+        assert b
+        assert bare
+        assert len({*a.rows.ids.tolist(), *b.rows.ids.tolist(), *bare.rows.ids.tolist()}) == 6
+
+    def test_without_its_base(self, made: list[Path]) -> None:
+        assert "it is an adapter: name it as model.adapter" in of(made[0]).refused
+
+    def test_a_model_in_place_of_an_adapter(self, one: Path) -> None:
+        assert "holds no adapter_config.json" in of(one, model={"source": str(one)}).refused

@@ -225,7 +225,7 @@ def test_a_folder_that_cannot_be_looked_at(make: Make, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no step in it"):
         watched.look()
     assert watched.watching.wait_s == 0
-    assert watched.watching.blind
+    assert watched.watching.failed
 
 
 def test_the_last_checkpoint_is_not_lost_to_an_outage_at_the_end(
@@ -247,7 +247,7 @@ def test_the_last_checkpoint_is_not_lost_to_an_outage_at_the_end(
     watched.now += 50
     monkeypatch.setattr(module, "find_checkpoints", find)
     assert watched.until_the_end() == [1]
-    assert not watched.watching.blind
+    assert not watched.watching.failed
 
 
 @pytest.mark.parametrize("step", [10, 11])

@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
     check_entry,
-    load_worlds,
+    load_app_specs,
     open_environment,
 )
 from ace_ray.benchmarks.acebench.episode.rollout import own_role, run_agent
@@ -100,18 +100,18 @@ class ACEBench(Benchmark):
         return prompts.official_agents(prompts.read_texts(path), where=str(path))
 
     @cached_property
-    def _worlds(self) -> dict[str, Any]:
-        return load_worlds(self._folder) if set(self._categories) & set(groups.AGENT) else {}
+    def _app_specs(self) -> dict[str, Any]:
+        return load_app_specs(self._folder) if set(self._categories) & set(groups.AGENT) else {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Read where the run is planned: workers have no copy of the data.
-        return super().__getstate__() | {"_agents": self._agents, "_worlds": self._worlds}
+        return super().__getstate__() | {"_agents": self._agents, "_app_specs": self._app_specs}
 
     def entries(self) -> Sequence[Entry]:
         entries = load(self._folder, languages=self._options.languages, categories=self._categories)
         for entry in entries:
             if entry.category in groups.AGENT:
-                check_entry(self._worlds, entry)
+                check_entry(self._app_specs, entry)
         return entries
 
     def identity(self) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ class ACEBench(Benchmark):
                 "upstream_agent": options.upstream_agent,
                 "prompts": self._agents.source,
                 "prompts_sha256": self._agents.sha256,
-                "worlds_sha256": digest(self._worlds),
+                "worlds_sha256": digest(self._app_specs),
             }
         return identity
 
@@ -172,7 +172,7 @@ class ACEBench(Benchmark):
 
     def scenario(self, entry: Entry) -> Environment:
         fixed = self._options.sandbox != "official"
-        return open_environment(self._worlds, entry, behaviour="fixed" if fixed else "official")
+        return open_environment(self._app_specs, entry, behaviour="fixed" if fixed else "official")
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         if entry.category in groups.AGENT:

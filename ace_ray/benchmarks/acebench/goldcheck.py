@@ -20,7 +20,7 @@ from ace_ray.benchmarks.acebench.check import agent_paths, check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import files_of, load
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
-    load_worlds,
+    load_app_specs,
     open_environment,
 )
 from ace_ray.benchmarks.acebench.gold import (
@@ -47,10 +47,10 @@ class Replayed:
     cause: str
 
 
-def replay(entry: Entry, worlds: Mapping[str, Any]) -> Iterator[Replayed]:
-    """Every path of an agent row in a fresh official sandbox. Raises `UserError` on bad worlds."""
+def replay(entry: Entry, app_specs: Mapping[str, Any]) -> Iterator[Replayed]:
+    """Every path of an agent row in a fresh official sandbox. Raises `UserError`."""
     for number, path in enumerate(agent_paths.paths(entry.gold["mile_stone"])):
-        environment = open_environment(worlds, entry, behaviour="official")
+        environment = open_environment(app_specs, entry, behaviour="official")
         refused = list(_refused(environment, path))
         verdicts = check_agent(entry, environment.state(), [])
         reaches = {rule: verdicts[rule].valid for rule in RULE_SETS}
@@ -123,12 +123,12 @@ def check_gold(data: Path) -> dict[str, Any]:
     }
     accepted = {rule: [_named(e) for e, v in mangled if v[rule].valid] for rule in RULE_SETS}
     agents = [entry for entry in entries if entry.category in AGENT]
-    worlds = load_worlds(data) if agents else {}
+    app_specs = load_app_specs(data) if agents else {}
     return {
         "categories": _categories(gold, mangled),
         "rejected": rejected,
         "accepted": accepted,
-        "replay": reached([one for e in agents for one in replay(e, worlds)]),
+        "replay": reached([one for e in agents for one in replay(e, app_specs)]),
         "ok": not rejected["strict"] and not accepted["strict"],
     }
 

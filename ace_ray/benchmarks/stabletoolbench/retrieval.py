@@ -107,8 +107,8 @@ class ToolPool:
         ``max_chars`` characters of JSON."""
         if self.scope.kind != "all":
             return
-        nobody = Entry("", "", "", "", {"apis": self.docs}, None)
-        offered = schemas(apis_of(nobody, rules, texts), rules, texts)
+        everything = Entry("", "", "", "", {"apis": self.docs}, None)
+        offered = schemas(apis_of(everything, rules, texts), rules, texts)
         chars = sum(len(json.dumps(schema)) for schema in offered)
         if chars > max_chars:
             raise UserError(

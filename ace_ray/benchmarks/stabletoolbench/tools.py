@@ -57,7 +57,7 @@ class Api:
 
     ``category, tool, api`` are published names, ``std_*`` the standard ones that caches are keyed
     by; ``name``, ``description`` and ``parameters`` are the function's, the rest is the
-    API's own documentation for whoever plays it (``url`` only from a tool directory).
+    API's own documentation for a simulator (``url`` only from a tool directory).
     """
 
     category: str

@@ -1,4 +1,4 @@
-"""The page itself: sections rendered into one file that asks for nothing. The only door to jinja2.
+"""The page itself: sections rendered into one file without requests. The only importer of jinja2.
 
 Whatever a model or a manifest says is text: every value is escaped by the environment, invisible
 characters are named, and a policy in the page forbids all scripts but its own and every request.

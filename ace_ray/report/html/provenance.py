@@ -48,7 +48,7 @@ def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def ledger(content: Content) -> Section | None:
-    """What a sweep took; None for runs on their own, whose devices' time nobody added up."""
+    """What a sweep took; None for single runs, whose device time is not added up."""
     if content.sweep is None:
         return None
     lines = content.sweep.lines

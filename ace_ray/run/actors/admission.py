@@ -126,7 +126,7 @@ class AdmissionControl:
                     return
                 group = groups.popleft()
                 if not group.admitted.cancelled():
-                    # Counted here: between now and its own step nobody else may come in.
+                    # Counted here: no other may be admitted before its own step.
                     self._partition, self._run = partition, partition[0]
                     self._inside += group.rows
                     group.admitted.set_result(None)

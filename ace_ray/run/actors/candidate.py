@@ -20,6 +20,7 @@ import ray
 
 from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
+from ace_ray.models.adapters import folder_of_adapter
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
@@ -69,6 +70,7 @@ class Candidate:
             process,
             clock,
         )
+        self._adapters = job.runs[0].model.adapter is not None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
         self._ahead: _Prepared | None = None
         self._lock = asyncio.Lock()
@@ -89,11 +91,12 @@ class Candidate:
                 self.run += 1
         ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
+        self._base = materialize(job.runs[self.run].model) if self._adapters else folder
         self.engine = MonitoredEngine(
-            start_engine(job, folder), ask_after_s=job.config.stall_s / 4, clock=clock
+            start_engine(job, self._base), ask_after_s=job.config.stall_s / 4, clock=clock
         )
         self._held = folder
-        self._probe = Probe(self.engine)
+        self._probe = Probe(self.engine, proven=self._adapters)
         self._facts: dict[str, Any] = {
             "how": "restarted"
             if ray.get(self._coordinator.unswappable.remote(run=self.run))
@@ -126,10 +129,11 @@ class Candidate:
     async def _first_probe(self) -> None:
         """The engine is new; what it says now is what the next swap is held against."""
         facts, self._facts = self._facts, {}
+        taken = not self._adapters or await self._take_adapter()
         if self._job.examine:
             self._clock.preparing("warm_up")
             try:
-                await self._probe.begin(self._held)
+                await self._probe.begin(self._held if taken else self._base)
                 await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
             except EngineDead as error:
                 await self._end(f"the probe failed: {error}", self.run, for_all=False)
@@ -138,7 +142,19 @@ class Candidate:
                 return
             finally:
                 self._clock.preparing(None)
-        await self._coordinator.loaded.remote(self.run, facts)
+        if taken:
+            await self._coordinator.loaded.remote(self.run, facts)
+
+    async def _take_adapter(self) -> bool:
+        """The first one, on an engine that has the base alone; whether it could."""
+        try:
+            await self.engine.swap(self._held)
+        except EngineDead as error:
+            await self._end(f"an adapter could not be loaded: {error}", self.run, for_all=False)
+        except UserError as error:
+            self._give_up(self.run, str(error))
+            return False
+        return True
 
     async def _swap(self, run: int) -> None:
         try:
@@ -148,11 +164,11 @@ class Candidate:
         self._coordinator.spent.remote(self.run, self._process.name, self._clock.read())
         self._clock.restart()
         self._clock.preparing("load")
-        if self.run in self._broken:
+        if self.run in self._broken and not self._adapters:
             await self._end("nobody knows the weights in the engine", run, for_all=False)
         if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
-        if why := _why_not(self._held, folder):
+        if why := self._why_not(self._held, folder):
             await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
         await self._coordinator.loading.remote(self._process, run)
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
@@ -161,13 +177,15 @@ class Candidate:
             await self.engine.swap(folder)
             self._clock.preparing("warm_up")
             findings = await self._probe.swapped(folder)
+        except UserError as error:  # an adapter that vLLM refuses: the one before stays
+            raise Broken(str(error)) from error
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
             if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
                 await self._coordinator.unswappable.remote(clean(why), run=run)
             await self._end(why, run, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
-        release(self._job.runs[self.run].model)
+        self._let_go(self.run)
         # Before anything may fail: from now on it is these that the engine holds.
         self.run, self._held = run, folder
         if self._job.examine:
@@ -208,7 +226,7 @@ class Candidate:
 
     def _made_ready(self, run: int, held: Path) -> Path:
         folder = self._examined(run)
-        if not _why_not(held, folder):
+        if not self._why_not(held, folder):
             self._probe.prepare(held, folder)
         return folder
 
@@ -223,19 +241,34 @@ class Candidate:
 
     def _examined(self, run: int) -> Path:
         model = self._job.runs[run].model
-        if not self._job.examine:
+        if not self._job.examine and not self._adapters:
             return materialize(model)
         try:
             folder = materialize(model)
+            if self._adapters:
+                folder = folder_of_adapter(model, base=folder)
             check_whole(folder)
             check_finite(folder)
         except _PASSING:
             raise
         except UserError as error:
-            release(model)
+            self._let_go(run)
             raise Broken(str(error)) from error
         self._check_unchanged(run)
         return folder
+
+    def _let_go(self, run: int) -> None:
+        model = self._job.runs[run].model
+        release(model.adapter.ref if model.adapter else model)  # the base stays
+
+    def _why_not(self, held: Path, folder: Path) -> str:
+        """Why the weights in ``folder`` cannot take the place of those that came from ``held``."""
+        if self._adapters:
+            return ""  # each is loaded beside the base, whatever its rank and modules
+        try:
+            return same_layout(held, folder)
+        except UserError as error:  # a trainer keeps the last few
+            return str(error)
 
     def _check_unchanged(self, run: int) -> None:
         """Raise `Broken` when other weights lie where those of ``run`` were planned."""
@@ -243,14 +276,6 @@ class Candidate:
             check_unchanged(self._job.runs[run].model)
         except UserError as error:
             raise Broken(str(error)) from error
-
-
-def _why_not(held: Path, folder: Path) -> str:
-    """Why the weights in ``folder`` cannot take the place of those that came from ``held``."""
-    try:
-        return same_layout(held, folder)
-    except UserError as error:  # a trainer keeps the last few
-        return str(error)
 
 
 def start_engine(job: Job, folder: Path) -> Any:
@@ -272,6 +297,7 @@ def start_engine(job: Job, folder: Path) -> Any:
         reasoning_parser=job.config.model.reasoning_parser,
         tool_parser=job.config.model.tool_parser,
         swappable=len(job.runs) > 1,
+        adapters=job.runs[0].model.adapter is not None,
     )
 
 
@@ -286,7 +312,7 @@ class MonitoredEngine:
         self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._owed = 0
+        self._pending = 0
         self._heard_at = 0.0
         self.max_model_len: int | None = engine.max_model_len
         self.version: str = engine.version
@@ -306,9 +332,9 @@ class MonitoredEngine:
     @contextmanager
     def _owing(self) -> Iterator[None]:
         self._loop = asyncio.get_running_loop()
-        if not self._owed:
+        if not self._pending:
             self._heard_at = time.monotonic()
-        self._owed += 1
+        self._pending += 1
         try:
             with self._clock.busy("call"):
                 yield
@@ -316,7 +342,7 @@ class MonitoredEngine:
             self._heard_at = time.monotonic()  # an answer, too
             raise
         finally:
-            self._owed -= 1
+            self._pending -= 1
         self._heard_at = time.monotonic()
 
     async def swap(self, folder: Path) -> None:
@@ -351,7 +377,7 @@ class MonitoredEngine:
         """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.
 
         Called from another thread, since the loop of the engine may be what hangs."""
-        if not self._owed or self._loop is None:
+        if not self._pending or self._loop is None:
             return None
         if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
             self._loop.call_soon_threadsafe(self._ask)

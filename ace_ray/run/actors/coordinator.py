@@ -118,7 +118,7 @@ class Coordinator:
         counts.loads.append(facts)
 
     def broken(self, run: int, why: str) -> None:
-        """The weights of ``run`` cannot be evaluated; its rows stay owed."""
+        """The weights of ``run`` cannot be evaluated; its rows stay pending."""
         counts = self._tally.of(run)
         counts.broken = counts.broken or why
 
@@ -225,7 +225,7 @@ class Coordinator:
         return sum(actor == process.actor for actor in self._underway.values())
 
     def dying(
-        self, process: ProcessInfo, why: str, held: list[str] | None, outside: bool = False
+        self, process: ProcessInfo, why: str, rows_at_work: list[str] | None, outside: bool = False
     ) -> None:
         """A process says that it is about to end itself, and what it was working on. ``outside``:
         the cause lies outside of it."""
@@ -233,14 +233,16 @@ class Coordinator:
         # One death is one, however many threads tell of it, and whenever that arrives.
         if state.ready and state.process == process:
             state.ready, state.starts = False, 0
-            self._died(process, why, outside, held)
+            self._died(process, why, outside, rows_at_work)
 
     def killing(self, process: ProcessInfo, why: str, outside: bool) -> None:
         """The driver is about to kill ``process``."""
         self._killed[process] = why, outside
 
-    def _died(self, process: ProcessInfo, why: str, outside: bool, held: list[str] | None) -> None:
-        if self._isolation[process.kind].died(process.actor, held, outside=outside):
+    def _died(
+        self, process: ProcessInfo, why: str, outside: bool, rows_at_work: list[str] | None
+    ) -> None:
+        if self._isolation[process.kind].died(process.actor, rows_at_work, outside=outside):
             self._starts_since_progress.clear()
         self._last[process.kind] = f"{process.name}: {why}"
         if self._metrics:

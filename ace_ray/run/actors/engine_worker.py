@@ -15,6 +15,7 @@ import pyarrow as pa
 import ray
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.clean import one_line
 from ace_ray.config import ENDPOINT
@@ -40,6 +41,7 @@ from ace_ray.run.health.isolation import (
 from ace_ray.run.health.processes import this_process
 from ace_ray.run.monitoring.facts import engine_facts
 from ace_ray.run.monitoring.timing import Clock
+from ace_ray.run.planning.placement import placed
 from ace_ray.run.roles import RoleModels
 from ace_ray.run.storage.rows import EPISODES, clean, entry_at, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
@@ -106,7 +108,7 @@ class EngineWorker:
                 os._exit(1)
             report(job, "an engine worker could not start", error)
             raise
-        self._held: dict[str, asyncio.Task[Any]] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._waiting: set[str] = set()
         """Those of the rows held that wait for what they share with others."""
         self._preparing: Shared = {}
@@ -131,7 +133,7 @@ class EngineWorker:
             "engine_version": self._engine.version,
             "engine": {"device": self._engine.device}
             if job.config.backend == ENDPOINT
-            else engine_facts(self._engine.device),
+            else {**engine_facts(self._engine.device), **placed()},
         }
         self._clock.preparing(None)
         ray.get(self._coordinator.ready.remote(self._process, facts))
@@ -140,7 +142,7 @@ class EngineWorker:
             self._process,
             stall_s=job.config.stall_s,
             busy_since=self._busy_since,
-            held=self._at_work,
+            rows_at_work=self._at_work,
             outside=self._outside,
             on_drain=self._drain,
         )
@@ -202,8 +204,8 @@ class EngineWorker:
                 attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
                 task.add_done_callback(partial(self._row_ended, group, row["row_id"]))
-                self._held[row["row_id"]] = task
-            tasks = [self._held[row_id] for row_id in ids]
+                self._tasks[row["row_id"]] = task
+            tasks = [self._tasks[row_id] for row_id in ids]
             await asyncio.wait(tasks)
             self._leave()
             self._coordinator.spent.remote(run, self._process.name, self._clock.read())
@@ -232,7 +234,7 @@ class EngineWorker:
     def _at_work(self) -> list[str]:
         """Rows, and what rows share: one of them may be why this process dies. Other threads ask,
         too: the copies are atomic."""
-        ids = list(self._held)
+        ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 
     def _outside(self) -> str:
@@ -278,7 +280,7 @@ class EngineWorker:
             record |= {"status": "infra_error", **_named(error)}
             log_traceback()
         finally:
-            self._held.pop(row["row_id"], None)
+            self._tasks.pop(row["row_id"], None)
             self._waiting.discard(row["row_id"])
         record["duration_s"] = time.perf_counter() - clock
         return record
@@ -328,6 +330,7 @@ class EngineWorker:
             deadline = asyncio.get_running_loop().time() + limit
             context = replace(context, prepared=before.prepared, deadline=deadline)
         episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
+        check_episode(episode)
         if first:
             episode.count_all(before.episode)
         return episode
@@ -377,24 +380,24 @@ class EngineWorker:
         """When there was last a sign of work on the rows held; None: there are none.
 
         The engine's, and that of this process's own loop, in which a row may hang too."""
-        if not self._held or self._loop is None:
+        if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None
         self._loop.call_soon_threadsafe(self._tick)
-        owed = self._engine.busy_since()
-        return self._ticked_at if owed is None else min(owed, self._ticked_at)
+        busy_since = self._engine.busy_since()
+        return self._ticked_at if busy_since is None else min(busy_since, self._ticked_at)
 
     def _tick(self) -> None:
         self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
-        """Begin no row any more; give up after ``seconds`` what is in flight: it is owed again."""
+        """Begin no more rows; after ``seconds`` those in flight are given up and pending again."""
         self._stopping = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
 
     def _give_up(self) -> None:
-        for task in (*self._held.values(), *self._preparing.values()):
+        for task in (*self._tasks.values(), *self._preparing.values()):
             task.cancel()
 
 

@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config import RunConfig
-from ace_ray.errors import UserError
+from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.actors.coordinator import (
     Start,
@@ -92,7 +92,8 @@ class Scenarios:
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
     """Tell the coordinator the cause: Ray hands a driver the text of a long traceback only."""
-    line = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    said = isinstance(error, UserError | EngineNotStarted)
+    line = str(error) if said else f"{type(error).__name__}: {error}"
     ray.get(job.coordinator.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
 
 

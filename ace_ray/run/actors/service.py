@@ -89,9 +89,9 @@ class RunningService:
         try:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                some = [one for one in some if not one[1].done()]  # nobody waits for the others
+                some = [one for one in some if not one[1].done()]  # the others were cancelled
                 try:
-                    answers = await self._asked([asked for asked, _ in some])
+                    answers = await self._call_actor([asked for asked, _ in some])
                 except Exception as error:  # noqa: BLE001 - whatever it is, rows wait for it
                     answers = [(None, f"{type(error).__name__}: {error}")] * len(some)
                 for (_, future), (answer, refusal) in zip(some, answers, strict=True):
@@ -104,7 +104,7 @@ class RunningService:
         finally:
             self._sender = None
 
-    async def _asked(self, asked: list[Asked]) -> list[tuple[Any, str]]:
+    async def _call_actor(self, asked: list[Asked]) -> list[tuple[Any, str]]:
         clock, pause_s = asyncio.get_running_loop().time, 0.2
         deadline = clock() + LOST_S
         while True:

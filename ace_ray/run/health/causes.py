@@ -25,7 +25,7 @@ EXIT_S = 60.0
 """Longest wait for an engine core that answers no more to be gone."""
 
 KEEP_S = 7 * 24 * 3600.0
-"""Age at which a `CrashFile` that nobody has asked for is removed."""
+"""Age at which an unread `CrashFile` is removed."""
 
 _PREFIX = "ace_ray-crash-"
 
@@ -68,7 +68,7 @@ def why_gone(process: ProcessInfo) -> tuple[str, bool]:
     """Why ``process``, of this node, is gone and said nothing; and whether the cause lies outside
     of it. Removes its `CrashFile`.
 
-    A check takes milliseconds: nobody kills a checker while it is on one row, again and again."""
+    A check takes milliseconds: an outside kill does not hit it on one row again and again."""
     if process.kind != "engine":
         return "its process was killed", False
     path = _path(process)
@@ -98,7 +98,7 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
             return stopped
         code = _exit_code(core, end)
         if code == 0:
-            return "the engine core was told to end"
+            return "the engine core got SIGTERM"
         if code is None or -code not in FROM_OUTSIDE:
             continue
         if -code == signal.SIGKILL and oom_kills() > oom_before:

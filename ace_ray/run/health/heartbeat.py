@@ -1,7 +1,7 @@
 """The heartbeat of a process of the run: a thread that works even when its owner hangs.
 
 It tells the coordinator that the process lives, learns when the run is to stop, and ends the
-process when its owner has owed something and shown no sign of work for too long. Ray then starts
+process when work is pending in it and made no progress for too long. Ray then starts
 the process anew and repeats its tasks; only a dead process makes it do so, an exception would end
 the run.
 """
@@ -32,9 +32,9 @@ class Heartbeat:
     Args:
         coordinator: the run's `Coordinator`.
         stall_s: seconds without a sign of work after which the process ends itself.
-        busy_since: when something was last done for what is owed (`time.monotonic`); None while
-            nothing is owed. Called from the thread.
-        held: ids of the rows that are being worked on; None leaves it to what the
+        busy_since: when pending work last made progress (`time.monotonic`); None while none is
+            pending. Called from the thread.
+        rows_at_work: ids of the rows that are being worked on; None leaves it to what the
             coordinator has noted.
         outside: what from outside has brought the work to a halt; "": nothing shows that. Asked
             when the process is about to end itself.
@@ -48,12 +48,12 @@ class Heartbeat:
         *,
         stall_s: float,
         busy_since: Callable[[], float | None],
-        held: Callable[[], Sequence[str] | None] = lambda: None,
+        rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
         outside: Callable[[], str] = lambda: "",
         on_drain: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._coordinator, self._process = coordinator, process
-        self._stall_s, self._busy_since, self._held = stall_s, busy_since, held
+        self._stall_s, self._busy_since, self._rows_at_work = stall_s, busy_since, rows_at_work
         self._outside = outside
         self._on_drain: Callable[[float], None] | None = on_drain
         threading.Thread(target=self._loop, name="heartbeat", daemon=True).start()
@@ -68,7 +68,7 @@ class Heartbeat:
                     self._coordinator,
                     self._process,
                     f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})",
-                    self._held(),
+                    self._rows_at_work(),
                     self._outside(),
                 )
             try:
@@ -81,7 +81,11 @@ class Heartbeat:
 
 
 def die(
-    coordinator: Any, process: ProcessInfo, why: str, held: Sequence[str] | None, outside: str = ""
+    coordinator: Any,
+    process: ProcessInfo,
+    why: str,
+    rows_at_work: Sequence[str] | None,
+    outside: str = "",
 ) -> None:
     """Tell the coordinator and the log, and end this process with all its children, hung ones too.
 
@@ -91,7 +95,9 @@ def die(
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     print(f"the {NAMES[process.kind]} {process.name} ends itself: {why}", flush=True)
     try:
-        dying = coordinator.dying.remote(process, why, held and list(held), bool(outside))
+        dying = coordinator.dying.remote(
+            process, why, rows_at_work and list(rows_at_work), bool(outside)
+        )
         ray.get(dying, timeout=10)
     except Exception:  # noqa: BLE001 - nothing may keep a broken process alive
         print("the coordinator could not be told", flush=True)

@@ -140,7 +140,7 @@ def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> di
 
 
 KILLED_FROM_OUTSIDE = "KilledFromOutside"
-"""Of a row that is given up in this command, and owed to the next one."""
+"""Of a row that is given up in this command, and left to the next one."""
 
 PREPARATION_KILLED = "PreparationKilled"
 """Of rows that share a preparation which engines have died on."""
@@ -200,7 +200,7 @@ class Isolation:
         self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
-        """The rows are done with; an isolated row that lives through it is released."""
+        """The rows are done with; an isolated row that ends without a death is released."""
         at_work = self._at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)

@@ -54,9 +54,9 @@ class HealthMonitor:
         self._rows, self._had_success = rows, had_success
         self._latest: Tally | None = None
         self._began: float | None = None
-        self._heard = time.monotonic()
+        self._answered_at = time.monotonic()
         self._drain_until: float | None = None
-        self._told = 0
+        self._deaths_reported = 0
         """Deaths of engines that were said."""
         self._killed: set[ProcessInfo] = set()
         self._ended: set[ProcessInfo] = set()
@@ -75,7 +75,7 @@ class HealthMonitor:
 
     def engines_start(self) -> None:
         """From now on the engines may take `start_timeout_s`."""
-        self._began = self._heard = time.monotonic()
+        self._began = self._answered_at = time.monotonic()
 
     @property
     def latest(self) -> Tally:
@@ -88,7 +88,7 @@ class HealthMonitor:
 
         try:
             self._latest = ray.get(self._coordinator.read.remote(), timeout=30)
-            self._heard = time.monotonic()
+            self._answered_at = time.monotonic()
         except Exception:  # noqa: BLE001 - the cluster may be gone; what was last heard stands
             pass
         return self.latest
@@ -123,8 +123,8 @@ class HealthMonitor:
 
     def _tell_deaths(self, tally: Tally) -> None:
         """A line for each engine that has ended since the last look; few of many."""
-        new = tally.deaths[self._told :]
-        self._told += len(new)
+        new = tally.deaths[self._deaths_reported :]
+        self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
             self._say(f"engine worker {line}")
         if len(new) > DEATH_LINES:
@@ -136,7 +136,7 @@ class HealthMonitor:
             if self._over.is_set():
                 return
             if silent > limit and process not in self._killed | self._ended:
-                # One that is not there was let go when its work was done, or is to come again.
+                # One that is not there was removed when its work was done, or starts again.
                 frozen = _kill(self._coordinator, process)
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
@@ -150,7 +150,7 @@ class HealthMonitor:
             process for process, s in tally.silent.items() if process in self._killed and s > limit
         ]
         if tally.stored < self._rows:
-            # Rows may be under way to the store from an engine that was let go.
+            # Rows may be on their way to the store from an engine that was removed.
             limit += self._config.store_patience_s
             late += [
                 process
@@ -163,8 +163,8 @@ class HealthMonitor:
         now = time.monotonic()
         if lost := self._lost():
             self._interrupts.abort(LeaseLost(lost))
-        elif now - self._heard > COORDINATOR_S:
-            line = f"the run's coordinator has not answered for {now - self._heard:.0f} s"
+        elif now - self._answered_at > COORDINATOR_S:
+            line = f"the run's coordinator has not answered for {now - self._answered_at:.0f} s"
             self._interrupts.abort(RunFailed(line, resumable=True, again=True))
         elif (
             not tally.workers
@@ -199,7 +199,7 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
                 # A stop by a signal is a cause outside; a process that blocks itself is none.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not react"
-                with suppress(Exception):  # a coordinator that does not answer keeps nobody alive
+                with suppress(Exception):  # without the coordinator the kill goes on
                     told = coordinator.killing.remote(process, f"{why} and was killed", stopped)
                     ray.get(told, timeout=30)
                 running.kill()

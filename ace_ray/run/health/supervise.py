@@ -37,7 +37,7 @@ def supervised(work: Callable[[], int]) -> int:
     sys.stderr.flush()
     parent = os.getpid()
     told, tell = os.pipe()
-    # None may come before there is somebody to pass it on to.
+    # None may come before there is a child to pass it on to.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     child = os.fork()
     if child == 0:

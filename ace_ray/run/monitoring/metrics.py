@@ -4,8 +4,8 @@ Every node of a cluster serves the metrics of its processes. Ray writes ``ray_``
 and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A run that
 starts a Ray of its own exports nothing (`cluster.connect`).
 
-A pass over the owed rows has a coordinator of its own, so its counters begin at 0. Ray passes a
-gauge on once for each time it is set: one that is there belongs to a run that somebody watches.
+A pass over the pending rows has a coordinator of its own, so its counters begin at 0. Ray passes a
+gauge on once for each time it is set: one that is there belongs to a run with a live driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ace_ray.run.monitoring.counts import Tally
 
 HEARD_S = 30.0
-"""An engine worker tells of itself every 2 s; one that was let go does no more."""
+"""An engine worker tells of itself every 2 s; one that was removed stops."""
 
 PREFIX = "ace_ray_"
 RUN_TAGS = ("run_id", "model")

@@ -17,7 +17,7 @@ STATES: tuple[State, ...] = ("load", "warm_up", "generation", "tool", "idle")
 
 class Clock:
     """Counts seconds by state: ``load`` while weights come in, ``warm_up`` while they are probed,
-    ``generation`` while the engine owes answers, ``tool`` while rows are at work and it owes none
+    ``generation`` while the engine has requests, ``tool`` while rows are at work and it has none
     (sandboxes, other models), ``idle`` while there is no row."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class Clock:
 
     @contextmanager
     def busy(self, what: Literal["row", "call"]) -> Iterator[None]:
-        """A row is at work, or the engine owes the answer to a call, until the context ends."""
+        """A row is at work, or a request is in the engine, until the context ends."""
         self._count()
         self._at_work[what] += 1
         try:

@@ -55,7 +55,7 @@ class TooSmall(UserError):
 def set_environment() -> None:
     """Settings that Ray reads when it is imported, and when it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray calls that come after the end would start a Ray, or join somebody else's and hang with it.
+    # Ray calls after the end would start a Ray, or join another driver's and hang with it.
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
     # processes at every step. Takes effect in a Ray that is started here.
@@ -125,7 +125,7 @@ def running_cluster() -> str:
     """The address to join, or "local".
 
     Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
-    address that nobody answers at: Ray would wait for it for minutes, and a killed head leaves its
+    address without a server: Ray would wait for it for minutes, and a killed head leaves its
     address behind.
 
     Raises:
@@ -166,6 +166,8 @@ class Resources:
     sandboxes: int = 0
     server_cpus: float = 0.0
     server_gpus: int = 0
+    spread: bool = False
+    """Whether each engine lies on several nodes, in a placement group (`placement`)."""
     endpoint: bool = False
     """Whether workers ask an endpoint and hold no engine."""
 
@@ -192,6 +194,24 @@ def gpus_per_worker(engine: dict[str, Any]) -> int:
 def worker_cpus(config: RunConfig) -> float:
     """Logical CPUs of one engine worker."""
     return CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
+
+
+def takes_gpus(config: RunConfig) -> bool:
+    """Whether engines take GPUs where there are some. A fake takes those that it is told to."""
+    fake = config.backend == "fake" and gpus_per_worker(config.engine) > 1
+    return config.backend == "vllm" or fake
+
+
+def largest(cluster: Nodes) -> int:
+    """The GPUs of the node that has the most."""
+    return int(max((node.get("GPU", 0) for node in cluster), default=0))
+
+
+def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
+    """Whether an engine lies on several nodes: no node has its GPUs, or it is told to."""
+    executor = engine.get("distributed_executor_backend")
+    too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
+    return executor == "ray" or (executor is None and too_large)
 
 
 def nodes() -> list[dict[str, float]]:
@@ -223,7 +243,7 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
     finally:
-        # It would outlive this driver, and hold the nodes for ever.
+        # It would outlive this driver, and keep the nodes.
         request_resources(bundles=[])
 
 
@@ -264,7 +284,7 @@ def _fit(
     servers: Sequence[tuple[float, int]],
 ) -> Resources:
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
-    on_gpu = config.backend == "vllm" and gpus > 0
+    on_gpu = takes_gpus(config) and gpus > 0
     if config.backend == "vllm" and not gpus and _gpu_build():
         raise TooSmall(
             "the cluster has no GPU, and the installed vLLM is its GPU build",
@@ -273,13 +293,20 @@ def _fit(
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     each = worker_cpus(config)
-    most = sum(_room(node, each, per_worker) for node in cluster)
+    spread = on_gpu and spreads(config.engine, cluster)
+    _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
+    if spread:
+        # The worker is beside one of its GPUs; the others may be anywhere.
+        beside = sum(_room(node, each, 1) for node in cluster)
+        most = min(gpus // per_worker, beside)
+    else:
+        most = sum(_room(node, each, per_worker) for node in cluster)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
             raise TooSmall(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
-                "and no node has them",
+                f"and no node has them: the largest has {largest(cluster)} GPU(s)",
                 where="the roles of benchmarks",
                 fix="lower its cpus or engine.tensor_parallel_size, or join larger nodes",
             )
@@ -302,6 +329,7 @@ def _fit(
         sandboxes,
         server_cpus,
         server_gpus,
+        spread,
         endpoint=config.backend == ENDPOINT,
     )
     if workers > most or need.cpus > cpus or need.gpus > gpus:
@@ -309,7 +337,8 @@ def _fit(
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise TooSmall(
-            f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each on one node, and "
+            f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
+            f"{'' if spread else ' on one node'}, and "
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all",
             where="workers",
@@ -319,6 +348,29 @@ def _fit(
             "cluster",
         )
     return need
+
+
+def _check_engine_fits(
+    engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
+) -> None:
+    """Raise `TooSmall` for an engine of ``each`` GPUs that could not start if it were alone."""
+    gpus = int(sum(node.get("GPU", 0) for node in cluster))
+    if each <= (gpus if spread else largest(cluster)):
+        return
+    sizes = " x ".join(
+        f"{name} {engine[name]}"
+        for name in ("tensor_parallel_size", "pipeline_parallel_size")
+        if engine.get(name, 1) != 1
+    )
+    fix = "lower them, or join a cluster with more GPUs"
+    if each <= gpus:
+        fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
+    raise TooSmall(
+        f"an engine takes {each} GPUs ({sizes}), the cluster has {gpus} on {len(cluster)} node(s), "
+        f"its largest node {largest(cluster)}",
+        where="engine",
+        fix=fix,
+    )
 
 
 def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:

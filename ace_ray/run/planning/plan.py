@@ -7,6 +7,7 @@ protocol options): equal ids mean that the same content would be generated.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ import numpy as np
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.roles import endpoint_identity
-from ace_ray.models.sources import ModelRef
+from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.roles import RoleBindings, bind_roles
 
@@ -109,7 +111,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         )
     entries: list[Entry] = []
     for benchmark in benchmarks:
-        benchmark.ready(named=True)  # by the config
+        with own_code(type(benchmark), "ready"):
+            benchmark.ready(named=True)  # by the config
         entries += benchmark.dataset()
     if config.limit is not None:
         entries = spread(entries, config.limit)
@@ -123,6 +126,7 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "reasoning_parser": config.model.reasoning_parser,
         "tool_parser": config.model.tool_parser,
         "backend": config.backend,
+        **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
     if config.model.endpoint is not None:
         candidate["endpoint"] = endpoint_identity(config.model.endpoint)
@@ -144,8 +148,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     shares, preparations = np.full(len(entries), -1, np.int32), dict[tuple[str, str], int]()
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
-        shown = [benchmark.prompt(entry), benchmark.tools(entry)]
-        prompt = canonical_json(shown if shown[1] is not None else shown[0])
+        messages, tools = benchmark.opening(entry)
+        prompt = canonical_json(messages if tools is None else [messages, tools])
         sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
         if together[index] and (preparation := benchmark.preparation(entry)):
             key = (entry.benchmark, preparation)
@@ -193,10 +197,29 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     )
 
 
+def _described(adapter: Adapter) -> dict[str, Any]:
+    ref = adapter.ref
+    return {
+        "source": ref.source,
+        "kind": ref.kind,
+        "revision": ref.revision,
+        "rank": adapter.rank,
+        "base": adapter.base,
+    }
+
+
 def identity_of(benchmark: Benchmark) -> dict[str, Any]:
     """`Benchmark.identity`, and of a class in a local file the hash of that file."""
     code = code_hash(type(benchmark))
-    return {**benchmark.identity(), **({"code_sha256": code} if code else {})}
+    with own_code(type(benchmark), "identity"):
+        identity = benchmark.identity()
+        json.dumps(identity, allow_nan=False)
+    return {**identity, **({"code_sha256": code} if code else {})}
+
+
+def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
+    """`Benchmark.groups` for the manifest: a report runs no local file to ask it."""
+    return {group: list(members) for group, members in benchmark.groups.items()}
 
 
 def row_id(content: str, drawn: str) -> str:
@@ -245,6 +268,9 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     resolved = plan.config.model_dump(mode="json")
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
+    adapter = plan.model.adapter
+    if adapter and adapter.ref.kind == "hub":
+        resolved["model"]["adapter_revision"] = adapter.ref.revision
     resolved["benchmarks"] = [
         {"name": benchmark.source or name, **benchmark.resolved()}
         for name, benchmark in plan.benchmarks.items()
@@ -256,6 +282,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "ace_ray_version": ace_ray.__version__,
         "declared": len(plan.rows),
         "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
+        "groups": {name: groups_of(b) for name, b in plan.benchmarks.items()},
         "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
         "config": resolved,
         "model": {
@@ -263,6 +290,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             "kind": plan.model.kind,
             "revision": plan.model.known_revision,
             **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
+            **({"adapter": _described(adapter)} if adapter else {}),
         },
         "identity": plan.identity,
         **facts,

@@ -14,6 +14,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
 from ace_ray.config import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.roles import ServedRole
@@ -38,13 +39,24 @@ def resolve_model(config: RunConfig) -> ModelRef:
     source = config.model.source
     assert source is not None  # `run_config` refuses a model without
     if config.backend == "fake" and not Path(source).is_dir():
-        return ModelRef("fake", "fake", "fake", "fake")
-    model = resolve(
-        source,
-        config.model.revision,
-        endpoint_url=config.store.endpoint_url,
-        region=config.store.region,
-    )
+        model = ModelRef("fake", "fake", "fake", "fake")
+    else:
+        model = resolve(
+            source,
+            config.model.revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+        )
+    if config.model.adapter is not None:
+        model = adapters.with_adapter(
+            model,
+            config.model.adapter,
+            config.model.adapter_revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+        )
+    if config.backend == "vllm":
+        adapters.check_engine(model, config.engine)
     if model.kind == "folder" and config.engine.get("load_format") != "dummy":
         names = [path.suffix for path in Path(model.location).iterdir()]
         if not {".safetensors", ".bin", ".pt"} & set(names):
@@ -145,6 +157,8 @@ def check_chat(plan: Plan) -> dict[str, Any]:
             template = chat.tools_template_sha256
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
+        if plan.model.adapter is not None:
+            adapters.check_texts(plan.model)
 
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))

@@ -24,19 +24,18 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from ace_ray.children import module_command, module_environment
+from ace_ray.models.start_failure import MOST_BYTES, first_error, tail
 
 GRACE_S = 15.0
 """From the request to end until the kill."""
 _POLL_S = 0.25
 _TAIL_LINES = 6
-_TAIL_BYTES = 1 << 16
 
 
 class ServerFailed(Exception):
-    """A server could not be started, or died too often. One line, with the end of its log."""
+    """A server could not be started, or died too often. One line, with the cause out of its log."""
 
 
 class Server:
@@ -51,6 +50,8 @@ class Server:
         os.close(handle)
         self.log = Path(name)
         """What the server prints; removed by `stop`, kept after a failure."""
+        self._begins = 0
+        """Where in it the last start begins."""
         self._lock = threading.Lock()
         self._stopping = False
         self._guard: subprocess.Popen[bytes] | None = None
@@ -83,7 +84,7 @@ class Server:
                 self._wait()
                 self.start(deadline_s)
             self._wait()
-            raise ServerFailed(self._report(f"the server died {restarts + 1} times"))
+            raise ServerFailed(self._report(f"the server died {restarts + 1} times", started=True))
         except ServerFailed:
             if not self._stopping:
                 raise
@@ -101,6 +102,7 @@ class Server:
             if self._stopping:
                 raise ServerFailed("the server was stopped")
             with self.log.open("ab") as log:
+                self._begins = log.tell()
                 self._guard = subprocess.Popen(
                     module_command("ace_ray.run.servers.server", *self._command),
                     env=module_environment(self._env),
@@ -138,19 +140,16 @@ class Server:
         finally:
             connection.close()
 
-    def _report(self, what: str) -> str:
+    def _report(self, what: str, *, started: bool = False) -> str:
         with suppress(FileNotFoundError), self.log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            tail = tail_of(file)
-            return f"{what}: {tail} (all of it: {socket.gethostname()}:{self.log})"
+            # Of the last start: what ended those before is another matter.
+            file.seek(max(self._begins, file.seek(0, os.SEEK_END) - MOST_BYTES))
+            text = file.read(MOST_BYTES).decode("utf-8", "replace")
+            # One that has started has met requests, and errors that are none of its own.
+            cause = "" if started else first_error(text)
+            said = cause or tail(text, _TAIL_LINES)
+            return f"{what}: {said} (all of it: {socket.gethostname()}:{self.log})"
         return what
-
-
-def tail_of(log: IO[bytes]) -> str:
-    """The last lines of a log in one line."""
-    lines = log.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-    last = [" ".join(line.split())[:300] for line in lines if line.strip()][-_TAIL_LINES:]
-    return " | ".join(last) or "it printed nothing"
 
 
 def free_port(host: str) -> int:

@@ -70,7 +70,7 @@ def start_server(
     return Starting(handle, handle.start.remote())
 
 
-def url(server: Starting, timeout_s: float = LOAD_S) -> str:
+def url(server: Starting) -> str:
     """Where the server answers, once it does.
 
     Raises:
@@ -79,9 +79,9 @@ def url(server: Starting, timeout_s: float = LOAD_S) -> str:
     import ray
 
     try:
-        address, failure = ray.get(server.outcome, timeout=timeout_s)
+        address, failure = ray.get(server.outcome, timeout=LOAD_S)
     except ray.exceptions.GetTimeoutError as error:
-        raise ServerFailed(f"no server of this role was ready within {timeout_s:g} s") from error
+        raise ServerFailed(f"no server of this role was ready within {LOAD_S:g} s") from error
     except ray.exceptions.RayError as error:
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ServerFailed(f"the actor of this role's server is gone: {line}") from error

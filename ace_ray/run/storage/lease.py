@@ -1,6 +1,6 @@
 """One writer per run folder: a lease object, taken and renewed by conditional writes.
 
-Nobody's clock is trusted. A holder rewrites the object every `BEAT_S`; whoever finds one watches
+No clock is trusted. A holder rewrites the object every `BEAT_S`; whoever finds one watches
 it: if it changes, its holder lives and the run is refused; if it stays as it is for `TTL_S` of the
 watcher's own monotonic clock, its holder is dead and the lease is taken over, on condition that it
 is still the one watched. A holder that died on this machine is recognised at once.
@@ -49,7 +49,7 @@ class Lease:
     def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
         """Take the lease of the run in ``store``, waiting out a dead holder's.
 
-        Raises `UserError`: somebody holds it, or the store cannot do this.
+        Raises `UserError`: another driver holds it, or the store cannot do this.
         """
         claim = {
             "schema_version": 1,

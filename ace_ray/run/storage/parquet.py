@@ -238,8 +238,8 @@ class _Thrift:
 
     DEPTH = 12
 
-    def __init__(self, held: bytearray, end: int) -> None:
-        self._held, self._end = held, end
+    def __init__(self, data: bytearray, end: int) -> None:
+        self._data, self._end = data, end
 
     def struct(self, at: int, depth: int = 0) -> tuple[Fields, int]:
         """(field id -> value, position behind it)"""
@@ -277,7 +277,7 @@ class _Thrift:
         if kind == 8:
             length, at = self._varint(at)
             end = self._skip(at, length)
-            return bytes(self._held[at:end]), end
+            return bytes(self._data[at:end]), end
         if kind in (9, 10):
             return self._list(at, depth)
         if kind == 12:
@@ -315,7 +315,7 @@ class _Thrift:
     def _byte(self, at: int) -> tuple[int, int]:
         if at >= self._end:
             raise ValueError("it is cut off")
-        return self._held[at], at + 1
+        return self._data[at], at + 1
 
     def _skip(self, at: int, count: int) -> int:
         if count > self._end - at:

@@ -200,7 +200,7 @@ def read_ledger(
                 table = str(error)
         if isinstance(table, str):
             ignored[name] = table
-            say(f"{store.root}/{name} is ignored, its rows are owed: {table}")
+            say(f"{store.root}/{name} is ignored, its rows are pending: {table}")
             continue
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
         classes = table.column("error_class").to_pylist()

@@ -242,7 +242,7 @@ def verdict_columns(
     for rules in rule_sets:
         verdict = verdicts.get(rules)
         columns[f"{rules}_valid"] = verdict.valid if verdict else None
-        columns[f"{rules}_error_type"] = verdict.error_type if verdict else None
+        columns[f"{rules}_error_type"] = clean(verdict.error_type) if verdict else None
         columns[f"{rules}_error"] = clean(verdict.error) if verdict else None
         columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
     return columns

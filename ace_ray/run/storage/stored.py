@@ -52,8 +52,13 @@ Amount = Annotated[float, Field(ge=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
 
+class _Adapter(Stored):
+    source: Line
+
+
 class _Model(Stored):
     source: Line
+    adapter: _Adapter | None = None
     parameters: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
 
 
@@ -88,6 +93,8 @@ class Manifest(Stored):
         default_factory=dict
     )
     """By benchmark; older runs name none and have those of the built-in benchmarks."""
+    groups: dict[Name, dict[Line, list[Line]]] = Field(default_factory=dict)
+    """By benchmark: group -> categories. Older runs name none."""
     entries: dict[str, Line] = Field(default_factory=dict)
     model: _Model
     identity: _Identity

@@ -11,7 +11,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.environment.environment import load_worlds
+from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state, render_gold, render_mangled
 from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines, reached, replay
 from ace_ray.errors import UserError
@@ -133,7 +133,7 @@ def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
         check_gold(tmp_path)
 
 
-WORLDS = load_worlds(MINI)
+APP_SPECS = load_app_specs(MINI)
 
 
 def agents(data: Path) -> list[Entry]:
@@ -145,7 +145,7 @@ def with_path(entry: Entry, steps: list[Any]) -> Entry:
 
 
 def test_every_path_of_the_mini_set_reaches_its_gold_state() -> None:
-    found = [one for entry in agents(MINI) for one in replay(entry, WORLDS)]
+    found = [one for entry in agents(MINI) for one in replay(entry, APP_SPECS)]
     assert len(found) >= 16
     assert all(one.reaches == {"official": True, "strict": True} for one in found)
     assert reached(found)["missed"] == []
@@ -154,18 +154,18 @@ def test_every_path_of_the_mini_set_reaches_its_gold_state() -> None:
 def test_a_path_that_misses_is_named_with_its_cause() -> None:
     entry = next(e for e in agents(MINI) if e.id == "agent_multi_turn_0")
     bad = with_path(entry, ["[send_message(sender_name='a', receiver_name='b', message='c')]"])
-    (one,) = replay(bad, WORLDS)
+    (one,) = replay(bad, APP_SPECS)
     assert one.reaches == {"official": False, "strict": False}
     assert one.cause.startswith("step 1, send_message, is refused: ")
-    (one,) = replay(with_path(entry, ["[turn_on_wifi("]), WORLDS)
+    (one,) = replay(with_path(entry, ["[turn_on_wifi("]), APP_SPECS)
     assert one.cause.startswith("step 1 cannot be read")
     (missed,) = reached([one])["missed"]
     assert (missed["id"], missed["path"], missed["official"]) == (entry.id, 0, False)
 
 
 def test_the_official_paths(shared_data: Path) -> None:
-    """The rows are those of the reference study: deleted message 3 for 4, a login left out, a world
-    older than the gold state."""
+    """The rows are those of the reference study: deleted message 3 for 4, a login left out, an
+    initial state older than the gold state."""
     found = check_gold(shared_data)["replay"]
     counts = {
         (language, category): (cell["n"], cell["official"], cell["strict"])

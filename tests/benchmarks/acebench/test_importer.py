@@ -8,7 +8,7 @@ import pytest
 from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.data import importer
 from ace_ray.benchmarks.acebench.data.loader import load
-from ace_ray.benchmarks.acebench.data.upstream import read_prompts, read_worlds
+from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data
@@ -84,7 +84,7 @@ def test_layout_without_upstream_texts(tmp_path, cache):
     said: list[str] = []
     folder = importer.import_checkout(write_data(tmp_path / "rows"), cache=cache, say=said.append)
     assert not (folder / "upstream").exists()
-    assert "official prompts and worlds are not available" in said[1]
+    assert "official prompts and apps are not available" in said[1]
 
 
 def test_prompts_are_read_as_literals(checkout):
@@ -97,9 +97,9 @@ def test_prompts_are_read_as_literals(checkout):
     assert len(prompts) == 2 + 5 + 4
 
 
-def test_worlds_are_read_as_literals(checkout):
-    worlds = read_worlds(checkout)
-    assert worlds["multi_step"]["zh"]["MessageApi"] == {
+def test_app_specs_are_read_as_literals(checkout):
+    app_specs = read_app_specs(checkout)
+    assert app_specs["multi_step"]["zh"]["MessageApi"] == {
         "bases": ["BaseApi"],
         "state": {
             "__init_calls__": ["super().__init__()"],
@@ -249,4 +249,4 @@ def test_the_command_says_what_the_import_says(checkout, cache, here, monkeypatc
     assert line.startswith("imported: 38 rows")
     assert left_in(cache)[0] in line
     ended = here("data", "import", "acebench", checkout / "data_all")
-    assert "official prompts and worlds are not available" in ended.stdout.splitlines()[1]
+    assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]

@@ -26,7 +26,7 @@ from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render
 from ace_ray.records import Entry
 
 ENTRIES = data.load(data.MINI)
-WORLDS = json.loads((data.MINI / "upstream" / "worlds.json").read_text(encoding="utf-8"))
+APP_SPECS = json.loads((data.MINI / "upstream" / "worlds.json").read_text(encoding="utf-8"))
 TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -134,20 +134,22 @@ def test_wrong_values_stand_in_the_question_and_break_the_schema(entry: Entry) -
 
 
 @pytest.mark.parametrize("entry", of(*AGENT))
-def test_agent_rows_agree_with_their_worlds(entry: Entry) -> None:
-    worlds = WORLDS[entry.category.removeprefix("agent_")][entry.language]
+def test_agent_rows_agree_with_their_app_specs(entry: Entry) -> None:
+    app_specs = APP_SPECS[entry.category.removeprefix("agent_")][entry.language]
     classes = entry.data["involved_classes"]
     states = entry.gold["ground_truth"]
     assert [name for state in states for name in state] == classes
     for state in states:
         for name, attributes in state.items():
-            initial = {a: v for c in (name, *worlds[name]["bases"]) for a, v in _state(worlds, c)}
+            initial = {
+                a: v for c in (name, *app_specs[name]["bases"]) for a, v in _state(app_specs, c)
+            }
             assert attributes.keys() <= initial.keys()
             for attribute, value in attributes.items():
                 assert type(value) is type(initial[attribute])
 
     offered = {function["name"]: function["parameters"] for function in entry.data["function"]}
-    known = {method for name in classes for method in worlds[name]["methods"]}
+    known = {method for name in classes for method in app_specs[name]["methods"]}
     assert offered.keys() <= known
     paths = entry.gold["mile_stone"]
     for step in [s for path in ([paths] if isinstance(paths[0], str) else paths) for s in path]:
@@ -157,8 +159,8 @@ def test_agent_rows_agree_with_their_worlds(entry: Entry) -> None:
         assert set(parameters["required"]) <= arguments <= parameters["properties"].keys()
 
 
-def _state(worlds: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    return list(worlds[name]["state"].items())
+def _state(app_specs: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
+    return list(app_specs[name]["state"].items())
 
 
 @pytest.mark.parametrize("entry", of(*GENERATION))

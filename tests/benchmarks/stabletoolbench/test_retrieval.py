@@ -1,4 +1,4 @@
-"""Which APIs an agent is offered: seeded, repeatable, and never without a word."""
+"""Which APIs an agent is offered: seeded, repeatable, and what is left out is named."""
 
 from __future__ import annotations
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import ray
 
+from ace_ray.models.adapters import with_adapter
 from ace_ray.models.fake import FakeEngine
 from ace_ray.models.probe import Logprobs
-from ace_ray.models.sources import resolve
+from ace_ray.models.sources import ModelRef, resolve
 from ace_ray.run.actors import candidate as module
 from ace_ray.run.actors.candidate import Candidate
 from ace_ray.run.actors.coordinator import Coordinator
@@ -83,6 +84,15 @@ class Engines:
         for step in steps:
             self.save(step)
         refs = [resolve(str(self.root / f"step_{step}"), None) for step in steps]
+        return self.candidate_of(refs, examine=examine)
+
+    def adapters(self, *folders: Path, examine: bool = True) -> Candidate:
+        """On step 0 as their base."""
+        base = resolve(str(self.save(0)), None)
+        refs = [with_adapter(base, str(folder), None) for folder in folders]
+        return self.candidate_of(refs, examine=examine)
+
+    def candidate_of(self, refs: Sequence[ModelRef], *, examine: bool) -> Candidate:
         runs = [SimpleNamespace(run_id=f"run-{ref.name}", model=ref) for ref in refs]
         self.job: Any = SimpleNamespace(
             runs=tuple(runs),

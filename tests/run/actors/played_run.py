@@ -68,7 +68,7 @@ class Worker(EngineWorker):
             pass
 
         self._run, self._coordinator, self._process = run, Handle(run.coordinator), process
-        self._held, self._waiting, self._preparing, self._ended = {}, set(), {}, []
+        self._tasks, self._waiting, self._preparing, self._ended = {}, set(), {}, []
         self._stopping, self._loop = False, None
         self._admission = AdmissionControl(
             run.most,
@@ -91,7 +91,7 @@ class Worker(EngineWorker):
             work: Any = partial(self._work, name)
             await self._prepared(row, shared, work)
         await self._work(row["row_id"])
-        self._held.pop(row["row_id"], None)
+        self._tasks.pop(row["row_id"], None)
         return {**row, "status": "scored", "attempts": attempt}
 
     async def _work(self, name: str) -> None:
@@ -189,7 +189,7 @@ class PlayedRun:
                     asyncio.get_running_loop().call_later(0.5, self._checked, call.result())
         for _, call in running.values():
             call.cancel()
-        rest = [*worker._held.values(), *worker._preparing.values()]
+        rest = [*worker._tasks.values(), *worker._preparing.values()]
         for task in rest:
             task.cancel()
         calls = [call for _, call in running.values()]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.errors import EngineDead
+from ace_ray.errors import EngineDead, UserError
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.run.actors import candidate as module
@@ -217,3 +218,69 @@ class TestFolders:
 
 def void(value: Any) -> None:
     """What comes of a call that is made for its effect."""
+
+
+class TestAdapters:
+    """They are loaded beside the base, which stays in the engine."""
+
+    @pytest.fixture
+    def three(self, engines: Engines, make_adapter: Callable[..., Path]) -> list[Path]:
+        base = engines.save(0)
+        folders = [engines.root / f"lora_{seed}" for seed in (1, 2, 3)]
+        # Of other ranks: whole checkpoints of other shapes would need an engine of their own.
+        return [make_adapter(f, base, seed, rank=2 + seed) for seed, f in enumerate(folders)]
+
+    def test_one_after_another_on_one_base(self, engines: Engines, three: list[Path]) -> None:
+        taken: list[str] = []
+        engines.on_swap = lambda folder: taken.append(folder.name)
+        hold(engines.adapters(*three), 0, 1, 2)
+        assert engines.started == ["step_0"]
+        assert taken == ["lora_1", "lora_2", "lora_3"]
+        assert engines.loads == {0: ["fresh"], 1: ["swapped"], 2: ["swapped"]}
+
+    def test_a_single_run_takes_its_own(self, engines: Engines, three: list[Path]) -> None:
+        taken: list[str] = []
+        engines.on_swap = lambda folder: taken.append(folder.name)
+        hold(engines.adapters(three[0], examine=False), 0)
+        assert (engines.started, taken) == (["step_0"], ["lora_1"])
+
+    @pytest.mark.parametrize("refused", [0, 1])
+    def test_one_that_the_engine_refuses_leaves_the_others(
+        self, engines: Engines, three: list[Path], refused: int
+    ) -> None:
+        def refuse(folder: Path) -> None:
+            if folder == three[refused]:
+                raise UserError("vLLM does not take the adapter", where=str(folder))
+
+        engines.on_swap = refuse
+        candidate = engines.adapters(*three)
+        for run in range(3):
+            if run == refused:
+                with pytest.raises(Broken):
+                    hold(candidate, run)
+            else:
+                hold(candidate, run)
+        assert engines.started == ["step_0"]
+        assert list(engines.broken) == [refused]
+        assert "vLLM does not take the adapter" in engines.broken[refused]
+
+    def test_one_that_is_damaged_or_has_changed(
+        self, engines: Engines, three: list[Path], make_adapter: Callable[..., Path]
+    ) -> None:
+        candidate = engines.adapters(*three)
+        candidate._ahead = None
+        weights = three[1] / "adapter_model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1])
+        shutil.rmtree(three[2])
+        make_adapter(three[2], engines.root / "step_0", 9)
+        hold(candidate, 0)
+        for run in (1, 2):
+            with pytest.raises(Broken):
+                hold(candidate, run)
+        assert "ends after the file does" in engines.broken[1]
+        assert "has changed since it was planned" in engines.broken[2]
+
+    def test_one_that_the_engine_does_not_heed(self, engines: Engines, three: list[Path]) -> None:
+        engines.said = dict.fromkeys(("lora_1", "lora_2"), [[-5.0]] * 3)
+        with pytest.raises(Ended, match="the engine says the same as before"):
+            hold(engines.adapters(*three), 0, 1)

@@ -33,7 +33,7 @@ class Lane:
         self.engines, self.order, self.slowness = engines, order, slowness
         self.candidate = engines.candidate(*range(1, RUNS + 1))
         self.coordinator = engines.handle.coordinator
-        self.owed: list[Row] = [
+        self.pending: list[Row] = [
             (run, f"{run}-{row}") for run in range(RUNS) for row in range(ROWS_OF_A_RUN)
         ]
         self.evaluated: list[tuple[Row, int]] = []
@@ -41,11 +41,11 @@ class Lane:
         self.starts = 1
 
     def to_the_end(self, most: int) -> None:
-        while self.owed:
+        while self.pending:
             asyncio.run(self.life())
-            if self.owed:
+            if self.pending:
                 self.starts += 1
-                assert self.starts <= most, f"{len(self.owed)} rows left: {self.owed}"
+                assert self.starts <= most, f"{len(self.pending)} rows left: {self.pending}"
                 self.begin()
 
     def begin(self) -> None:
@@ -65,7 +65,7 @@ class Lane:
         if self.starts == 1:
             self.coordinator.ready(WHO, {})
             self.admission = AdmissionControl(8, run=0)
-        blocks = list(self.owed)
+        blocks = list(self.pending)
         if self.starts > 1:
             self.order.shuffle(blocks)
         tasks = []
@@ -96,7 +96,7 @@ class Lane:
             await asyncio.sleep(0.001)
         self.coordinator.isolated("checker", [name])
         self.coordinator.rows([(run, "toy", "en", "c", "scored", {"official": 1}, 1, 1)])
-        self.owed.remove(block)
+        self.pending.remove(block)
 
 
 class EndedHere(Exception):

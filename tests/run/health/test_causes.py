@@ -64,7 +64,7 @@ def test_a_core_that_another_thread_was_told_of_first() -> None:
         def exitcode(self) -> int | None:
             return codes.pop(0) if len(codes) > 1 else codes[0]
 
-    assert causes.outside_cause([Core()], 0) == "the engine core was told to end"
+    assert causes.outside_cause([Core()], 0) == "the engine core got SIGTERM"
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"])
@@ -73,7 +73,7 @@ def test_a_core_that_crashed(core: Any, name: str) -> None:
     assert causes.outside_cause([core], causes.oom_kills()) == ""
 
 
-@pytest.mark.parametrize(("code", "why"), [(1, ""), (0, "the engine core was told to end")])
+@pytest.mark.parametrize(("code", "why"), [(1, ""), (0, "the engine core got SIGTERM")])
 def test_a_core_that_left(code: int, why: str) -> None:
     process = SPAWN.Process(target=leave, args=(code,))
     process.start()

@@ -189,7 +189,7 @@ def test_an_accident_at_the_last_trial_is_none() -> None:
     assert isolation.rows["a"].end == "quarantined"
 
 
-def test_one_that_is_given_up_is_owed_to_the_next_command() -> None:
+def test_one_that_is_given_up_is_left_to_the_next_command() -> None:
     given_up = IsolatedRow(5, OPEN, deaths_alone=MOST_ALONE, end="given_up")
     columns = ended_columns(given_up, "engine")
     assert (columns["status"], columns["error_class"]) == ("infra_error", KILLED_FROM_OUTSIDE)

@@ -86,11 +86,11 @@ def test_a_run_that_works_goes_on(clock: Clock) -> None:
 def test_servers_may_load_before_the_engines_time_begins(clock: Clock) -> None:
     monitor, ended = monitored()
     clock.now += 50
-    monitor._heard = clock.now
+    monitor._answered_at = clock.now
     monitor._give_up(tally())
     monitor.engines_start()
     clock.now += 99
-    monitor._heard = clock.now
+    monitor._answered_at = clock.now
     monitor._give_up(tally())
     assert ended.error is None
     clock.now += 2

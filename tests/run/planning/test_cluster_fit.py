@@ -3,14 +3,16 @@ from __future__ import annotations
 import socket
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import CHECKER_CPUS, Resources, TooSmall, fit, running_cluster
+from ace_ray.run.planning.placement import bundles
 
 
 @pytest.fixture(autouse=True)
@@ -71,10 +73,69 @@ def test_auto_takes_every_gpu() -> None:
 
 def test_a_worker_that_needs_more_gpus_than_there_are() -> None:
     total = {"CPU": 64.0, "GPU": 4.0}
-    with pytest.raises(UserError, match="4 GPUs in all; lower worker_cpus"):
+    with pytest.raises(
+        UserError, match=r"takes 8 GPUs \(tensor_parallel_size 8\), the cluster has 4"
+    ):
         sits(total, engine={"tensor_parallel_size": 8})
     with pytest.raises(UserError, match="5 worker"):
         sits(total, workers=5)
+
+
+class TestSeveralNodes:
+    """An engine that no node holds, on GPUs of several."""
+
+    NODES = ({"CPU": 32.0, "GPU": 8.0}, {"CPU": 32.0, "GPU": 8.0}, {"CPU": 8.0})
+    LARGE: ClassVar = {"tensor_parallel_size": 8, "pipeline_parallel_size": 2}
+
+    def test_it_is_spread_where_no_node_has_its_gpus(self) -> None:
+        need = sits(*self.NODES, engine=self.LARGE)
+        assert (need.workers, need.worker_gpus, need.gpus, need.spread) == (1, 16, 16, True)
+        assert not sits(*self.NODES, engine={"tensor_parallel_size": 8}).spread
+        several = sits(*self.NODES, *self.NODES, engine=self.LARGE)
+        assert (several.workers, several.spread) == (2, True)
+
+    def test_it_is_spread_where_it_is_told_to(self) -> None:
+        engine = {"tensor_parallel_size": 2, "distributed_executor_backend": "ray"}
+        need = sits(*self.NODES, engine=engine)
+        assert (need.workers, need.spread) == (8, True)
+
+    def test_what_can_never_fit_is_told_with_what_there_is(self) -> None:
+        engine = {**self.LARGE, "pipeline_parallel_size": 4}
+        with pytest.raises(TooSmall) as caught:
+            sits(*self.NODES, engine=engine)
+        line = str(caught.value)
+        assert "an engine takes 32 GPUs (tensor_parallel_size 8 x pipeline_parallel_size 4)" in line
+        assert "the cluster has 16 on 3 node(s), its largest node 8" in line
+        assert "join a cluster with more GPUs" in line
+        assert caught.value.fits([*self.NODES, *self.NODES])
+
+    def test_one_that_is_told_to_stay_on_a_node(self) -> None:
+        engine = {**self.LARGE, "distributed_executor_backend": "mp"}
+        with pytest.raises(TooSmall, match=r"largest node 8; leave out engine\.distributed_exec"):
+            sits(*self.NODES, engine=engine)
+
+    def test_more_engines_than_there_is_room_for(self) -> None:
+        with pytest.raises(
+            TooSmall, match=r"2 worker\(s\) of 1 CPU\(s\) and 16 GPU\(s\) each, and"
+        ):
+            sits(*self.NODES, engine=self.LARGE, workers=2)
+
+    def test_a_worker_needs_cpus_beside_a_gpu(self) -> None:
+        with pytest.raises(TooSmall, match="do not fit"):
+            sits({"CPU": 1.0, "GPU": 1.0}, {"CPU": 1.0, "GPU": 1.0}, {"CPU": 8.0},
+                 engine={"tensor_parallel_size": 2}, worker_cpus=2.0)  # fmt: skip
+
+    def test_each_gpu_is_a_bundle_and_the_worker_is_in_the_first(self) -> None:
+        need = sits(*self.NODES, engine=self.LARGE)
+        first, *others = bundles(need)
+        assert first == {"CPU": 1.0, "GPU": 1.0}
+        assert others == [{"GPU": 1.0}] * 15
+
+    def test_vllm_is_told(self) -> None:
+        told = cluster_engine_args(self.LARGE, on_gpu=True, seeded=False, spread=True)
+        assert told["distributed_executor_backend"] == "ray"
+        told = cluster_engine_args(self.LARGE, on_gpu=True, seeded=False)
+        assert told["distributed_executor_backend"] == "mp"
 
 
 def test_the_fake_needs_no_gpu() -> None:
@@ -161,8 +222,9 @@ def test_a_worker_must_fit_one_node() -> None:
     with pytest.raises(UserError, match=r"each on one node.*2 node\(s\) with 2 CPUs"):
         sits({"CPU": 1.0}, {"CPU": 1.0}, worker_cpus=1.5)
     halves = [{"CPU": 16.0, "GPU": 2.0}, {"CPU": 16.0, "GPU": 2.0}]
+    one_node = {"tensor_parallel_size": 4, "distributed_executor_backend": "mp"}
     with pytest.raises(UserError, match="tensor_parallel_size"):
-        sits(*halves, engine={"tensor_parallel_size": 4})
+        sits(*halves, engine=one_node)
     assert sits(*halves, engine={"tensor_parallel_size": 2}).workers == 2
 
 

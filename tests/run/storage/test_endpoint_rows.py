@@ -1,4 +1,4 @@
-"""What rows say of an endpoint's answers: who gave them, and what nobody knows."""
+"""What rows say of an endpoint's answers: who gave them, and what is unknown."""
 
 from __future__ import annotations
 

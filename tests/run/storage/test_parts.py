@@ -175,7 +175,7 @@ def test_doubles_within_one_part_count_once(local: LocalStore) -> None:
     assert stored(ledger)["a"]["duration_s"] == 2.0
 
 
-def test_only_failed_rows_are_owed_again(store: Store) -> None:
+def test_only_failed_rows_are_pending_again(store: Store) -> None:
     statuses = [("a", "scored"), ("b", "infra_error"), ("c", "skipped"), ("d", "quarantined")]
     put(store, EARLY, table(*statuses))
     assert settled(read_ledger(store)) == {"a", "c", "d"}
@@ -240,7 +240,7 @@ NO_PARTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", NO_PARTS)
-def test_what_is_no_part_is_named_and_its_rows_are_owed(store: Store, kind: str) -> None:
+def test_what_is_no_part_is_named_and_its_rows_are_pending(store: Store, kind: str) -> None:
     put(store, EARLY, table(("a", "scored")))
     bad = f"{FOLDER}part-{LATE}-bad.parquet"
     store.put(bad, NO_PARTS[kind])

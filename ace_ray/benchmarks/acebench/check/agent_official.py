@@ -80,11 +80,11 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
 def _process(milestones: list[Any], process: Any) -> float:
     """The share of milestones found in order; of alternatives the best, rounded to 3 digits."""
     if isinstance(milestones[0], list):
-        return max(round(_found(path, process) / len(path), 3) for path in milestones)
-    return _found(milestones, process) / len(milestones)
+        return max(round(_matched(path, process) / len(path), 3) for path in milestones)
+    return _matched(milestones, process) / len(milestones)
 
 
-def _found(path: list[str], process: Any) -> int:
+def _matched(path: list[str], process: Any) -> int:
     """Milestones found one after the other; one that is absent uses up the whole process."""
     count = position = 0
     for step in path:

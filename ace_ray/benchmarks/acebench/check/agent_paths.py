@@ -1,6 +1,6 @@
 """The ideal paths of an agent row as calls, and the calls that an agent made.
 
-Milestones are published as source text, some with apostrophes that nobody escaped
+Milestones are published as source text, some with unescaped apostrophes
 (``merchant_name='Domino's'``); they are read here all the same.
 """
 

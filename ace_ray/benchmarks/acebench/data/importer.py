@@ -14,7 +14,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
-from ace_ray.benchmarks.acebench.data.upstream import read_prompts, read_worlds
+from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
 from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_inside, strict_json
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
@@ -23,7 +23,7 @@ OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
 """What `files_hash` gives for an import of that commit."""
 
-PROMPTS, WORLDS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
+PROMPTS, APP_SPECS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
 
 Files = dict[str, bytes]
 """Contents by path relative to the version's folder."""
@@ -39,7 +39,7 @@ def import_checkout(
     expect_sha256: str | None = None,
     say: Callable[[str], object] = _log.info,
 ) -> Path:
-    """Import all rows, the prompts and the sandbox worlds; return the version's folder.
+    """Import all rows, the prompts and the app specifications; return the version's folder.
 
     ``path`` is a checkout, or a folder with ``data_en`` and ``data_zh`` at its top (and
     ``upstream/*.json`` where it has official prompts). Importing the same content again changes
@@ -67,7 +67,7 @@ def import_checkout(
         rows={lang: {c: rows[lang, c] for c in CATEGORIES} for lang in LANGUAGES},
     )
     if PROMPTS not in files:
-        say(f"{path} has no {PROMPTS}: official prompts and worlds are not available from it")
+        say(f"{path} has no {PROMPTS}: official prompts and apps are not available from it")
     return target
 
 
@@ -82,10 +82,10 @@ def _collect(path: Path) -> Files:
     }
     if prefix:
         files[PROMPTS] = _json_bytes(read_prompts(path), path)
-        files[WORLDS] = _json_bytes(read_worlds(path), path)
-    elif (path / PROMPTS).exists() or (path / WORLDS).exists():
+        files[APP_SPECS] = _json_bytes(read_app_specs(path), path)
+    elif (path / PROMPTS).exists() or (path / APP_SPECS).exists():
         files[PROMPTS] = _reread(path, PROMPTS)
-        files[WORLDS] = _reread(path, WORLDS)
+        files[APP_SPECS] = _reread(path, APP_SPECS)
     if (path / LICENSE).exists():
         files[LICENSE] = read_inside(path, LICENSE)
     return files

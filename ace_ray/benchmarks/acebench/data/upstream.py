@@ -4,10 +4,10 @@ The prompts are every text that the harness shows a model, by name. Module-level
 names, told apart by module where two modules share them; texts inside functions are named
 ``<module>:<function>#<n>``.
 
-The worlds are the sandboxes' initial states, signatures and answer texts.
-``worlds[loop][language][class]`` describes one scenario class: ``bases``, ``state`` (literals that
-``__init__`` assigns), ``int_key_attrs`` (attributes whose keys are integers, which JSON turns into
-texts), ``load_scenario`` (attribute -> key and default in the row's ``initial_config``), and
+App specifications are the sandboxes' initial states, signatures and answer texts.
+``app_specs[loop][language][class]`` describes one scenario class: ``bases``, ``state`` (literals
+that ``__init__`` assigns), ``int_key_attrs`` (attributes whose keys are integers, which JSON turns
+into texts), ``load_scenario`` (attribute -> key and default in the row's ``initial_config``), and
 ``methods`` (parameters with the source of their defaults, and what they can answer).
 """
 
@@ -47,7 +47,7 @@ def assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a constant is said to somebody, rather than a key or a mode."""
+    """Whether a constant is part of a text, rather than a key or a mode."""
     return " " in text or not text.isascii()
 
 
@@ -56,12 +56,12 @@ def strings(function: Function) -> Iterator[str]:
 
     The constant parts of an f-string are among them.
     """
-    silent = _bare(function)
+    unused = _bare(function)
     for node in ast.walk(function):
         if (
             isinstance(node, ast.Constant)
             and isinstance(node.value, str)
-            and id(node) not in silent
+            and id(node) not in unused
         ):
             yield node.value
 
@@ -73,13 +73,13 @@ def templates(function: Function) -> list[str]:
     """
     formatted = [node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)]
     inside = {id(part) for node in formatted for part in ast.walk(node) if part is not node}
-    silent = _bare(function)
+    unused = _bare(function)
     plain = [
         node.value
         for node in ast.walk(function)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
-        and id(node) not in inside | silent
+        and id(node) not in inside | unused
         and is_prose(node.value)
     ]
     return [_template(node) for node in formatted if id(node) not in inside] + plain
@@ -170,8 +170,8 @@ CLASS_FILES = {
 }
 
 
-def read_worlds(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """The worlds of the checkout at ``root``. Raises `UserError` on what is not a literal."""
+def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Those of the checkout at ``root``. Raises `UserError` on what is not a literal."""
     return {
         loop: {
             language: {

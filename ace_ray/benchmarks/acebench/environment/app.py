@@ -30,7 +30,7 @@ class Texts:
     """The answer texts of one class in one language.
 
     Args:
-        methods: the world file's ``methods`` of the class.
+        methods: ``methods`` in the app specifications of the class.
         names: per method what its texts are called here, in the file's order.
         own: answers that the file has no text for, by name.
     """
@@ -91,9 +91,9 @@ class InitialState:
 class App:
     """One sandbox class.
 
-    ``attributes`` are those the world file must have, with their type and, for lists and objects of
-    records, the fields of every record. ``texts`` names each method's answer texts, in the file's
-    order. A method in ``optional`` may be missing there and is then no official tool.
+    ``attributes`` are those its specification must have, with their type and, for lists and objects
+    of records, the fields of every record. ``texts`` names each method's answer texts, in the
+    file's order. A method in ``optional`` may be missing there and is then no official tool.
     ``saved`` are the attributes of the recorded state.
     """
 

@@ -1,4 +1,4 @@
-"""The apps of an agent entry, open and ready to be called, from the checked file of worlds."""
+"""The apps of an agent entry, open and ready to be called, from the checked app specifications."""
 
 from __future__ import annotations
 
@@ -113,40 +113,40 @@ APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, 
 
 
 LOOPS = ("multi_turn", "multi_step")
-WORLDS_FILE = Path("upstream", "worlds.json")
+APP_SPECS_FILE = Path("upstream", "worlds.json")
 OURS = frozenset({"Finance"})
-"""Classes that a file of the official worlds does not have."""
+"""Classes that the official app specifications do not have."""
 
 _FIX = "run `ace-ray data import acebench PATH` again"
 
 
-def load_worlds(folder: Path) -> dict[str, Any]:
-    """``worlds[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
+def load_app_specs(folder: Path) -> dict[str, Any]:
+    """``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
 
     Raises `UserError` naming the file and the class, attribute or method that is missing or has
     the wrong shape.
     """
-    path = folder / WORLDS_FILE
-    worlds: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
-    for problem in _problems(worlds):
+    path = folder / APP_SPECS_FILE
+    app_specs: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
+    for problem in _problems(app_specs):
         raise UserError(problem, where=str(path), fix=_FIX)
-    return worlds
+    return app_specs
 
 
-def check_entry(worlds: Mapping[str, Any], entry: Entry) -> None:
+def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
     """Raise `UserError` naming the entry when its environment cannot be opened."""
     try:
-        _check(worlds, entry)
+        _check(app_specs, entry)
     except UserError as error:
         raise UserError(error.what, where=f"{entry.language} {entry.id}", fix=error.fix) from None
 
 
-def _check(worlds: Mapping[str, Any], entry: Entry) -> None:
+def _check(app_specs: Mapping[str, Any], entry: Entry) -> None:
     """Raise `UserError` unless the entry's classes and switches make an environment."""
     loop, involved_classes = _loop(entry), entry.data["involved_classes"]
-    classes = worlds.get(loop, {}).get(entry.language)
+    classes = app_specs.get(loop, {}).get(entry.language)
     if classes is None:
-        raise UserError(f"there are no worlds for {loop} in {entry.language}")
+        raise UserError(f"there are no apps for {loop} in {entry.language}")
     for number, name in enumerate(involved_classes):
         if name not in APPS or name not in classes:
             names = ", ".join(key for key in APPS if key in classes)
@@ -168,14 +168,14 @@ def _check(worlds: Mapping[str, Any], entry: Entry) -> None:
                 raise UserError(f"initial_config.BaseApi.logged_in_users: unknown user {user!r}")
 
 
-def _problems(worlds: Any) -> Iterator[str]:
+def _problems(app_specs: Any) -> Iterator[str]:
     for loop in LOOPS:
         for language in LANGUAGES:
-            classes = worlds
+            classes = app_specs
             for key in (loop, language):
                 classes = classes.get(key) if isinstance(classes, dict) else None
             if not isinstance(classes, dict):
-                yield f"has no worlds for {loop} in {language}"
+                yield f"has no apps for {loop} in {language}"
                 continue
             for app in APPS.values():
                 where = f"{loop} {language} {app.name}"
@@ -276,17 +276,17 @@ class Environment:
 
 
 def open_environment(
-    worlds: Mapping[str, Any], entry: Entry, *, behaviour: Behaviour
+    app_specs: Mapping[str, Any], entry: Entry, *, behaviour: Behaviour
 ) -> Environment:
-    """A fresh environment that shares nothing with ``worlds`` or with another one.
+    """A fresh environment that shares nothing with ``app_specs`` or with another one.
 
     Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
     device logged in (the file's ``load_scenario``), as in official row zh multi_turn_12, which has
     the key misspelt. Raises `UserError` for classes or switches that cannot be.
     """
-    _check(worlds, entry)
+    _check(app_specs, entry)
     language = entry.language
-    classes = worlds[_loop(entry)][language]
+    classes = app_specs[_loop(entry)][language]
     fixed = behaviour == "fixed"
     config = entry.data["initial_config"].get("BaseApi", {})
     phone = _phone(classes, language, config)

@@ -28,7 +28,7 @@ from ace_ray.benchmarks.acebench.environment.travel import (
 
 
 class Refused(Exception):
-    """What the user is told when nothing was changed."""
+    """The answer when nothing was changed."""
 
 
 class Change:
@@ -42,7 +42,7 @@ class Change:
         self.fare = app.fares.get(reservation["reservation_id"], seat)
         self.balance = balance
         self.after = {name: reservation[name] for name in ("flight_no", "cabin", "baggage")}
-        self.said: list[str] = []
+        self.answers: list[str] = []
 
     def flight(self, flight_no: str) -> None:
         offers = [f for f in self.app.flights if _replaces(f, flight_no, self.old_seat)]
@@ -91,7 +91,7 @@ class Change:
         self.balance -= price
 
     def _say(self, name: str, values: Record) -> None:
-        self.said.append(self.app.texts.of("modify_flight", name, values))
+        self.answers.append(self.app.texts.of("modify_flight", name, values))
 
 
 def free_seat(app: Travel, offers: list[Record]) -> Record:
@@ -121,7 +121,7 @@ FEE = 0.2
 METHODS = ("cash", "bank")
 
 _AIRLINE_REASONS = {"en": ("airline canceled", "airline cancellation"), "zh": ("航空公司取消航班",)}
-"""How function list and prompt word the reason, beside the sentence that the world file has."""
+"""How function list and prompt word the reason, beside the sentence that `worlds.json` has."""
 
 
 def reserve_flight(
@@ -205,7 +205,7 @@ def modify_flight(
         return str(refusal)
     user[account] = change.balance
     change.apply()
-    return " ".join(change.said) or app.texts.of(method, "free")
+    return " ".join(change.answers) or app.texts.of(method, "free")
 
 
 def cancel_reservation(app: Travel, user_id: str, reservation_id: str, reason: str) -> str:

@@ -304,8 +304,8 @@ async def _multi_turn(rollout: Rollout) -> str:
     """Agent, user simulator and execution speak in turns (upstream's Scene); why it ended:
     "finished" or "max_messages".
 
-    Who speaks next is whom the last message addresses: execution if the agent's message is a call,
-    else the user. Raises `Truncated`.
+    The next role is the one that the last message addresses: execution if the agent's message is a
+    call, else the user. Raises `Truncated`.
     """
     user = _User(rollout)
     speaker, message = "user", await user.begin()

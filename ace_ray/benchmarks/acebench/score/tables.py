@@ -110,7 +110,7 @@ def both_languages(run: ReportedRun) -> Block | None:
 
 
 def named(run: ReportedRun, key: str) -> str:
-    """What the run's manifest says of itself; whoever wrote it may have left it out."""
+    """A value of the run's manifest; it may be missing."""
     return str(run.identity.get(key, "unknown"))
 
 

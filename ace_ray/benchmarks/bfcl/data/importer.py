@@ -32,12 +32,7 @@ from ace_ray.local_files import folder_of
 _log = logging.getLogger(__name__)
 
 
-def import_copy(
-    path: Path | None,
-    *,
-    cache: Path | None = None,
-    say: Callable[[str], object] = _log.info,
-) -> Path:
+def import_copy(path: Path | None, *, say: Callable[[str], object] = _log.info) -> Path:
     """Import the copy at ``path`` (a folder or a wheel), or the installed one if that is None;
     return the version's folder.
 
@@ -59,7 +54,6 @@ def import_copy(
     target = keep(
         files,
         BENCHMARK,
-        cache=cache,
         counted=f"{rows.total():,} rows",
         say=say,
         upstream_version=package.version,

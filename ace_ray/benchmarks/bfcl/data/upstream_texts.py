@@ -71,16 +71,16 @@ def read_texts(package: UpstreamPackage) -> Texts:
 def _hints(package: UpstreamPackage) -> Hints:
     source = _Source(package, HINT_SOURCE)
     branches = _branches(source.function("_get_language_specific_hint"))
-    returned = {name: _said(body, ast.Return) for name, body in branches.items()}
+    returned = {name: _texts_of(body, ast.Return) for name, body in branches.items()}
     added = {
-        name: _said(body, ast.AugAssign)
+        name: _texts_of(body, ast.AugAssign)
         for name, body in _branches(
             source.function("_func_doc_language_specific_pre_processing")
         ).items()
     }
     native = _Source(package, NATIVE_SOURCE)
     cast = native.function("_cast_to_openai_type")
-    floats = _said(cast.body, ast.AugAssign)
+    floats = _texts_of(cast.body, ast.AugAssign)
     counts = [len(returned.get(name, ())) for name in ("java", "javascript", "python")]
     counts += [len(added.get(name, ())) for name in ("java", "javascript")]
     if counts != [1, 1, 1, 3, 4]:
@@ -112,7 +112,7 @@ def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
     return branches
 
 
-def _said(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
+def _texts_of(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
     """The texts that statements of a kind return or add, in the order of the source, an f-string's
     expressions as ``{}``."""
     texts = [

@@ -19,7 +19,7 @@ MAX_STEPS = 21
 """Steps with calls in one turn: upstream's limit is 20, and it stops after one more."""
 
 Results = Literal["tool", "user"]
-"""How a prompt-mode model is told what its calls returned: one ``tool`` message a call, named like
+"""How results are shown to a prompt-mode model: one ``tool`` message a call, named like
 the call (upstream's local models), or one user message with all (its API models)."""
 Execute = Callable[[list[str]], Awaitable[list[str]]]
 """The results of the calls of one step."""
@@ -87,7 +87,7 @@ class Conversation:
             if not calls:
                 return
             observed.append(await self.execute(calls))
-            self.context.episode.messages += self._told(calls, observed[-1])
+            self.context.episode.messages += self._result_messages(calls, observed[-1])
             if len(observed) >= MAX_STEPS:
                 raise Truncated("steps")
 
@@ -108,14 +108,18 @@ class Conversation:
             "ended": ended,
         }
 
-    def _told(self, calls: Sequence[str], results: Sequence[str]) -> list[dict[str, Any]]:
+    def _result_messages(
+        self, calls: Sequence[str], results: Sequence[str]
+    ) -> list[dict[str, Any]]:
         if self.tools is not None:
             return tool_results(self.context.episode.messages[-1], results)
-        told = [
+        messages = [
             {"role": "tool", "name": call, "content": result}
             for call, result in zip(calls, results, strict=True)
         ]
-        return told if self.results == "tool" else [{"role": "user", "content": repr(told)}]
+        if self.results == "tool":
+            return messages
+        return [{"role": "user", "content": repr(messages)}]
 
 
 class Sandbox:

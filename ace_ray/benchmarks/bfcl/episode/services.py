@@ -142,16 +142,16 @@ class Embeddings:
 
     def __init__(self, config: EmbeddingsConfig, service: Service) -> None:
         self._model, self._service = config.model, service
-        self._known: dict[str, list[float]] = {}
+        self._vectors: dict[str, list[float]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text. Raises `ServiceFailed`."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
+        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         for start in range(0, len(missing), MAX_BATCH):
             batch = missing[start : start + MAX_BATCH]
             reply = await self._service.post({"model": self._model, "input": batch})
-            self._known.update(zip(batch, _vectors(reply, len(batch)), strict=True))
-        return [self._known[text] for text in texts]
+            self._vectors.update(zip(batch, _vectors(reply, len(batch)), strict=True))
+        return [self._vectors[text] for text in texts]
 
 
 def _vectors(reply: Reply, wanted: int) -> list[list[float]]:

@@ -22,6 +22,7 @@ from ace_ray.benchmarks.results import (
     own_task,
 )
 from ace_ray.benchmarks.sizes import curves_by_size
+from ace_ray.benchmarks.statistics import estimate
 from ace_ray.records import RULE_SETS
 
 HEADER = ("group", "category", "n", "official", "strict")
@@ -191,7 +192,7 @@ def _category(run: ReportedRun, name: str, rules: str) -> Estimate | None:
     stats = run.summary["categories"].get(name)
     if stats is None or stats["unscored"] > run.summary["max_unscored"] * stats["declared"]:
         return None
-    return _estimate(stats[rules])
+    return estimate(stats[rules])
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:
@@ -216,7 +217,7 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
     labels, legend = marked(shown)
     blocks = [run.summary["format_sensitivity"][rules] for run in shown]
     lines: list[list[Value]] = [
-        [str(form), *(_estimate(one["forms"].get(str(form))) for one in blocks)] for form in FORMS
+        [str(form), *(estimate(one["forms"].get(str(form))) for one in blocks)] for form in FORMS
     ]
     for name in ("range", "stdev"):
         points = [None if one[name] is None else f"{one[name]:.1f}" for one in blocks]
@@ -228,13 +229,6 @@ def _forms(runs: Sequence[ReportedRun], rules: str) -> Table | None:
         lines=lines,
         notes=legend,
     )
-
-
-def _estimate(stats: Mapping[str, Any] | None) -> Estimate | None:
-    if stats is None or stats["accuracy"] is None:
-        return None
-    low, high = stats["interval"]
-    return Estimate(stats["accuracy"], (low, high), stats["n"])
 
 
 def _sizes(runs: Sequence[ReportedRun], rules: str) -> Curves | None:

@@ -89,7 +89,7 @@ class Environment:
         self.instances = instances
         self._tools = tools
         self._budget = budget
-        self._opened = self._held()
+        self._opened = self._size()
         self._vectors: dict[str, Sequence[float]] = {}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
@@ -177,9 +177,9 @@ class Environment:
 
     def _grown(self) -> int:
         """What a search may look through beyond what the entry brought."""
-        return max(0, self._held() - self._opened)
+        return max(0, self._size() - self._opened)
 
-    def _held(self) -> int:
+    def _size(self) -> int:
         """The items of the lists and mappings that the instances hold."""
         return sum(
             len(value)

@@ -23,7 +23,7 @@ Taken = Callable[[Any], Any]
 
 
 class CallRefused(Exception):
-    """The text is no call of a tool with literal arguments; the message is what a model is told."""
+    """The text is no call of a tool with literal arguments; the message is shown to the model."""
 
 
 def as_upstream_reads(text: str) -> str:

@@ -1,7 +1,7 @@
 """Environments in a limited process: what a call may take is bounded by the kernel.
 
 One process of ours has one such process for each set of classes, warm and shared by all attempts.
-An attempt keeps the log of its operations. When the process is gone, whoever's call that was, a
+An attempt keeps the log of its operations. When the process is gone, whichever call ended it, a
 fresh one replays the log. A call that breaks the limits takes no effect and is answered with an
 error, in an episode as in a check; in the log its place is taken by its cost.
 """
@@ -136,7 +136,7 @@ class Attempt:
             try:
                 answers = self._ask(ops)
             except LimitBroken as error:
-                # The memory may be what others hold in the process; in a fresh one nobody is.
+                # Other attempts may use the memory of the process; a fresh one has no others.
                 if error.time and len(ops) == 1 and _is_call(ops[0]):
                     return [self._broken(ops[0], error)]
                 self._host.end()

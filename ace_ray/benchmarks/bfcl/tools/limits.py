@@ -38,7 +38,7 @@ Charge = Callable[[int], None]
 
 
 class TooLarge(Exception):
-    """A value beyond these bounds; the message is what a model is told."""
+    """A value beyond these bounds; the message is shown to the model."""
 
 
 def check_size(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""What an API call came to, and what the agent is told of it."""
+"""The result of an API call, and the observation that the agent gets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Answered:
     ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON object within
     the bounds), ``cache`` (the recorded answers cannot be read), ``simulator`` (no usable answer in
     all attempts), ``prompt`` (too long for the simulator, or refused by its template), ``real``
-    (refused or failed), or ``no_backend`` (nobody was left to ask). A failure is never cached as an
+    (refused or failed), or ``no_backend`` (none was left to ask). A failure is never cached as an
     answer; that a simulator gave no usable one is kept for that simulator.
 
     ``unrecorded`` is why it could not be recorded: a second run will not find it.

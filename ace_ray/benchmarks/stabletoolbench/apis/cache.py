@@ -1,13 +1,13 @@
 """The owner of a folder of recorded answers, and the client that episodes ask.
 
 `CacheFolder` is plain and synchronous: one object in one process (an actor, in a run) that serves
-one call at a time. Keys and answers cross its door as JSON text. `CacheClient` is what an
+one call at a time. Keys and answers are JSON text in its interface. `CacheClient` is what an
 `ApiCaller` has in its own process.
 
 A record that cannot be read (cut, of another shape, too large, a link) is neither a miss nor the
 end of a run. `service.check_folder` names it before the run starts; where it breaks later, the
-agent is told that the server cannot read its records, nobody else is asked in its place, and the
-call counts as a failure. Such a file is never written over.
+agent gets the error that the server cannot read its records, no other backend is asked in its
+place, and the call counts as a failure. Such a file is never written over.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class CacheClient:
     """The cache as an `ApiCaller` sees it.
 
     Args:
-        service: `local`, or an actor's door.
+        service: `local`, or an actor's.
         writes: whether new answers are recorded.
         simulator_id: the simulator that this run has (`Simulator.simulator_id`).
         any_simulator: whether an answer that another one made is used as well; its origin is then

@@ -155,7 +155,7 @@ def write_cache_file(
     first ``end``; both 0: it is made. Returns its new end.
 
     Raises `OSError`, with the file as it was up to ``end``, and `UserError` for a link, a file that
-    would be too large, or one that somebody else has written.
+    would be too large, or one that another process has written.
     """
     place = own_file(names)
     lines = "".join(f"{key}\t{answer}\n" for key, answer in answers.items())
@@ -166,7 +166,7 @@ def write_cache_file(
     file = os.open(target, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         if os.fstat(file).st_size not in (end, end + torn):
-            raise UserError("has been written by somebody else", where=place)
+            raise UserError("has been written by another process", where=place)
         try:
             os.ftruncate(file, end)
             left = memoryview(raw)

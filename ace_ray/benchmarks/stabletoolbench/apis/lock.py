@@ -35,7 +35,7 @@ _MAX_BYTES = 4096
 class FolderLock:
     """The right to write a cache folder; a thread renews it until `release`.
 
-    Raises `UserError`, one line: somebody else holds it, or the folder cannot be written.
+    Raises `UserError`, one line: another process holds it, or the folder cannot be written.
     """
 
     def __init__(self, folder: Path, holder: str = "") -> None:
@@ -77,7 +77,7 @@ class FolderLock:
                 present = _read(self._path)
                 ours = bool(holder) and present.get("holder") == holder
                 if not (ours or has_ended(present) or _age_s(self._path, folder) > TTL_S):
-                    raise _held(present, folder) from None
+                    raise _locked_by(present, folder) from None
                 self._path.unlink(missing_ok=True)
                 continue
             with open(file, "wb") as out:
@@ -85,7 +85,7 @@ class FolderLock:
                 out.flush()
                 os.fsync(out.fileno())
             return
-        raise _held(_read(self._path), folder)
+        raise _locked_by(_read(self._path), folder)
 
     def _renew(self) -> None:
         while not self._stop.wait(BEAT_S):
@@ -107,7 +107,7 @@ def _guarded(path: Path) -> Iterator[None]:
         yield
 
 
-def _held(claim: dict[str, Any], folder: Path) -> UserError:
+def _locked_by(claim: dict[str, Any], folder: Path) -> UserError:
     fields = (str(claim.get(key, "?"))[:80] for key in ("pid", "host", "since"))
     return UserError(
         "the cache is being written by process {} on {} since {}".format(*fields),

@@ -1,7 +1,7 @@
 """The APIs themselves, over HTTP. Off unless the config names hosts that may be asked.
 
 Two ways: each API at its own URL, which a tool directory gives, or all of them behind one service
-(ToolBench's own, or one that speaks its protocol). A request goes to an allowed host with public
+(ToolBench's own, or one with its protocol). A request goes to an allowed host with public
 addresses, with a deadline and a bound on the answer; a redirect is followed on the same host only.
 The key comes from the environment, goes to the allowed hosts, and is struck out of what they say. A
 host has one spelling (`urls`): the one that is checked is connected to.

@@ -53,7 +53,7 @@ class ApiSources:
             backends = tuple(name for name in backends if name != "cache")
         if not backends:
             raise UserError(
-                "nobody is left to answer: the cache is off",
+                "no backend is left to answer: the cache is off",
                 where=f"{_WHERE}.apis",
                 fix="name simulator or stub too, or set cache: read",
             )
@@ -91,7 +91,7 @@ class ApiSources:
         return self.__dict__ | {"_callers": {}, "_checked": True}
 
     def identity(self, names: NamesOf) -> Mapping[str, Any]:
-        """What can move a score (JSON values); None where nobody is asked whom it is about."""
+        """What can move a score (JSON values); None for a backend that is not asked."""
         options, cached = self._options, "cache" in self.backends
         return {
             "apis": list(self.backends),

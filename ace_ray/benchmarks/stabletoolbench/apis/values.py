@@ -58,10 +58,10 @@ def nesting(text: str) -> int:
     return MAX_DEPTH + 1
 
 
-def first_object(text: str, tries: int = 8) -> dict[str, Any] | None:
-    """The first JSON object within ``text`` that parses, among its first ``tries`` braces."""
+def first_object(text: str) -> dict[str, Any] | None:
+    """The first JSON object within ``text`` that parses, among its first eight braces."""
     begin = -1
-    for _ in range(tries):
+    for _ in range(8):
         begin = text.find("{", begin + 1)
         if begin < 0:
             return None

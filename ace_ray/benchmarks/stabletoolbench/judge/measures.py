@@ -155,7 +155,7 @@ async def judge_answer(
         judged["fac"] = await judge_fac(fac, query, answer, final, prompts)
     if references is None:
         return judged
-    if query_id not in references:  # nobody worked on it there: no comparison, and no win
+    if query_id not in references:  # the reference has no answer: no comparison, and no win
         return judged | {"sowr_missing": True}
     theirs = json.loads(references[query_id])
     other = await judge_sopr(model, query, theirs, theirs["final_answer"], votes, prompts)

@@ -3,7 +3,7 @@
 Shape (upstream ``tooleval/convert_to_answer_format.py``): one root ``{"role": "system", "message":
 "", "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
 "arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Text and trees may be a
-model's or a stranger's: nothing here trusts a type or recurses.
+model's or come from outside: no type is assumed and nothing recurses.
 """
 
 from __future__ import annotations

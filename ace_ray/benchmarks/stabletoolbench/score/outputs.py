@@ -183,7 +183,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 
 
 def _nodes(answer: Mapping[str, Any]) -> list[Node]:
-    """The thoughts and calls on the chain, with texts where a stranger's may have anything."""
+    """The thoughts and calls on the chain, with texts where foreign files may have anything."""
     nodes = []
     for one in chain(answer):
         message = one.get("message")

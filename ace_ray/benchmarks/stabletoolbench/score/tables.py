@@ -20,6 +20,7 @@ from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.score.summary import RATES, SHARES
+from ace_ray.benchmarks.statistics import estimate
 from ace_ray.records import RULE_SETS
 
 HEADER = ("group", "queries", "SoPR", "SoPR strict")
@@ -182,7 +183,7 @@ def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
         "SoWR": averages["win"],
         "API recall": averages["api_recall"],
     }
-    return {name: _estimate(cell) if run.headline else None for name, cell in cells.items()}
+    return {name: estimate(cell, "value") if run.headline else None for name, cell in cells.items()}
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
@@ -236,18 +237,11 @@ def _title(group: str) -> str:
     return f"{_LEVELS[level]} {_KINDS[kind]}"
 
 
-def _estimate(cell: Mapping[str, Any]) -> Estimate | None:
-    if cell["value"] is None:
-        return None
-    low, high = cell["interval"]
-    return Estimate(cell["value"], (low, high), cell["n"])
-
-
 def _usable(run: ReportedRun, name: str, cell: Mapping[str, Any]) -> Estimate | None:
     stats = run.summary["categories"][name]
     if stats["unscored"] > run.summary["max_unscored"] * stats["declared"]:
         return None
-    return _estimate(cell)
+    return estimate(cell, "value")
 
 
 def _group_cell(run: ReportedRun, name: str, rules: str) -> Estimate | None:
@@ -260,7 +254,7 @@ def _sopr(runs: Sequence[ReportedRun], rules: str) -> Table:
     lines: list[list[Value]] = []
     for run, label in zip(runs, labels, strict=True):
         stats = run.summary["rules"][rules]
-        average = _estimate(stats["sopr"]) if run.headline else None
+        average = estimate(stats["sopr"], "value") if run.headline else None
         spread = None if stats["spread"] is None else f"{100 * stats['spread']:.1f}"
         cells = [_group_cell(run, name, rules) for name in GROUPS]
         lines.append([label, *cells, average, spread])
@@ -291,7 +285,7 @@ def _judged_table(runs: Sequence[ReportedRun], name: str, title: str, pick: str)
             _usable(run, group, cell(categories[group])) if group in categories else None
             for group in GROUPS
         ]
-        average = _estimate(run.summary["averages"][pick]) if run.headline else None
+        average = estimate(run.summary["averages"][pick], "value") if run.headline else None
         lines.append([label, *cells, average])
     return Table(
         name=name,
@@ -308,7 +302,8 @@ def _judge_free(runs: Sequence[ReportedRun]) -> Table:
     for run, label in zip(runs, labels, strict=True):
         calls = run.summary["totals"]["calls_per_query"]
         cells = [
-            _estimate(run.summary["averages"][name]) if run.headline else None for name in SHARES
+            estimate(run.summary["averages"][name], "value") if run.headline else None
+            for name in SHARES
         ]
         lines.append([label, *cells, None if calls is None else f"{calls:.2f}"])
     return Table(

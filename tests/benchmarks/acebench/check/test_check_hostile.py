@@ -164,10 +164,10 @@ benchmark = ACEBench.from_options(options)
 entries = {entry.category: entry for entry in benchmark.entries()}
 functions = next(iter(entries.values())).data["function"]
 
-def in_the_world(text, loop, protocol):
-    world = benchmark.scenario(entries[f"agent_{loop}"])
+def in_an_environment(text, loop, protocol):
+    environment = benchmark.scenario(entries[f"agent_{loop}"])
     calls = agent_calls(text, loop=loop, protocol=protocol)
-    made = [world.call(c.name, c.arguments) for c in calls or () if not c.problem]
+    made = [environment.call(c.name, c.arguments) for c in calls or () if not c.problem]
     return repr(calls)[:10_000], repr(made)[:10_000]
 
 def in_the_score(text):
@@ -179,7 +179,7 @@ def native(text):
         answer_text(text, [], functions)]
 
 ways = {
-    f"{loop} {protocol}": lambda text, loop=loop, protocol=protocol: in_the_world(
+    f"{loop} {protocol}": lambda text, loop=loop, protocol=protocol: in_an_environment(
         text, loop, protocol)
     for loop, protocol in (
         ("multi_turn", "official"), ("multi_step", "official"), ("multi_turn", "fixed"))

@@ -10,7 +10,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
-    load_worlds,
+    load_app_specs,
     open_environment,
 )
 from ace_ray.records import Entry
@@ -20,7 +20,7 @@ ON = {"BaseApi": {"wifi": True, "logged_in": True}}
 
 @cache
 def mini() -> dict[str, Any]:
-    return load_worlds(MINI)
+    return load_app_specs(MINI)
 
 
 def start(
@@ -33,14 +33,14 @@ def start(
 ) -> Environment:
     """An environment of the mini set; ``changes`` and ``methods`` change the first class."""
     names = [classes] if isinstance(classes, str) else list(classes)
-    worlds = mini()
+    app_specs = mini()
     if changes or methods:
-        worlds = copy.deepcopy(worlds)
-        described = worlds["multi_turn"][language][names[0]]
+        app_specs = copy.deepcopy(app_specs)
+        described = app_specs["multi_turn"][language][names[0]]
         described["state"].update(changes or {})
         described["methods"].update(methods or {})
     entry = agent_entry(names, config, language=language)
-    return open_environment(worlds, entry, behaviour=behaviour)  # type: ignore[arg-type]
+    return open_environment(app_specs, entry, behaviour=behaviour)  # type: ignore[arg-type]
 
 
 def agent_entry(
@@ -60,7 +60,7 @@ def initial(language: str, app: str, attribute: str) -> Any:
 
 
 def said(language: str, app: str, method: str, number: int, **values: Any) -> str:
-    """The ``number``-th text of the world file, with its placeholders replaced one by one."""
+    """The ``number``-th text of an app specification, with its placeholders replaced one by one."""
     text: str = mini()["multi_turn"][language][app]["methods"][method]["texts"][number]
     for name, value in values.items():
         text = text.replace("{" + name + "}", str(value))

@@ -54,7 +54,7 @@ JUNK += ["{0.__class__}", "cash", [], ["Nora"], {}, {"product": "Beet Wrap"}, ("
 JUNK += ["x" * 2_000_000, {"a": {"b": 1}}, {1: 2}, float("nan"), float("inf"), b"", object()]
 
 
-def test_a_world_is_a_scenario() -> None:
+def test_an_environment_is_a_scenario() -> None:
     scenario: Scenario = start("BaseApi")
     assert scenario.state() == [{"BaseApi": {"wifi": True, "logged_in": True}}]
 
@@ -80,13 +80,13 @@ def test_only_the_phones_own_key_sets_switches(config: dict[str, Any], behaviour
     assert part(environment, "BaseApi") == {"wifi": False, "logged_in": True}
 
 
-def test_defaults_are_those_of_the_world_file() -> None:
-    worlds = copy.deepcopy(mini())
+def test_defaults_are_those_of_the_app_specs() -> None:
+    app_specs = copy.deepcopy(mini())
     source = {"key": "online", "default": True}
-    worlds["multi_step"]["zh"]["BaseApi"]["load_scenario"]["wifi"] = source
+    app_specs["multi_step"]["zh"]["BaseApi"]["load_scenario"]["wifi"] = source
     config = {"BaseApi": {"logged_in": False}}
     entry = agent_entry(["BaseApi"], config, loop="multi_step", language="zh")
-    environment = open_environment(worlds, entry, behaviour="official")
+    environment = open_environment(app_specs, entry, behaviour="official")
     assert environment.state() == [{"BaseApi": {"wifi": True, "logged_in": False}}]
 
 
@@ -151,7 +151,7 @@ def test_apps_that_are_not_involved_cannot_be_called() -> None:
     assert environment.call("get_latest_message_id", {}).error == "unknown_tool"
 
 
-def test_worlds_share_nothing() -> None:
+def test_environments_share_nothing() -> None:
     pristine = copy.deepcopy(mini())
     first, second = start(EVERYTHING), start(EVERYTHING)
     before = second.state()
@@ -229,10 +229,10 @@ def guess(random_: random.Random, parameter: str) -> Any:
 @BEHAVIOURS
 def test_hostile_calls_never_raise_and_replay_to_the_same_state(behaviour: str) -> None:
     for seed in range(15):
-        worlds = [start(EVERYTHING, "en", behaviour) for _ in range(2)]
-        seen = [wander(environment, seed, 40) for environment in worlds]
+        environments = [start(EVERYTHING, "en", behaviour) for _ in range(2)]
+        seen = [wander(environment, seed, 40) for environment in environments]
         assert seen[0] == seen[1]
-        assert json.dumps(worlds[0].state()) == json.dumps(worlds[1].state())
+        assert json.dumps(environments[0].state()) == json.dumps(environments[1].state())
         if behaviour == "fixed":
             assert not any("error='failed'" in text for text in seen[0])
 
@@ -243,8 +243,8 @@ def test_hostile_calls_never_raise_and_replay_to_the_same_state(behaviour: str) 
         ({"classes": ["BaseApi", "Mail"]}, "an unknown class 'Mail'; known are BaseApi"),
         ({"classes": ["__class__"]}, "involves an unknown class '__class__'"),
         ({"classes": ["Travel", "Travel"]}, "involves Travel twice"),
-        ({"loop": "single_turn"}, "there are no worlds for single_turn in en"),
-        ({"language": "fr"}, "there are no worlds for multi_turn in fr"),
+        ({"loop": "single_turn"}, "there are no apps for single_turn in en"),
+        ({"language": "fr"}, "there are no apps for multi_turn in fr"),
         ({"config": {"BaseApi": []}}, "initial_config.BaseApi is not an object"),
         ({"config": {"BaseApi": {"wifi": 1}}}, "BaseApi.wifi is neither true nor false"),
         ({"config": {"BaseApi": {"logged_in": "no"}}}, "BaseApi.logged_in is neither"),

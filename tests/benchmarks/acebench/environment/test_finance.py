@@ -243,14 +243,14 @@ def test_the_recorded_state(language: str) -> None:
 
 
 def test_it_behaves_the_same_either_way() -> None:
-    worlds = [opened("en", 0, behaviour) for behaviour in ("official", "fixed")]
+    environments = [opened("en", 0, behaviour) for behaviour in ("official", "fixed")]
     for tool in (*MONEY_TOOLS, *READ_TOOLS):
         arguments: dict[str, Any] = {} if tool in READ_TOOLS else {"amount": 7}
         if tool == "transfer_money":
             arguments["receiver_name"] = "Timo"
-        first, second = (environment.call(tool, arguments) for environment in worlds)
+        first, second = (environment.call(tool, arguments) for environment in environments)
         assert first == second
-    assert worlds[0].state() == worlds[1].state()
+    assert environments[0].state() == environments[1].state()
 
 
 @pytest.mark.parametrize(

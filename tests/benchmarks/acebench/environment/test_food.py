@@ -178,10 +178,10 @@ def test_the_last_coin(language: str, behaviour: str, works: bool) -> None:
 @LANGUAGES
 def test_searching_orders_by_product(language: str) -> None:
     _, merchant, (beet, corn) = ids(language)
-    worlds = [logged_in(language, one) for one in ("official", "fixed")]
-    for environment in worlds:
+    environments = [logged_in(language, one) for one in ("official", "fixed")]
+    for environment in environments:
         order(environment, language, {"product": beet})
-    official, fixed = worlds
+    official, fixed = environments
     assert len(answer(fixed, "search_orders", keyword=beet.lower())["orders"]) == 1
     assert answer(fixed, "search_orders", keyword=corn) == refusal(language, F, "search_orders", 0)
     if language == "zh":

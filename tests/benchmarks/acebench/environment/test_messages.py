@@ -194,12 +194,12 @@ def test_after_sending_the_official_times_are_lost_and_the_fixed_ones_are_not(
     language: str,
 ) -> None:
     a, b, *_ = people(language)
-    worlds = [start(M, language, one) for one in ("official", "fixed")]
-    for environment in worlds:
+    environments = [start(M, language, one) for one in ("official", "fixed")]
+    for environment in environments:
         for key in (1, 2):
             answer(environment, "delete_message", message_id=key)
             answer(environment, "send_message", sender_name=a, receiver_name=b, message="x")
-    official, fixed = worlds
+    official, fixed = environments
     assert official.state() == fixed.state()
     for tool in ("get_all_message_times_with_ids", "get_latest_message_id"):
         assert failed(official, tool) == "'time'"
@@ -330,7 +330,7 @@ def test_the_fixed_search_finds_reminders(language: str) -> None:
     assert environment.call("mark_as_notified", {"reminder_id": 1}).error == "unknown_tool"
 
 
-def test_official_tools_are_those_of_the_world_file() -> None:
+def test_official_tools_are_those_of_the_app_specs() -> None:
     environment = start(R)
     for tool in ("search_reminders", "mark_as_notified"):
         assert environment.call(tool, {}).error == "unknown_tool"

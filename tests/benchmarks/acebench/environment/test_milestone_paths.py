@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.environment.environment import load_worlds, open_environment
+from ace_ray.benchmarks.acebench.environment.environment import load_app_specs, open_environment
 from ace_ray.calls import NotCalls, parse_calls
 from ace_ray.records import Entry
 
@@ -22,9 +22,9 @@ def paths_of(entry: Entry) -> list[list[str]]:
     return [milestones] if isinstance(milestones[0], str) else milestones
 
 
-def end_state(worlds: dict[str, Any], entry: Entry, path: list[str], behaviour: str) -> Any:
+def end_state(app_specs: dict[str, Any], entry: Entry, path: list[str], behaviour: str) -> Any:
     environment = open_environment(
-        worlds,
+        app_specs,
         entry,
         behaviour=behaviour,  # type: ignore[arg-type]
     )
@@ -34,7 +34,7 @@ def end_state(worlds: dict[str, Any], entry: Entry, path: list[str], behaviour: 
     return {name: value for part in environment.state() for name, value in part.items()}
 
 
-def reached(worlds: dict[str, Any], entry: Entry) -> bool | None:
+def reached(app_specs: dict[str, Any], entry: Entry) -> bool | None:
     """Whether a path ends in the gold state, under both behaviours alike; None: none is readable.
 
     Gold classes that are misspelt are not compared, as upstream.
@@ -44,7 +44,7 @@ def reached(worlds: dict[str, Any], entry: Entry) -> bool | None:
     for path in paths_of(entry):
         try:
             official, fixed = (
-                end_state(worlds, entry, path, behaviour) for behaviour in ("official", "fixed")
+                end_state(app_specs, entry, path, behaviour) for behaviour in ("official", "fixed")
             )
         except NotCalls:
             continue
@@ -55,18 +55,18 @@ def reached(worlds: dict[str, Any], entry: Entry) -> bool | None:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_mini_path_reaches_its_gold_state(language: str) -> None:
-    worlds = load_worlds(MINI)
+    app_specs = load_app_specs(MINI)
     entries = load(MINI, languages=(language,), categories=AGENT)
-    assert [reached(worlds, entry) for entry in entries] == [True] * 8
+    assert [reached(app_specs, entry) for entry in entries] == [True] * 8
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_official_paths(language: str, shared_data: Path) -> None:
     """All but those that cannot: a login left out, another message deleted than the gold says, and
     English quotes that cannot be read."""
-    worlds = load_worlds(shared_data)
+    app_specs = load_app_specs(shared_data)
     verdicts = {
-        entry.id: reached(worlds, entry)
+        entry.id: reached(app_specs, entry)
         for entry in load(shared_data, languages=(language,), categories=AGENT)
     }
     missed = {row for row, verdict in verdicts.items() if verdict is False}

@@ -23,7 +23,7 @@ RES_1: dict[str, Any] = {"user_id": "user1", "reservation_id": "res_1"}
 
 
 def opened(language: str = "en", departure: str = "", seats: int = 4, **user: Any) -> Environment:
-    """A world in which Nora's booked flight (QX101, 300/800) leaves at ``departure``."""
+    """An environment in which Nora's booked flight (QX101, 300/800) leaves at ``departure``."""
     flights, users = initial(language, T, "flights"), initial(language, T, "users")
     flights[0]["seats_available"] = seats
     if departure:

@@ -13,7 +13,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.acebench.environment.environment import load_worlds
+from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.score.summary import SummaryRow
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
@@ -383,7 +383,7 @@ def test_native_call_with_broken_arguments_is_an_error_the_agent_sees() -> None:
 
 def food_logins(item: Entry) -> list[str]:
     """Logins of two users of the mini set's food platform."""
-    users = load_worlds(MINI)["multi_turn"][item.language]["FoodPlatform"]["state"]["users"]
+    users = load_app_specs(MINI)["multi_turn"][item.language]["FoodPlatform"]["state"]["users"]
     return [
         f"login_food_platform(username={name!r}, password={user['password']!r})"
         for name, user in list(users.items())[:2]

@@ -1,4 +1,4 @@
-"""The world file: what is missing in it is named."""
+"""The app specifications: what is missing in it is named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.environment.environment import check_entry, load_worlds
+from ace_ray.benchmarks.acebench.environment.environment import check_entry, load_app_specs
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.environment.mini_environments import mini
 
@@ -25,27 +25,27 @@ def written(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_the_full_worlds_load_without_our_bank(shared_data: Path) -> None:
-    worlds = load_worlds(shared_data)
-    assert set(mini()["multi_turn"]["zh"]) - set(worlds["multi_turn"]["zh"]) == {"Finance"}
+def test_the_full_app_specs_load_without_our_bank(shared_data: Path) -> None:
+    app_specs = load_app_specs(shared_data)
+    assert set(mini()["multi_turn"]["zh"]) - set(app_specs["multi_turn"]["zh"]) == {"Finance"}
 
 
 @pytest.mark.parametrize("folder", ["mini", "shared"])
 def test_every_shipped_entry_can_be_opened(folder: str, request: pytest.FixtureRequest) -> None:
     path = MINI if folder == "mini" else request.getfixturevalue("shared_data")
-    worlds = load_worlds(path)
+    app_specs = load_app_specs(path)
     entries = load(path, categories=AGENT)
     for entry in entries:
-        check_entry(worlds, entry)
+        check_entry(app_specs, entry)
     assert len(entries) == (16 if folder == "mini" else 100)
 
 
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda w: w.pop("multi_step"), "has no worlds for multi_step in en"),
-        (lambda w: w["multi_turn"].pop("zh"), "has no worlds for multi_turn in zh"),
-        (lambda w: w["multi_turn"].update(en=[]), "has no worlds for multi_turn in en"),
+        (lambda w: w.pop("multi_step"), "has no apps for multi_step in en"),
+        (lambda w: w["multi_turn"].pop("zh"), "has no apps for multi_turn in zh"),
+        (lambda w: w["multi_turn"].update(en=[]), "has no apps for multi_turn in en"),
         (lambda w: w["multi_turn"]["en"].pop("Travel"), "multi_turn en Travel is missing"),
         (lambda w: w["multi_step"]["zh"].update(BaseApi=1), "zh BaseApi is not an object"),
         (lambda w: w["multi_turn"]["en"]["Finance"].pop("methods"), "en Finance has no methods"),
@@ -86,27 +86,27 @@ def test_every_shipped_entry_can_be_opened(folder: str, request: pytest.FixtureR
     ],
 )
 def test_what_is_missing_is_named(tmp_path: Path, edit: Edit, message: str) -> None:
-    worlds = copy.deepcopy(mini())
-    edit(worlds)
-    folder = written(tmp_path, json.dumps(worlds))
+    app_specs = copy.deepcopy(mini())
+    edit(app_specs)
+    folder = written(tmp_path, json.dumps(app_specs))
     with pytest.raises(UserError, match=message) as caught:
-        load_worlds(folder)
+        load_app_specs(folder)
     assert str(caught.value).startswith(str(folder / "upstream" / "worlds.json"))
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", "null", '{"multi_turn": 1}', '{"a": NaN}', "\x00"])
-def test_other_texts_are_no_world_file(tmp_path: Path, text: str) -> None:
+def test_other_texts_are_no_app_specs(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match=r"worlds\.json"):
-        load_worlds(tmp_path)
+        load_app_specs(tmp_path)
     with pytest.raises(UserError, match=r"worlds\.json"):
-        load_worlds(written(tmp_path, text))
+        load_app_specs(written(tmp_path, text))
 
 
-def test_our_bank_is_unknown_to_the_official_worlds(shared_data: Path) -> None:
+def test_our_bank_is_unknown_to_the_official_app_specs(shared_data: Path) -> None:
     finance = next(
         entry
         for entry in load(MINI, categories=AGENT)
         if entry.data["involved_classes"] == ["Finance"]
     )
     with pytest.raises(UserError, match="unknown class 'Finance'"):
-        check_entry(load_worlds(shared_data), finance)
+        check_entry(load_app_specs(shared_data), finance)

@@ -1,0 +1,214 @@
+"""What a benchmark's own code gives, looked at where it comes from: a mistake of whoever wrote the
+class is one line before anything starts, or one row without a verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import UserError, first_line
+from ace_ray.records import SCORE, Entry, Episode, Verdict, canonical_json
+
+
+@contextmanager
+def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
+    """What the code of the class ``benchmark`` raises in here becomes a `UserError` that says
+    where. A defect of a benchmark of this package keeps its traceback."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if benchmark.__module__.startswith("ace_ray."):
+            raise
+        frames = traceback.extract_tb(error.__traceback__)
+        own = getattr(sys.modules.get(benchmark.__module__), "__file__", None)
+        places = [f" ({Path(f.filename).name}:{f.lineno})" for f in frames if f.filename == own]
+        raise UserError(
+            f"{member} fails with {type(error).__name__}: {first_line(error)}"
+            + (places[-1] if places else ""),
+            where=f"benchmark {benchmark.name}",
+            fix="correct the class",
+        ) from error
+
+
+def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
+    """The entries of the benchmark ``name`` with what it may leave out. Raises `UserError`: two
+    share an id, or one would not be the same in another process."""
+    entries: dict[tuple[str, str, str], Entry] = {}
+    for entry in given:
+        if not isinstance(entry, Entry):
+            raise UserError(
+                f"entries gives a {type(entry).__name__}",
+                where=f"benchmark {name}",
+                fix="give objects of ace_ray.records.Entry",
+            )
+        where = f"benchmark {name}, entry {entry.id!r}"
+        if not isinstance(entry.id, str) or not entry.id:
+            raise UserError("an id is a text that is not empty", where=where, fix="give it one")
+        entry = _complete(entry, name)
+        _check_names(entry, name, where)
+        if entry.key in entries:
+            raise UserError(
+                "two entries share the language, category and id",
+                where=where,
+                fix="give each an id of its own",
+            )
+        _check_json(entry, where)
+        entries[entry.key] = entry
+    return list(entries.values())
+
+
+def _complete(entry: Entry, name: str) -> Entry:
+    lacking: dict[str, Any] = {
+        key: value
+        for key, value in (("benchmark", name), ("category", name), ("group", entry.id))
+        if not getattr(entry, key)
+    }
+    return replace(entry, **lacking) if lacking else entry
+
+
+def _check_names(entry: Entry, benchmark: str, where: str) -> None:
+    for key in ("id", "category", "language", "group"):
+        text = getattr(entry, key)
+        if not isinstance(text, str) or not _is_unicode(text):
+            raise UserError(
+                f"its {key} is {text!a:.80}, not a text", where=where, fix="give it a text"
+            )
+        if key in ("category", "language") and not text.isprintable():
+            raise UserError(
+                f"its {key} {text!a:.80} cannot be printed in a table",
+                where=where,
+                fix="leave line breaks and control characters out",
+            )
+    if entry.benchmark != benchmark:
+        raise UserError(
+            f"it is an entry of benchmark {entry.benchmark!r}", where=where, fix="leave that out"
+        )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_json(entry: Entry, where: str) -> None:
+    """Raise `UserError` unless workers and checkers, which read JSON, get what the driver has."""
+    for key in ("data", "gold", "prompt"):
+        value = getattr(entry, key)
+        if value is None or isinstance(value, str):
+            continue
+        try:
+            text = json.dumps(value, allow_nan=False)
+            same = json.loads(text) == value
+            what = "" if same else "it would turn tuples into lists, or keys into texts"
+            canonical_json(value)  # sorts keys
+        except (TypeError, ValueError, RecursionError) as error:
+            what = first_line(error)
+        if what:
+            raise UserError(
+                f"its {key} is not JSON: {what}",
+                where=where,
+                fix="make it of texts, finite numbers, lists, and mappings from texts",
+            )
+
+
+def check_opening(messages: Any, tools: Any, where: str) -> None:
+    """Raise `UserError` unless these can be the messages that open an episode, and its tools."""
+    if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
+        raise UserError(
+            "its prompt is no list of messages",
+            where=where,
+            fix='give a text, or messages such as {"role": "user", "content": ...}',
+        )
+    if tools is not None and not (_are_mappings(tools) and all(_names(tool) for tool in tools)):
+        raise UserError(
+            "its tools are no list of tools in OpenAI's form",
+            where=where,
+            fix='give each as {"type": "function", "function": {"name": ...}}, or None for none',
+        )
+    try:
+        canonical_json([messages, tools])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"its prompt is not JSON: {first_line(error)}", where=where, fix="correct the class"
+        ) from error
+
+
+def _are_mappings(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, Mapping) for one in value)
+
+
+def _names(tool: Mapping[str, Any]) -> bool:
+    function = tool.get("function")
+    return isinstance(function, Mapping) and isinstance(function.get("name"), str)
+
+
+_EPISODE: dict[str, type | tuple[type, ...]] = {
+    "messages": list,
+    "output": str,
+    "reasoning": str,
+    "reasoning_truncated": bool,
+    "finish_reason": str,
+    "prompt_tokens": int,
+    "completion_tokens": int,
+    "model_calls": int,
+    "generation_s": (int, float),
+}
+
+
+def check_episode(episode: Any) -> None:
+    """Raise `TypeError` unless ``run`` gave an episode that can be stored."""
+    if not isinstance(episode, Episode):
+        raise TypeError(f"run gives a {type(episode).__name__} in place of an Episode")
+    for name, kind in _EPISODE.items():
+        value = getattr(episode, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"the episode's {name} is a {type(value).__name__}")
+    if not all(isinstance(message, dict) for message in episode.messages):
+        raise TypeError("the episode's messages are no mappings")
+
+
+def verdicts_of(given: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
+    """What ``check`` gave, as the verdict of every rule set. Raises `ValueError`: it gave none, or
+    what no verdict can be."""
+    if isinstance(given, Verdict) and len(rule_sets) == 1:
+        given = {rule_sets[0]: given}
+    if not isinstance(given, Mapping) or set(given) != set(rule_sets):
+        raise ValueError(f"check gives no verdict for each of {', '.join(rule_sets)}")
+    return {rules: _verdict(given[rules]) for rules in rule_sets}
+
+
+def _verdict(verdict: Any) -> Verdict:
+    if not isinstance(verdict, Verdict):
+        raise ValueError(f"check gives a {type(verdict).__name__} in place of a Verdict")
+    if not isinstance(verdict.valid, bool):
+        raise ValueError(f"valid is {verdict.valid!a:.80}, not True or False")
+    if not isinstance(verdict.error_type, str) or not isinstance(verdict.error, str):
+        raise ValueError("error_type and error are no texts")
+    if verdict.metrics:
+        _check_metrics(verdict)
+    if verdict.valid or verdict.error_type:
+        return verdict
+    return replace(verdict, error_type="wrong")
+
+
+def _check_metrics(verdict: Verdict) -> None:
+    for name, value in verdict.metrics.items():
+        number = isinstance(value, int | float) and math.isfinite(value)
+        if not isinstance(name, str) or not number:
+            raise ValueError(f"the metric {name!a:.80} is {value!a:.80}, not a number")
+    if not 0 <= verdict.score <= 1:
+        raise ValueError(f"the {SCORE} {verdict.score} is not between 0 and 1")
+    if verdict.valid and verdict.score != 1:
+        raise ValueError(f"a valid answer has the {SCORE} {verdict.score}, only 1 is valid")

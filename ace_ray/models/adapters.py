@@ -1,0 +1,258 @@
+"""LoRA adapters: what vLLM can put on a base, found out before an engine starts.
+
+A folder of PEFT's: ``adapter_config.json`` and ``adapter_model.safetensors``. What vLLM leaves out
+of an adapter without a word, such as its tokenizer, would make it another model: it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ace_ray.bounded import MOST_BYTES, json_tree
+from ace_ray.errors import UserError
+from ace_ray.models.checkpoints import tensors_of
+from ace_ray.models.sources import (
+    ADAPTER_CONFIG,
+    Adapter,
+    ModelRef,
+    materialize,
+    resolve,
+    tokenizer_folder,
+)
+
+WEIGHTS = "adapter_model.safetensors"
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM's ``max_lora_rank`` may be."""
+
+_PLAIN_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga", "true", "false")
+"""Ways to begin a training that leave the base as it is; PiSSA, OLoRA, LoftQ and CorDA do not."""
+_NOT_LORA = {
+    "use_dora": "is a DoRA adapter",
+    "lora_bias": "has biases",
+    "modules_to_save": "brings modules of its own (modules_to_save)",
+    "alora_invocation_tokens": "is an activated LoRA (aLoRA)",
+    "layer_replication": "replicates layers",
+    "use_bdlora": "is a block-diagonal LoRA",
+    "use_qalora": "is a QALoRA adapter",
+    "trainable_token_indices": "brings embeddings of its own (trainable_token_indices)",
+}
+_SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B")
+_PREFIX = "base_model.model."
+_TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt")
+
+
+def with_adapter(
+    base: ModelRef,
+    source: str,
+    revision: str | None,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+) -> ModelRef:
+    """``base`` with the adapter ``source``, pinned. Raises `UserError`: it cannot be had, or is of
+    a kind that vLLM does not know."""
+    ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
+    config = _config(tokenizer_folder(ref))
+    name = config.get("base_model_name_or_path")
+    return replace(base, adapter=Adapter(ref, _rank(config, ref.source), str(name or "")[:300]))
+
+
+def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[str, Any]:
+    """``engine`` with what an engine needs to hold the adapters of ``models``, one at a time."""
+    ranks = [model.adapter.rank for model in models if model.adapter]
+    if not ranks:
+        return dict(engine)
+    least = next(rank for rank in RANKS if rank >= max(ranks))
+    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": least, **engine}
+
+
+def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
+    """Raise `UserError` for LoRA arguments that nothing uses, or that do not hold the adapter.
+    ``model`` is None while nobody knows it."""
+    for name, value in engine.items():
+        if "lora" in name and value and model is not None and model.adapter is None:
+            raise UserError(
+                f"{name!r} without an adapter has no effect but to slow the engine down",
+                where="engine",
+                fix="name the adapter with model.adapter, or remove it",
+            )
+    if model is None or model.adapter is None:
+        return
+    if engine.get("enable_lora", True) is not True:
+        raise UserError(
+            "'enable_lora' is off, and model.adapter names an adapter",
+            where="engine",
+            fix="remove it: it is set by itself",
+        )
+    most = engine.get("max_lora_rank")
+    if isinstance(most, int) and model.adapter.rank > most:
+        raise UserError(
+            f"the adapter's rank is {model.adapter.rank}, 'max_lora_rank' is {most}",
+            where="engine",
+            fix="remove it: it is set from the adapters by itself",
+        )
+
+
+def check_weights(folder: Path, base: Path) -> None:
+    """Raise `UserError` when the adapter in ``folder`` is none of the model in ``base``, by names
+    and shapes. Bases that are packed or in other formats than safetensors pass unseen."""
+    tensors, of_base = tensors_of(folder), tensors_of(base)
+    if not tensors:
+        raise UserError(f"there is no {WEIGHTS}", where=str(folder), fix="save the adapter again")
+    modules: dict[str, bool] = {}
+    for name, tensor in tensors.items():
+        suffix = next((one for one in _SUFFIXES if name.endswith(one)), "")
+        if not suffix:
+            raise _refused(f"holds {name}, which is no LoRA weight", str(folder))
+        module = name.removeprefix(_PREFIX).removesuffix(suffix)
+        target = of_base.get(f"{module}.weight")
+        if ".experts" in module or not of_base:
+            continue  # their names are those of fused modules
+        modules[module] = any(other.startswith(f"{module}.") for other in of_base)
+        if target is None or len(target.shape) != 2 or len(tensor.shape) != 2:
+            continue
+        outer, inner = target.shape
+        of_a = suffix == ".lora_A.weight"
+        have, need = (tensor.shape[1], inner) if of_a else (tensor.shape[0], outer)
+        if suffix in _SUFFIXES[:2] and target.dtype in ("F32", "F16", "BF16") and have != need:
+            raise UserError(
+                f"it is an adapter of another base: {name} is for {have} values, the base's "
+                f"{module} has {need}",
+                where=str(folder),
+                fix="name the base that it was trained on as model.source",
+            )
+    lacking = [module for module, there in modules.items() if not there]
+    # Some families are stored under other names than they have in memory: then none is found.
+    if lacking and len(lacking) < len(modules):
+        raise UserError(
+            f"it is an adapter of another base: there is no {lacking[0]}",
+            where=str(folder),
+            fix="name the base that it was trained on as model.source",
+        )
+
+
+def check_texts(model: ModelRef) -> None:
+    """Raise `UserError` when the adapter brings a tokenizer or a chat template that is not its
+    base's: vLLM would go on with the base's."""
+    assert model.adapter is not None  # who asks has one
+    folder, base = tokenizer_folder(model.adapter.ref), tokenizer_folder(model)
+    different = [name for name in _TOKENIZER if _differ(folder / name, base / name)]
+    own = _template(folder)
+    if own is not None and own != _template(base):
+        different.append("chat template")
+    if different:
+        raise UserError(
+            f"the adapter's {different[0]} is not its base's, and would be ignored",
+            where=model.adapter.ref.source,
+            fix="merge the adapter into its base and name the result as model.source, or remove "
+            "the file if it differs in nothing that matters",
+        )
+
+
+def base_differs(model: ModelRef) -> str:
+    """A line when the adapter names another base than it is put on; names of folders may change,
+    so it is not refused."""
+    if model.adapter is None or not model.adapter.base:
+        return ""
+    mine, theirs = (name.rstrip("/").rsplit("/", 1)[-1].lower() for name in (
+        model.source, model.adapter.base))  # fmt: skip
+    if mine == theirs:
+        return ""
+    return f"the adapter says it was trained on {model.adapter.base}, it is put on {model.source}"
+
+
+def folder_of_adapter(model: ModelRef, base: Path) -> Path:
+    """The adapter's folder on this node, held against its base's. Raises `UserError`."""
+    assert model.adapter is not None  # who asks has one
+    folder = materialize(model.adapter.ref)
+    check_weights(folder, base)
+    return folder
+
+
+def content_hash(folder: Path) -> str:
+    """Of all that makes an adapter, for a name of its own."""
+    total = hashlib.sha256()
+    for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:32]
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    path = folder / ADAPTER_CONFIG
+    try:
+        with path.open("rb") as file:
+            tree = json_tree(file.read(MOST_BYTES))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"cannot be read as an adapter's configuration: {error}",
+            where=str(path),
+            fix="save the adapter again",
+        ) from error
+    if not isinstance(tree, dict):
+        raise UserError("holds no mapping", where=str(path), fix="save the adapter again")
+    return tree
+
+
+def _rank(config: Mapping[str, Any], where: str) -> int:
+    """The largest rank of an adapter that vLLM can load. Raises `UserError`."""
+    if (kind := config.get("peft_type", "LORA")) != "LORA":
+        raise _refused(f"is of the type {kind!r:.40}, not LORA", where)
+    for key, what in _NOT_LORA.items():
+        if config.get(key):
+            raise _refused(what, where)
+    if config.get("bias", "none") != "none":
+        raise _refused("has biases", where)
+    init = config.get("init_lora_weights", True)
+    if str(init).lower() not in _PLAIN_INITS:
+        raise _refused(f"begins with other weights of the base ({init!r:.40})", where)
+    pattern = config.get("rank_pattern") or {}
+    ranks: list[Any] = [
+        config.get("r"),
+        *(pattern.values() if isinstance(pattern, dict) else [pattern]),
+    ]
+    for rank in ranks:
+        if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
+            raise _refused(f"has the rank {rank!r:.40}, vLLM takes 1 to {RANKS[-1]}", where)
+    return int(max(ranks))
+
+
+def _refused(what: str, where: str) -> UserError:
+    return UserError(
+        f"the adapter {what}, which vLLM cannot put on a base",
+        where=where,
+        fix="merge it into its base and name the result as model.source",
+    )
+
+
+def _differ(own: Path, base: Path) -> bool:
+    if not own.is_file() or not base.is_file():
+        return False  # other formats of one tokenizer cannot be held against each other
+    mine, theirs = own.read_bytes(), base.read_bytes()
+    if mine == theirs or own.suffix != ".json":
+        return mine != theirs
+    try:
+        # Where texts are cut or padded is no part of what they are.
+        one, other = (
+            {**json.loads(text), "truncation": 0, "padding": 0} for text in (mine, theirs)
+        )
+    except (ValueError, TypeError, RecursionError):
+        return True
+    return one != other
+
+
+def _template(folder: Path) -> str | None:
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    settings = folder / "tokenizer_config.json"
+    try:
+        template = json.loads(settings.read_text(encoding="utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return template.strip() if isinstance(template, str) else None

@@ -1,0 +1,63 @@
+"""An engine that lies on two nodes, as far as a machine without GPUs goes: the GPUs are in Ray's
+accounts only, and the engine is the fake. vLLM's CPU build knows no Ray executor ("current platform
+cpu does not support ray"), so its own workers are not shown here."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.ray_clusters import Cluster, running
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes of 1 CPU and 1 GPU each."""
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder,
+        running(Path(folder, "ray"), [1, 1], gpus=1) as cluster,
+    ):
+        yield cluster
+
+
+def told(config: Path, **engine: Any) -> Path:
+    tree = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**tree, "worker_cpus": 0.5, "engine": engine}))
+    return config
+
+
+def test_it_is_reserved_on_both_and_its_worker_sees_it(cluster, config, cli, tmp_path):
+    env = cluster.driver_env
+    path = told(config, pipeline_parallel_size=2)
+    checked = cli("doctor", path, env=env, timeout_s=300)
+    assert "2 GPU(s) fit 2 nodes, each engine on several nodes" in checked.stdout
+    done = cli("evaluate", path, env=env, timeout_s=540)
+    assert done.code == 0, done.stdout + done.stderr
+    assert "reserved for each engine: 2 GPUs on 2 node(s)" in done.stdout
+    (run,) = (tmp_path / "runs").iterdir()
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["scored"] == summary["declared"] == 4
+    (engine,) = summary["timing"]["engines"]
+    assert engine["placement"] == "2 GPUs on 2 node(s)"
+    assert summary["timing"]["device"] == "gpu"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "doctor"])
+def test_one_that_can_never_fit_is_a_line(cluster, config, cli, command):
+    path = told(config, tensor_parallel_size=2, pipeline_parallel_size=2)
+    done = cli(command, path, env=cluster.driver_env, timeout_s=300)
+    assert done.code != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert (
+        "an engine takes 4 GPUs (tensor_parallel_size 2 x pipeline_parallel_size 2), the cluster "
+        "has 2 on 2 node(s), its largest node 1" in said
+    )
+    assert "Traceback" not in said
