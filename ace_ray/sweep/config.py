@@ -202,6 +202,14 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 def _check_base(sweep: SweepConfig) -> None:
     """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
     models = sweep.options.models
+    section = sweep.run.get("model")
+    behind = isinstance(section, Mapping) and section.get("endpoint") is not None
+    if behind and sweep.options.checkpoints is not None:
+        raise UserError(
+            "checkpoints need an engine of this sweep's own, and 'model.endpoint' names none",
+            where=sweep.where,
+            fix="leave one of them out, or write the endpoint into its item of models",
+        )
     for number, model in enumerate(models):
         if model.endpoint is not None:
             continue

@@ -66,6 +66,8 @@ class SweepRun:
     weight_bytes: int | None = None
     """In an engine."""
     parameters: int | None = None
+    endpoint: str = ""
+    """Host of the endpoint that the model is behind."""
 
     @property
     def run_id(self) -> str:
@@ -82,8 +84,8 @@ class SweepRun:
         if self.plan is None:
             return frozenset()
         keys = [b.lock_key() for b in self.plan.benchmarks.values()]
-        if self.plan.config.model.endpoint is not None:  # its limits are those of one run
-            keys.append(f"endpoint {host_of(self.plan.config.model.endpoint.url)}")
+        if self.endpoint:  # its limits are those of one run
+            keys.append(f"endpoint {self.endpoint}")
         return frozenset(filter(None, keys))
 
     @property
@@ -182,6 +184,7 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
         server_cpus=sum(cpus for cpus, _ in servers),
         weight_bytes=_in_memory(size, config.engine) if size else None,
         parameters=size.parameters if size else None,
+        endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",
     )
 
 
