@@ -12,6 +12,7 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import ReportedRun, ScoredRow
 from ace_ray.config import ENDPOINT, EXTERNAL
@@ -275,5 +276,7 @@ def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
             yield from (f"{label}: {note}" for note in endpoint_notes(run.totals.get("endpoint")))
         if run.manifest.config.limit is not None:
             yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
+        for finding in diagnose(run.rows_of(benchmark)):
+            yield f"{label}: {finding.text}"
         if benchmark in run.comparable:
             yield f"{label}: {run.comparable[benchmark]}"

@@ -196,8 +196,8 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
             continue
         *names, last3, last2, last1 = layout["header"]
         table = RichTable(title=_text(layout["title"]))
-        for name in names:
-            table.add_column(_text(name))
+        for column in names:
+            table.add_column(_text(column))
         for column in (last3, last2, last1):
             table.add_column(_text(column), justify="right", no_wrap=True)
         for line in layout["lines"]:
@@ -207,6 +207,8 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         wide.print(table)
     if summary.get("comparable"):
         say(summary["comparable"], console)
+    for finding in summary.get("diagnosis", ()):
+        say(f"{name}: {finding['text']}", console)
 
 
 def _text(cell: Any) -> Text:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.diagnosis import Diagnosis
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES, added
 from ace_ray.run.storage.rows import ResultRow, rows_of
@@ -55,11 +56,14 @@ def summarize(
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():
-        own = totals.counted(row for row in rows() if row.benchmark == name)
+        diagnosis = Diagnosis()
+        own = diagnosis.through(totals.counted(row for row in rows() if row.benchmark == name))
         first = (row for row in own if not row.repeat)
         with own_code(type(benchmark), "summarize"):
             blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
         deque(own, maxlen=0)  # what the benchmark has not read counts too
+        if findings := diagnosis.findings():
+            blocks[name] = {**blocks[name], "diagnosis": [one.as_json() for one in findings]}
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)
     counts = totals.statuses

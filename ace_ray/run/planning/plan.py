@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, overload
@@ -25,6 +26,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.roles import endpoint_identity
+from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.roles import RoleBindings, bind_roles
@@ -290,8 +292,19 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             "kind": plan.model.kind,
             "revision": plan.model.known_revision,
             **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
+            **_size(plan.model),
             **({"adapter": _described(adapter)} if adapter else {}),
         },
         "identity": plan.identity,
         **facts,
     }
+
+
+def _size(model: ModelRef) -> dict[str, Any]:
+    """``parameters`` and ``size_label``, those that are known without fetching the weights."""
+    # An engine refuses what cannot be read in its own words, if it reads it at all.
+    with suppress(UserError):
+        if (size := size_here(model)) is not None:
+            known = {"parameters": size.parameters, "size_label": size.label}
+            return {key: value for key, value in known.items() if value}
+    return {}

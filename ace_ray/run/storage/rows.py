@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
 from ace_ray.records import (
@@ -67,7 +68,7 @@ _EPISODE = [
     ("state", pa.large_string()),
     ("endpoint", pa.large_string()),
 ]
-OPTIONAL = ("endpoint",)
+OPTIONAL = ("endpoint", "second_reading")
 """Columns that parts of earlier versions lack; they read as null."""
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
@@ -93,6 +94,7 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
         + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
         + _EPISODE
         + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
+        + [("second_reading", pa.string())]
     )
 
 
@@ -203,6 +205,13 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
+
+
+def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
+    """The second reading stored in a row, None for none. Raises `UserError`."""
+    if row.get("second_reading") is None:
+        return None
+    return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
 
 
 def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
@@ -343,15 +352,18 @@ class ResultRow:
     endpoint: dict[str, Any] | None = None
     """`endpoint_of`."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    second_reading: SecondReading | None = None
 
 
-_RESULT_FIELDS = [n for n in ResultRow.__dataclass_fields__ if n != "verdicts"]
+_RESULT_FIELDS = [
+    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "second_reading")
+]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 
 def result_columns(rule_sets: Iterable[str]) -> list[str]:
     """What `result_rows` reads."""
-    return _RESULT_FIELDS + verdict_names(rule_sets, _RESULT_PARTS)
+    return [*_RESULT_FIELDS, "second_reading", *verdict_names(rule_sets, _RESULT_PARTS)]
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
@@ -368,5 +380,8 @@ def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
                 for rules in rule_sets
                 if row[f"{rules}_valid"] is not None
             }
-            fields = {n: row[n] for n in _RESULT_FIELDS} | {"endpoint": endpoint_of(row)}
+            fields = {n: row[n] for n in _RESULT_FIELDS} | {
+                "endpoint": endpoint_of(row),
+                "second_reading": second_reading_of(row),
+            }
             yield ResultRow(**fields, verdicts=verdicts)
