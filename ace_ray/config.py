@@ -50,15 +50,53 @@ class Section(BaseModel):
 
 EXTERNAL: Literal["external"] = "external"
 """The backend of a run whose outputs were made elsewhere."""
+ENDPOINT: Literal["endpoint"] = "endpoint"
+"""The backend of a run whose candidate is behind an endpoint."""
 
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
+class EndpointConfig(Section):
+    url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+    api_key_env: str | None = Field(
+        "OPENAI_API_KEY",
+        min_length=1,
+        description="environment variable that holds the key; null for an endpoint without keys",
+    )
+    timeout_s: float = Field(120.0, gt=0, description="per attempt, until the whole answer is here")
+    max_retries: int = Field(5, ge=0, le=100, description="attempts after the first")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="per engine worker, evenly spaced; retries count"
+    )
+    max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
+
+
+class CandidateEndpoint(EndpointConfig):
+    tool_choice: Literal["auto", "required"] = Field(
+        "auto", description="sent with tools: whether the model may answer without a call"
+    )
+    parallel_tool_calls: bool | None = Field(
+        None, description="sent with tools; null leaves it to the server"
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict,
+        description="further keys of every request, such as a provider's reasoning settings; null "
+        "leaves out a key that would be sent, such as temperature",
+    )
+
+
 class ModelConfig(Section):
-    source: str = Field(
+    source: str | None = Field(
+        None,
         min_length=1,
         description="Hugging Face id, local folder, s3:// prefix, .gguf file, or package:NAME/PATH "
         "for a file inside an installed Python package",
+    )
+    endpoint: CandidateEndpoint | None = Field(
+        None,
+        description="in place of source: the candidate is behind an OpenAI-compatible server "
+        "([Endpoints](endpoints.md))",
     )
     revision: str | None = Field(
         None, description="branch, tag or commit of a Hugging Face id; resolved to a commit"
@@ -208,10 +246,11 @@ class RunConfig(Section):
     benchmarks: list[BenchmarkConfig] = Field(
         min_length=1, description="names, or mappings of a name and the benchmark's own keys"
     )
-    backend: Literal["vllm", "fake", "external"] = Field(
+    backend: Literal["vllm", "endpoint", "fake", "external"] = Field(
         "vllm",
-        description="fake answers without a model, for tests of the pipeline itself; external is "
-        "said of stored runs whose outputs were made elsewhere (`ace-ray score`)",
+        description="endpoint follows from `model.endpoint`; fake answers without a model, for "
+        "tests of the pipeline itself; external is said of stored runs whose outputs were made "
+        "elsewhere (`ace-ray score`)",
     )
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments under vLLM's own names"
@@ -371,7 +410,32 @@ def config_text(path: str) -> str:
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     """``tree`` validated; ``where`` names it in errors. Raises `UserError`."""
-    return validated(RunConfig, tree, where=where)
+    model = tree.get("model")
+    if isinstance(model, Mapping) and model.get("endpoint") is not None:
+        tree = {"backend": ENDPOINT, **tree}
+    config = validated(RunConfig, tree, where=where)
+    _check_candidate(config, where)
+    return config
+
+
+def _check_candidate(config: RunConfig, where: str) -> None:
+    """Raise `UserError` unless ``config`` names one candidate, and the backend that it has."""
+    named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
+    if len(named) != 1:
+        raise UserError(
+            "'model' names both a source and an endpoint" if named else "'model' names no model",
+            where=where,
+            fix="write either source: (an engine of this run's own) or endpoint: {url: ..., "
+            "model: ...}",
+        )
+    behind = named == [ENDPOINT]
+    if behind != (config.backend == ENDPOINT):
+        raise UserError(
+            f"'backend' is {config.backend!r}, and the model is "
+            + ("behind an endpoint" if behind else "not behind an endpoint"),
+            where=where,
+            fix="leave backend out" if behind else "name model.endpoint, or another backend",
+        )
 
 
 def _override(tree: dict[str, Any], item: str) -> None:

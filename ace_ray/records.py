@@ -112,10 +112,13 @@ _ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "sto
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's."""
+    """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's.
+
+    ``id`` is the one that an endpoint gave it."""
 
     name: str
     arguments: str
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,35 @@ class ToolAnswer:
     content: str
     calls: tuple[ToolCall, ...] = ()
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    """What is known of an endpoint's answer besides the answer.
+
+    ``has_usage``: whether it said how many tokens it took; ``attempts`` counts the requests that
+    were made for it, ``waited_s`` is what the rate limit and pauses between attempts took.
+    """
+
+    model: str = ""
+    fingerprint: str = ""
+    has_usage: bool = True
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    attempts: int = 1
+    waited_s: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """As `Episode.endpoint`, of one call."""
+        return {
+            "models": {self.model: 1} if self.model else {},
+            "fingerprints": {self.fingerprint: 1} if self.fingerprint else {},
+            "calls_without_usage": int(not self.has_usage),
+            "reasoning_tokens": self.reasoning_tokens,
+            "cached_tokens": self.cached_tokens,
+            "attempts": self.attempts,
+            "waited_s": round(self.waited_s, 3),
+        }
 
 
 @dataclass(slots=True)
@@ -148,6 +180,8 @@ class Completion:
     schema_refused: str = ""
     """Why the answer is a free one although a schema was asked for; "" where it is not."""
     tools: ToolAnswer | None = None
+    endpoint: EndpointFacts | None = None
+    """None where an engine of the run's own answered."""
 
 
 @dataclass(slots=True)
@@ -165,6 +199,10 @@ class Episode:
     generation_s: float = 0.0
     state: Any = None
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
+    endpoint: dict[str, Any] | None = None
+    """What is known of an endpoint's answers (`EndpointFacts.as_json`), added up: names with the
+    number of their calls, and counts, None where no call said any. The token counts above are
+    those of the calls with usage."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as the assistant's message and `count` it.
@@ -184,6 +222,34 @@ class Episode:
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1
         self.generation_s += completion.seconds
+        if completion.endpoint is not None:
+            self.endpoint = added(self.endpoint, completion.endpoint.as_json())
+
+    def count_all(self, other: Episode) -> None:
+        """Add up what another episode took."""
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.model_calls += other.model_calls
+        self.generation_s += other.generation_s
+        if other.endpoint is not None:
+            self.endpoint = added(self.endpoint, other.endpoint)
+
+
+def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """The sum of what two `EndpointFacts.as_json` say."""
+    if before is None:
+        return more
+    total = dict(before)
+    for key, value in more.items():
+        old = total.get(key)
+        if isinstance(value, dict):
+            names = dict(old or {})
+            for name, count in value.items():
+                names[name] = names.get(name, 0) + count
+            total[key] = names
+        elif value is not None:
+            total[key] = value + (old or 0)
+    return total
 
 
 def _assistant(completion: Completion) -> dict[str, Any]:
@@ -192,7 +258,11 @@ def _assistant(completion: Completion) -> dict[str, Any]:
         message |= {"content": tools.content, "text": completion.text}
         if tools.calls:
             message["tool_calls"] = [
-                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    **({"id": call.id} if call.id else {}),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for call in tools.calls
             ]
         if tools.error:

@@ -21,8 +21,15 @@ from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
-from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, StoreConfig
-from ace_ray.models.roles import EndpointConfig, EndpointRole, ServedRole
+from ace_ray.config import (
+    CandidateEndpoint,
+    EndpointConfig,
+    ModelConfig,
+    RunConfig,
+    SamplingConfig,
+    StoreConfig,
+)
+from ace_ray.models.roles import EndpointRole, ServedRole
 from ace_ray.sweep.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -64,6 +71,7 @@ own."""
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("A run", "The keys of `ace-ray evaluate CONFIG`.", RunConfig),
     ("model", "Of a run, and of a role that is served.", ModelConfig),
+    ("model.endpoint", "Of a run; see [Endpoints](endpoints.md).", CandidateEndpoint),
     ("sampling", SAMPLING, SamplingConfig),
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
     (
@@ -98,7 +106,7 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         ServedRole,
     ),
     ("Roles: an endpoint", "Any OpenAI-compatible server.", EndpointRole),
-    ("endpoint", "", EndpointConfig),
+    ("endpoint", "Of a role.", EndpointConfig),
     (
         "A sweep",
         "The keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "

@@ -110,6 +110,11 @@ class Benchmark(ABC):
         class's own."""
         return type(self).run is not Benchmark.run
 
+    @property
+    def needs_logprobs(self) -> bool:
+        """Whether `run` asks for `EpisodeContext.token_logprobs`, which endpoints do not give."""
+        return False
+
     # What can move a score.
 
     def identity(self) -> Mapping[str, Any]:

@@ -191,9 +191,7 @@ class EpisodeContext:
             return completion
         self.episode.record(completion)
         if messages is None:
-            before = sum(len(message.get("tool_calls", ())) for message in recorded[:-1])
-            for number, call in enumerate(recorded[-1].get("tool_calls", ()), start=before):
-                call["id"] = call_id(number)
+            number_calls(recorded[-1], recorded[:-1])
         return completion
 
     async def ask_role(
@@ -279,6 +277,17 @@ def _stalled(who: str) -> EpisodeStalled:
 def call_id(number: int) -> str:
     """Nine characters: some templates insist."""
     return f"call{number % 100_000:05d}"
+
+
+def number_calls(message: Message, before: Sequence[Message]) -> None:
+    """Give each call of a recorded ``message`` an id of its own. Those that an endpoint gave stay,
+    unless one of the calls ``before`` has it: some endpoints count anew in every answer."""
+    earlier = [call for one in before for call in one.get("tool_calls", ())]
+    taken = {call.get("id") for call in earlier}
+    for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
+        if not call.get("id") or call["id"] in taken:
+            call["id"] = call_id(number)
+        taken.add(call["id"])
 
 
 def arguments_of(text: str) -> dict[str, Any]:

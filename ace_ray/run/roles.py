@@ -10,10 +10,10 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
-from ace_ray.config import RunConfig
+from ace_ray.config import EndpointConfig, RunConfig
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.models.roles import EndpointConfig, EndpointRole, Role, ServedRole, check_role
+from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role
 from ace_ray.models.roles import role_identity as identity_of
 from ace_ray.models.sampling import completed
 from ace_ray.models.sources import ModelRef, resolve
@@ -66,6 +66,7 @@ def _binding(
     if isinstance(role, EndpointRole):
         model = None
     elif isinstance(role, ServedRole):
+        assert role.model.source is not None  # `parse_role` refuses one without
         model = resolve(
             role.model.source,
             role.model.revision,

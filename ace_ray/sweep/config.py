@@ -30,6 +30,11 @@ class SweepModel(Section):
     source: str | None = Field(
         None, min_length=1, description="as `model.source` of a run; default: the sweep's base"
     )
+    endpoint: dict[str, Any] | None = Field(
+        None,
+        description="in place of source: as `model.endpoint` of a run, besides the sweep's or in "
+        "its place",
+    )
     adapter: str | None = Field(None, min_length=1, description="as `model.adapter` of a run")
     adapter_revision: str | None = Field(None, description="as of a run's model")
     revision: str | None = Field(None, description="as `model.revision` of a run")
@@ -40,6 +45,11 @@ class SweepModel(Section):
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
     reasoning_parser: str | None = Field(None, description="as of a run's model")
     tool_parser: str | None = Field(None, description="as of a run's model")
+
+    @property
+    def named(self) -> str:
+        """The source, or the model's name at its endpoint."""
+        return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
 
 
 class SweepOptions(Section):
@@ -118,6 +128,10 @@ class SweepConfig:
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
         """The config of one model's run. Raises `UserError`."""
         own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
+        section = self.run.get("model")
+        shared = section.get("endpoint") if isinstance(section, Mapping) else None
+        if isinstance(shared, Mapping) and model.source is None:
+            own["endpoint"] = {**shared, **(model.endpoint or {})}
         return run_config(
             {
                 **self.run,
@@ -127,6 +141,11 @@ class SweepConfig:
             },
             where=self.where,
         )
+
+    @property
+    def any_run(self) -> RunConfig:
+        """What its runs have in common, as the config of one of them. Raises `UserError`."""
+        return self.run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
@@ -165,7 +184,7 @@ def load_sweep(
     run = {key: value for key, value in tree.items() if key in theirs}
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
-    sweep.run_of(SweepModel(source="any"), sweep.output)  # its mistakes belong to this file
+    _ = sweep.any_run  # its mistakes belong to this file
     return sweep
 
 
@@ -189,7 +208,17 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 def _check_base(sweep: SweepConfig) -> None:
     """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
     models = sweep.options.models
+    section = sweep.run.get("model")
+    behind = isinstance(section, Mapping) and section.get("endpoint") is not None
+    if behind and sweep.options.checkpoints is not None:
+        raise UserError(
+            "checkpoints need an engine of this sweep's own, and 'model.endpoint' names none",
+            where=sweep.where,
+            fix="leave one of them out, or write the endpoint into its item of models",
+        )
     for number, model in enumerate(models):
+        if model.endpoint is not None:
+            continue
         if model.source is None and (model.adapter is None or sweep.base is None):
             raise UserError(
                 f"'models.{number}.source' is missing",
@@ -210,7 +239,7 @@ def sweep_id_of(config: SweepConfig) -> str:
     options = config.options
     if options.sweep_id:
         return options.sweep_id
-    source = options.checkpoints or options.models[0].adapter or options.models[0].source or ""
+    source = options.checkpoints or options.models[0].named
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 

@@ -233,6 +233,10 @@ class BFCL(Benchmark):
                 episode.state = {"gold_logprobs": None}
         return episode
 
+    @property
+    def needs_logprobs(self) -> bool:
+        return self._options.contamination
+
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         state = episode.state or {}
         turns = [[Answer.stored(one) for one in turn] for turn in state.get("turns", ())]

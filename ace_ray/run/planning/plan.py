@@ -24,6 +24,8 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import UNKNOWN
+from ace_ray.models.roles import endpoint_identity
 from ace_ray.models.sampling import completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
@@ -124,13 +126,15 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
     sampling = config.sampling.sampling()
     samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
     candidate = {
-        "model": model.revision,
+        "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         "reasoning_parser": config.model.reasoning_parser,
         "tool_parser": config.model.tool_parser,
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
+    if config.model.endpoint is not None:
+        candidate["endpoint"] = endpoint_identity(config.model.endpoint)
     bindings = bind_roles(config, model, benchmarks)
     described = {name: identity_of(b) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
@@ -285,7 +289,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "model": {
             "source": plan.model.source,
             "kind": plan.model.kind,
-            "revision": plan.model.revision,
+            "revision": plan.model.known_revision,
+            **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
             **_size(plan.model),
             **({"adapter": _described(adapter)} if adapter else {}),
         },

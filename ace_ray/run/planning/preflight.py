@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
-from ace_ray.config import EXTERNAL, RunConfig
+from ace_ray.config import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
+from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
@@ -34,11 +35,15 @@ Count = Callable[[Messages, Messages | None], int]
 
 def resolve_model(config: RunConfig) -> ModelRef:
     """The model, pinned. Raises `UserError`."""
-    if config.backend == "fake" and not Path(config.model.source).is_dir():
+    if config.backend == ENDPOINT:
+        return endpoint_ref(config.model)
+    source = config.model.source
+    assert source is not None  # `run_config` refuses a model without
+    if config.backend == "fake" and not Path(source).is_dir():
         model = ModelRef("fake", "fake", "fake", "fake")
     else:
         model = resolve(
-            config.model.source,
+            source,
             config.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
@@ -72,6 +77,13 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
             from ray import cloudpickle
 
             cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
+        if benchmark.needs_logprobs and config.backend == ENDPOINT:
+            raise UserError(
+                "needs the logprobs of given texts, and endpoints give none",
+                where=f"benchmarks.{benchmark.name}",
+                fix="leave the option out (bfcl: contamination), or evaluate with an engine of "
+                "this run's own",
+            )
     return made
 
 
@@ -86,6 +98,9 @@ def check_engine(config: RunConfig) -> list[str]:
             where="backend",
             fix="set backend: vllm to evaluate, or score the outputs again",
         )
+    if config.backend == ENDPOINT:
+        check_endpoint(config)
+        return []
     if config.backend == "fake":
         from ace_ray.config import validated
         from ace_ray.models.fake import FakeScript
@@ -120,7 +135,10 @@ def check_chat(plan: Plan) -> dict[str, Any]:
     engine = plan.config.engine
     context: int | None
     count: Count
-    native = _native(plan)
+    native = is_native(plan)
+    if plan.config.backend == ENDPOINT:
+        _check_roles(plan, None)
+        return {"chat_template_sha256": None}
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
@@ -168,7 +186,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     _check_length(plan.config.engine, None if scaled else trained, where)
     context = _asked(plan.config.engine, trained)
     fewest = FewestTokens(header)
-    if _native(plan):
+    if is_native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
     _check_effort(plan, chat)
     _check_template_probes(plan, chat)
@@ -183,7 +201,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     )
 
 
-def _native(plan: Plan) -> bool:
+def is_native(plan: Plan) -> bool:
     """Whether any entry goes through the template's own tool calling. Raises `UserError`."""
     native = any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
     if native and plan.config.backend == "vllm" and plan.config.model.tool_parser is None:
@@ -229,8 +247,9 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
             ) from error
 
 
-def _check_roles(plan: Plan, candidate: Chat) -> None:
-    """Raise `UserError` when a model's template refuses the chats of a role that it plays."""
+def _check_roles(plan: Plan, candidate: Chat | None) -> None:
+    """Raise `UserError` when a model's template refuses the chats of a role that it plays; only its
+    provider knows that of an endpoint (``candidate`` None)."""
     from ace_ray.models.chat import Chat
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
@@ -243,8 +262,8 @@ def _check_roles(plan: Plan, candidate: Chat) -> None:
                     binding.role.model.chat_template_kwargs,
                     trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
                 )
-            elif binding.role != "same":
-                continue  # only its provider knows an endpoint's template
+            elif binding.role != "same" or chat is None:
+                continue
             messages = plan.benchmarks[name].role_chat(role)
             try:
                 chat.render(messages)
@@ -341,6 +360,14 @@ def _check_length(engine: Mapping[str, Any], trained: Any, where: str) -> None:
             where="engine",
             fix=f"set at most {trained}",
         )
+
+
+def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
+    """Facts for the manifest from asking a candidate behind an endpoint once, with tools where the
+    run offers any (`ask_endpoint`); {} for others. Raises `UserError` and `EndpointDown`."""
+    if plan.config.backend != ENDPOINT:
+        return {}
+    return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
 def check_services(plan: Plan) -> None:

@@ -196,7 +196,7 @@ def model_of(role: Role) -> str:
     """The name of the model in a role; "" for the candidate's."""
     if role == "same":
         return ""
-    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source
+    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source or ""
 
 
 def simulator_sampling(role: Role) -> Sampling:

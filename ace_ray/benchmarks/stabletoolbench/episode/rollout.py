@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ace_ray.benchmarks import context
-from ace_ray.benchmarks.context import EpisodeContext, Truncated, call_id
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, number_calls
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Answered,
     observation,
@@ -195,15 +195,15 @@ class Rollout:
             if self.fixed:
                 node.messages.append({"role": "user", "content": GO_ON})
         else:
-            before = sum(len(earlier.get("tool_calls", ())) for earlier in node.messages)
             message["tool_calls"] = [
                 {
-                    "id": call_id(before + number),
+                    "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
-                for number, call in enumerate(reply.calls)
+                for call in reply.calls
             ]
+            number_calls(message, node.messages)
         for number, call in enumerate(reply.calls):
             node = await self._act(tree, node, call)
             made = message["tool_calls"][number]
