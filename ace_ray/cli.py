@@ -210,8 +210,10 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 @click.argument("path")
 @click.option(
     "--benchmark",
+    "benchmarks",
+    multiple=True,
     metavar="NAME|FILE.py:CLASS",
-    help="Of outputs made elsewhere; of a run, whose data --data is, or whose code is trusted.",
+    help="Of outputs made elsewhere; of a run, whose data --data is, or all whose code is trusted.",
 )
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", metavar="URI", help="Of outputs made elsewhere: the folder of their run.")
@@ -219,7 +221,7 @@ def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
 @_placed
 def score(
     path: str,
-    benchmark: str | None,
+    benchmarks: tuple[str, ...],
     data: str | None,
     output: str | None,
     model: str | None,
@@ -240,20 +242,20 @@ def score(
         from ace_ray.report.table import print_summary
         from ace_ray.run.rescore import rescore
 
-        code, rescored = rescore(path, _say, opens, data=data, benchmark=benchmark)
+        code, rescored = rescore(path, _say, opens, data=data, named=benchmarks)
         print_summary(rescored, Console())
         sys.exit(code)
-    if benchmark is None:
+    if len(benchmarks) != 1:
         raise UserError(
             "it is not clear what these are outputs of",
             where=path,
-            fix="name it with --benchmark; to score a run again, leave --output out",
+            fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
     from ace_ray.report.table import print_benchmark
     from ace_ray.run.score import score_outputs
 
     summary = score_outputs(
-        Path(path), benchmark=benchmark, data=data, model=model, store=opens(output), say=_say
+        Path(path), benchmark=benchmarks[0], data=data, model=model, store=opens(output), say=_say
     )
     (name,) = summary["benchmarks"]
     print_benchmark(name, summary["benchmarks"][name], Console())

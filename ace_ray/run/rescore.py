@@ -46,12 +46,13 @@ def rescore(
     opens: Opens = open_store,
     *,
     data: str | None = None,
-    benchmark: str | None = None,
+    named: Sequence[str] = (),
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run anew, with this version's checkers, in place.
 
-    The benchmarks' data is where the run says, unless ``data`` names it for ``benchmark``, or for
-    the run's only one. Code in data that only the run names is not run unless it is known.
+    The benchmarks' data is where the run says, unless ``data`` names it for the one benchmark in
+    ``named``, or for the run's only one. Code in data that only the run names is not run unless it
+    is known, and that in a local file only if ``named`` has it.
 
     Row ids stay. Rows whose checker failed are judged again; failed and quarantined rows stay as
     they are. New parts are stored before old ones are deleted, so that a crash loses nothing.
@@ -61,10 +62,10 @@ def rescore(
     """
     with _leased(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
-        config = _with_named_code(config, benchmark, store)
-        named = ""
+        config = _with_named_code(config, named, store)
+        owner = ""
         if data is not None:
-            config, named = _with_data(config, data, benchmark, store)
+            config, owner = _with_data(config, data, named, store)
         benchmarks = {b.name: b for b in make_benchmarks(config)}
         for name, made in benchmarks.items():
             if made.rule_sets != manifest.rule_sets_of(name):
@@ -80,7 +81,7 @@ def rescore(
             own = declared_entries(made, manifest, ledger.rows())
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
-            made.ready(named=name == named)
+            made.ready(named=name == owner)
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
         for table in ledger.tables(ledger.schema.names):
@@ -149,40 +150,31 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
         lease.release()
 
 
-def _with_named_code(config: RunConfig, benchmark: str | None, store: Store) -> RunConfig:
-    """``config``, in which a class in a local file is the one that the user names: code that only a
+def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
+    """``config``, in which classes in local files are those that the user names: code that only a
     stored run names is not run."""
-    local = [section.name for section in config.benchmarks if is_local(section.name)]
-    if not local:
-        return config
-    if benchmark is None or not is_local(benchmark):
-        raise UserError(
-            f"the run's checks are in a local file, {local[0]}",
-            where=store.root,
-            fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
-        )
-    theirs = benchmark.rpartition(":")[2]
-    sections = [
-        section.model_copy(update={"name": benchmark})
-        if is_local(section.name) and section.name.rpartition(":")[2] == theirs
-        else section
-        for section in config.benchmarks
-    ]
-    if others := [s.name for s in sections if is_local(s.name) and s.name != benchmark]:
-        raise UserError(
-            f"the run has no {theirs} of a local file, it has {others[0]}",
-            where=store.root,
-            fix="name that one with --benchmark",
-        )
+    files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
+    sections = []
+    for section in config.benchmarks:
+        if is_local(section.name):
+            trusted = files.get(section.name.rpartition(":")[2])
+            if trusted is None:
+                raise UserError(
+                    f"the run's checks are in a local file, {section.name}",
+                    where=store.root,
+                    fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
+                )
+            section = section.model_copy(update={"name": trusted})
+        sections.append(section)
     return config.model_copy(update={"benchmarks": sections})
 
 
 def _with_data(
-    config: RunConfig, data: str, benchmark: str | None, store: Store
+    config: RunConfig, data: str, named: Sequence[str], store: Store
 ) -> tuple[RunConfig, str]:
     """``config`` with ``data`` for the benchmark that it is for, and that one's name."""
     have = [section.name for section in config.benchmarks]
-    name = benchmark or (have[0] if len(have) == 1 else "")
+    (name,) = named if len(named) == 1 else have if len(have) == 1 else ("",)
     if name not in have:
         which = f"no benchmark {name!r}" if name else "several benchmarks"
         raise UserError(

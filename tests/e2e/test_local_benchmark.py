@@ -146,3 +146,17 @@ def test_groups_and_rule_sets_are_in_the_report_without_the_file(here: Any, tmp_
     ended = here("compare", *runs, "--group", "Main", "--flips")
     assert ended.code == 0, ended.stderr
     assert "right to wrong: a|b a|b0 (wrong)" in ended.stdout
+
+
+def test_every_local_file_of_a_run_is_named(here: Any, tmp_path: Path) -> None:
+    outputs, run = tmp_path / "answers.jsonl", tmp_path / "scored"
+    outputs.write_text('{"id": "2 + 2", "output": "4"}\n')
+    assert here("score", outputs, "--benchmark", ARITH, "--output", run).code == 0
+    manifest = json.loads((run / "run.json").read_text())
+    manifest["config"]["benchmarks"].append({"name": "./other.py:Other"})
+    (run / "run.json").write_text(json.dumps(manifest))
+    ended = here("score", run, "--benchmark", ARITH)
+    assert "the run's checks are in a local file, ./other.py:Other" in ended.stderr
+    other = tmp_path / "none.py"
+    ended = here("score", run, "--benchmark", ARITH, "--benchmark", f"{other}:Other")
+    assert f"{other} cannot be read" in ended.stderr
