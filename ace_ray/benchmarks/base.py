@@ -27,6 +27,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
     own_task,
 )
+from ace_ray.benchmarks.second_reading import Unread
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
@@ -82,6 +83,12 @@ class Benchmark(ABC):
         """The verdict, or one for each of `rule_sets`. Stateless, and depends on nothing but its
         arguments. The output is hostile; an exception leaves the row without a verdict."""
 
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+        """The answers in which `check` finds no call, to be read a second time in the formats that
+        models are known to write (docs/results.md); None where it finds one, or answers hold none.
+        As stateless as `check`."""
+        return None
+
     # How an entry is put to the model.
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
@@ -106,6 +113,11 @@ class Benchmark(ABC):
         """Whether the episode makes more than one model call; by default where `run` is the
         class's own."""
         return type(self).run is not Benchmark.run
+
+    @property
+    def needs_logprobs(self) -> bool:
+        """Whether `run` asks for `EpisodeContext.token_logprobs`, which endpoints do not give."""
+        return False
 
     # What can move a score.
 

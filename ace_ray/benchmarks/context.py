@@ -58,9 +58,17 @@ class RoleModel:
         messages: Sequence[Message],
         sampling: Sampling | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`."""
-        completion = await self.model.chat(messages, sampling or self.sampling, tools)
+        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`.
+
+        ``schema`` is a JSON schema that the answer is held to, where the model can be: it still has
+        to be read like any other (`Completion.schema_refused` says why it is a free one).
+        """
+        drawn = sampling or self.sampling
+        if schema is not None:
+            drawn = drawn.following(schema)
+        completion = await self.model.chat(messages, drawn, tools)
         if self.on_answer is not None:
             self.on_answer(completion)
         return completion
@@ -186,13 +194,14 @@ class EpisodeContext:
             return completion
         self.episode.record(completion)
         if messages is None:
-            before = sum(len(message.get("tool_calls", ())) for message in recorded[:-1])
-            for number, call in enumerate(recorded[-1].get("tool_calls", ()), start=before):
-                call.setdefault("id", call_id(number))
+            number_calls(recorded[-1], recorded[:-1])
         return completion
 
-    async def ask_role(self, role: str, messages: Sequence[Message]) -> Completion:
-        """The answer of the model in ``role``; nothing of it is recorded.
+    async def ask_role(
+        self, role: str, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
+    ) -> Completion:
+        """The answer of the model in ``role``; nothing of it is recorded. ``schema``: as of
+        `RoleModel.ask`.
 
         Raises:
             RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
@@ -201,7 +210,8 @@ class EpisodeContext:
         """
         who = f"the {_TITLES.get(role, role)}"
         try:
-            completion = await asyncio.wait_for(self.roles[role].ask(messages), self.left_s)
+            work = self.roles[role].ask(messages, schema=schema)
+            completion = await asyncio.wait_for(work, self.left_s)
         except TimeoutError:
             raise _stalled(who) from None
         except PromptTooLong as error:
@@ -270,6 +280,17 @@ def _stalled(who: str) -> EpisodeStalled:
 def call_id(number: int) -> str:
     """Nine characters: some templates insist."""
     return f"call{number % 100_000:05d}"
+
+
+def number_calls(message: Message, before: Sequence[Message]) -> None:
+    """Give each call of a recorded ``message`` an id of its own. Those that an endpoint gave stay,
+    unless one of the calls ``before`` has it: some endpoints count anew in every answer."""
+    earlier = [call for one in before for call in one.get("tool_calls", ())]
+    taken = {call.get("id") for call in earlier}
+    for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
+        if not call.get("id") or call["id"] in taken:
+            call["id"] = call_id(number)
+        taken.add(call["id"])
 
 
 def arguments_of(text: str) -> dict[str, Any]:

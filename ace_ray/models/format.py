@@ -18,6 +18,7 @@ from typing import Any
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
 from ace_ray.models.families import FormatChoice
+from ace_ray.models.reasoning import may_think
 from ace_ray.models.renderer import Renderer, RenderFailed
 from ace_ray.records import Messages, ToolAnswer, Tools
 
@@ -184,6 +185,13 @@ class Format:
         # Tools could have been offered, and none were.
         return Reading(reading.text, reading.reasoning, reading.truncated, ToolAnswer(reading.text))
 
+    def thinks_unseen(self, prompt: Prompt) -> bool:
+        """Whether the answer may begin with reasoning whose end vLLM does not see."""
+        if self.choice.named_reasoning:
+            return False
+        template = self._template(prompt.request.tools)
+        return template is None or may_think(template, prompt.text)
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a text that is no chat."""
         ids: list[int] = self.tokenizer.encode(_valid(text), add_special_tokens=False)
@@ -200,18 +208,25 @@ class Format:
 
     def _try(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
         """Have the child compile the template before vLLM looks at it in this process."""
+        template = self._template(tools)
+        if template is None or template in self._tried:
+            return
+        self._child.check(template)
+        self._tried.add(template)
+
+    def _template(self, tools: Sequence[Any] | None) -> str | None:
+        """The one that vLLM takes; None where an encoder of its own writes."""
+        if not self._of_jinja:
+            return None
         from vllm.renderers.hf import resolve_chat_template
 
-        template = resolve_chat_template(
+        template: str | None = resolve_chat_template(
             self.tokenizer,
             self.choice.chat_template,
             list(map(dict, tools)) if tools else None,
             model_config=self._config,
         )
-        if template is None or template in self._tried:
-            return
-        self._child.check(template)
-        self._tried.add(template)
+        return template
 
 
 def renders_in_child(tokenizer: Any, child: Renderer) -> bool:

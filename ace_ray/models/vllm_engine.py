@@ -26,11 +26,17 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
+from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import Overheard, root_cause
 from ace_ray.records import Completion, Messages, Sampling, Tools, bounded_raw
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
+UNSEEN = (
+    "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
+    "has to name the parser that finds their end"
+)
+"""Why an answer is free: a grammar that binds at the first token leaves no room for reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
@@ -227,7 +233,13 @@ class VLLMEngine:
             raise PromptTooLong(
                 f"the prompt has {len(prompt.ids)} tokens, the context holds {self.max_model_len}"
             )
-        params = self._sampling_params(sampling, room, prompt.adjusted)
+        free = bool(sampling.schema) and self._format.thinks_unseen(prompt)
+        if free:
+            sampling = sampling.following(None)
+        # What the parser of the answer asks for wins: a grammar of calls.
+        params = self._params(
+            **{**vllm_arguments(sampling, room), **prompt.adjusted}, output_kind=self._final
+        )
         start = time.perf_counter()
         final = await self._last_output(
             prompt.engine_input, params, "r", **self._format.engine_kwargs(prompt)
@@ -253,20 +265,7 @@ class VLLMEngine:
             completion_tokens=len(answer.token_ids),
             seconds=time.perf_counter() - start,
             raw=bounded_raw(answer.text, reading.text),
-        )
-
-    def _sampling_params(self, sampling: Sampling, room: int, adjusted: Mapping[str, Any]) -> Any:
-        """vLLM's parameters; ``adjusted`` is what the answer's parser asks for."""
-        return self._params(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=min(sampling.max_tokens, room),
-            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
-            seed=sampling.seed if sampling.temperature > 0 else None,
-            stop=list(sampling.stop) or None,
-            output_kind=self._final,
-            **adjusted,
+            schema_refused=UNSEEN if free else "",
         )
 
 

@@ -41,10 +41,12 @@ def choose_format(
         template = config_text(asked.chat_template)
         facts = FamilyFacts((template,), facts.architectures, facts.model_type, facts.tekken)
     reasoning, tool = asked.reasoning_parser, asked.tool_parser
-    if reasoning == "auto":
+    if reasoning == "auto" and config.backend == "vllm":
         reasoning = reasoning_parser(facts)
-    if tool == "auto":
-        tool = choose_tool_parser(facts, asked.chat_template or asked.source) if native else None
+    if tool == "auto" and config.backend == "vllm":
+        tool = (
+            choose_tool_parser(facts, asked.chat_template or str(asked.source)) if native else None
+        )
     if facts.model_type == "gpt_oss" and tool is None and reasoning == "openai_gptoss" and native:
         tool = "openai"
     if native and tool is None and config.backend == "vllm":
@@ -62,7 +64,7 @@ def choose_format(
         tool_parser=tool,
         chat_template=template,
         content_format=asked.chat_template_content_format,
-        template_kwargs=asked.chat_template_kwargs,
+        template_kwargs=config.template_kwargs,
         plugins=read_plugins(asked.plugins),
         start_date=date if facts.model_type == "gpt_oss" else None,
     )

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -24,7 +25,11 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.families import FamilyFacts, FormatChoice
+from ace_ray.models.roles import endpoint_identity
+from ace_ray.models.sampling import completed
+from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.planning.formats import choice_identity, choose_format, replayed
@@ -129,18 +134,22 @@ def make_plan(
         entries = spread(entries, config.limit)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+    own = completed(config.sampling, model, config.engine, where="sampling")
+    config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
-    samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
+    samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
     native = any(by_name[entry.benchmark].tools(entry) is not None for entry in entries)
     choice, facts = choose_format(config, family or FamilyFacts(), native=native)
     candidate = {
-        "model": model.revision,
+        "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         **choice_identity(config, choice, native=native),
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
     replay = {name: replayed(config, b, choice, facts) for name, b in by_name.items()}
+    if config.model.endpoint is not None:
+        candidate["endpoint"] = endpoint_identity(config.model.endpoint)
     bindings = bind_roles(config, model, benchmarks)
     described = {name: identity_of(b) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
@@ -276,10 +285,6 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
 
 
-def vars_of(sampling: Any) -> dict[str, Any]:
-    return {name: getattr(sampling, name) for name in sampling.__dataclass_fields__}
-
-
 def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
     return f"{name[:80].strip('-.')}-{identity[:10]}"
@@ -318,9 +323,21 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "model": {
             "source": plan.model.source,
             "kind": plan.model.kind,
-            "revision": plan.model.revision,
+            "revision": plan.model.known_revision,
+            **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
+            **_size(plan.model),
             **({"adapter": _described(adapter)} if adapter else {}),
         },
         "identity": plan.identity,
         **facts,
     }
+
+
+def _size(model: ModelRef) -> dict[str, Any]:
+    """``parameters`` and ``size_label``, those that are known without fetching the weights."""
+    # An engine refuses what cannot be read in its own words, if it reads it at all.
+    with suppress(UserError):
+        if (size := size_here(model)) is not None:
+            known = {"parameters": size.parameters, "size_label": size.label}
+            return {key: value for key, value in known.items() if value}
+    return {}

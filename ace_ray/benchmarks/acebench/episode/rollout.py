@@ -237,6 +237,18 @@ class Rollout:
         }
 
 
+def texts_without_calls(steps: Any) -> list[str]:
+    """The agent's messages of a stored transcript that went to execution as no calls."""
+    if not isinstance(steps, list):
+        return []
+    mappings = [step for step in steps if isinstance(step, Mapping)]
+    return [
+        str(step.get("text", ""))
+        for step, following in zip(mappings, [*mappings[1:], {}], strict=True)
+        if step.get("speaker") == "agent" and not following.get("calls")
+    ]
+
+
 _LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}
 
 

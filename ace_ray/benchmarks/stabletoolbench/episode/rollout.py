@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ace_ray.benchmarks import context
-from ace_ray.benchmarks.context import EpisodeContext, Truncated, call_id
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, number_calls
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Answered,
     observation,
@@ -199,15 +199,15 @@ class Rollout:
             if self.fixed:
                 node.messages.append({"role": "user", "content": GO_ON})
         else:
-            before = sum(len(earlier.get("tool_calls", ())) for earlier in node.messages)
             message["tool_calls"] = [
                 {
-                    "id": call_id(before + number),
+                    "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
-                for number, call in enumerate(reply.calls)
+                for call in reply.calls
             ]
+            number_calls(message, node.messages)
         for number, call in enumerate(reply.calls):
             node = await self._act(tree, node, call)
             made = message["tool_calls"][number]
@@ -267,8 +267,9 @@ class Rollout:
             outcome = observation(answered), status_code(answered, self.settings.rules)
             made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
-            if answered.unrecorded:
-                made["unrecorded"] = answered.unrecorded
+            for why in ("unrecorded", "schema_refused"):
+                if getattr(answered, why):
+                    made[why] = getattr(answered, why)
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return outcome

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import run_config
+from ace_ray.config import EndpointConfig, run_config
 from ace_ray.errors import UserError
 from ace_ray.models import roles
 from ace_ray.models.roles import (
-    EndpointConfig,
     EndpointRole,
     ServedRole,
     candidate_identity,
@@ -102,6 +101,13 @@ def test_bad_urls_are_refused_without_showing_what_they_hide(url: str, line: str
     assert str(caught.value).startswith("user.endpoint.url: ")
     assert line in str(caught.value)
     assert "sk-hidden" not in str(caught.value)
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_a_served_role_takes_no_adapter() -> None:
+    role = parse_role({"model": {"source": "a/b", "adapter": "c/d"}}, "user")
+    with pytest.raises(UserError, match=r"^user\.model\.adapter: a served role takes no adapter"):
+        check_role(role, "user")
 
 
 def test_good_roles_pass() -> None:
