@@ -62,7 +62,7 @@ class StubEngine:
         self.asked: list[Any] = []
 
     async def generate(
-        self, prompt: Any, params: Any, request_id: str, **more: Any
+        self, prompt: Any, params: Any, request_id: str, lora_request: Any, **more: Any
     ) -> AsyncIterator[Any]:
         self.asked.append((prompt, params, more))
         said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
@@ -74,6 +74,7 @@ def engine_on(form: Format, answer: str) -> tuple[Any, StubEngine]:
     engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
     vars(engine).update(
         _engine=stub,
+        _adapter=None,
         _format=form,
         _params=lambda **values: values,
         _final=None,
