@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 Status = Literal["scored", "infra_error", "quarantined", "skipped"]
@@ -64,7 +64,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn; greedy unless asked otherwise. ``seed`` applies to sample 0."""
+    """How tokens are drawn; greedy unless asked otherwise. ``seed`` applies to sample 0.
+
+    ``schema`` is the JSON text of a JSON schema that the answer has to follow (`following`); "":
+    the answer is free.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -72,12 +76,38 @@ class Sampling:
     max_tokens: int = 1200
     seed: int = 0
     stop: tuple[str, ...] = ()
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    bad_words: tuple[str, ...] = ()
+    thinking_token_budget: int | None = None
+    reasoning_effort: str | None = None
+    schema: str = ""
 
     def for_sample(self, sample: int) -> Sampling:
         """The sampling of the ``sample``-th repetition: the same, with a seed of its own."""
-        from dataclasses import replace
-
         return replace(self, seed=self.seed + sample)
+
+    def following(self, schema: Mapping[str, Any] | None) -> Sampling:
+        """The same, for an answer in JSON that follows ``schema``; None: a free one."""
+        # In the order given: that is the order in which a model writes the keys.
+        return replace(self, schema="" if schema is None else json.dumps(schema))
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values for identities. Later keys are left out at their defaults, so that they
+        change no id of runs that do not use them."""
+        changed = {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default or field.name in _ALWAYS
+        }
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in changed.items()}
+
+
+_ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "stop"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +177,8 @@ class Completion:
     seconds: float = 0.0
     model: str = ""
     """The exact version that answered, where an endpoint names it."""
+    schema_refused: str = ""
+    """Why the answer is a free one although a schema was asked for; "" where it is not."""
     tools: ToolAnswer | None = None
     endpoint: EndpointFacts | None = None
     """None where an engine of the run's own answered."""

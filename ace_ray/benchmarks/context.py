@@ -58,9 +58,17 @@ class RoleModel:
         messages: Sequence[Message],
         sampling: Sampling | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`."""
-        completion = await self.model.chat(messages, sampling or self.sampling, tools)
+        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`.
+
+        ``schema`` is a JSON schema that the answer is held to, where the model can be: it still has
+        to be read like any other (`Completion.schema_refused` says why it is a free one).
+        """
+        drawn = sampling or self.sampling
+        if schema is not None:
+            drawn = drawn.following(schema)
+        completion = await self.model.chat(messages, drawn, tools)
         if self.on_answer is not None:
             self.on_answer(completion)
         return completion
@@ -186,8 +194,11 @@ class EpisodeContext:
             number_calls(recorded[-1], recorded[:-1])
         return completion
 
-    async def ask_role(self, role: str, messages: Sequence[Message]) -> Completion:
-        """The answer of the model in ``role``; nothing of it is recorded.
+    async def ask_role(
+        self, role: str, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
+    ) -> Completion:
+        """The answer of the model in ``role``; nothing of it is recorded. ``schema``: as of
+        `RoleModel.ask`.
 
         Raises:
             RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
@@ -196,7 +207,8 @@ class EpisodeContext:
         """
         who = f"the {_TITLES.get(role, role)}"
         try:
-            completion = await asyncio.wait_for(self.roles[role].ask(messages), self.left_s)
+            work = self.roles[role].ask(messages, schema=schema)
+            completion = await asyncio.wait_for(work, self.left_s)
         except TimeoutError:
             raise _stalled(who) from None
         except PromptTooLong as error:

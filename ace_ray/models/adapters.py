@@ -20,7 +20,6 @@ from ace_ray.models.sources import (
     ADAPTER_CONFIG,
     Adapter,
     ModelRef,
-    materialize,
     resolve,
     tokenizer_folder,
 )
@@ -164,14 +163,6 @@ def base_differs(model: ModelRef) -> str:
     if mine == theirs:
         return ""
     return f"the adapter says it was trained on {model.adapter.base}, it is put on {model.source}"
-
-
-def folder_of_adapter(model: ModelRef, base: Path) -> Path:
-    """The adapter's folder on this node, held against its base's. Raises `UserError`."""
-    assert model.adapter is not None  # who asks has one
-    folder = materialize(model.adapter.ref)
-    check_weights(folder, base)
-    return folder
 
 
 def content_hash(folder: Path) -> str:

@@ -115,6 +115,13 @@ class Chat:
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
+    def names(self, variable: str) -> bool:
+        """Whether the template names ``variable``: templates drop what they do not know. True where
+        it is no template that renders."""
+        templates = self.tokenizer.chat_template
+        texts = templates.values() if isinstance(templates, dict) else [templates]
+        return not self._of_jinja or any(variable in str(text) for text in texts)
+
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """The prompt text, with ``tools`` in OpenAI's form if any.
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.config import CandidateEndpoint, EndpointConfig
 from ace_ray.models.reasoning import split_think
+from ace_ray.models.sampling import request_fields
 from ace_ray.records import (
     Completion,
     EndpointFacts,
@@ -34,7 +35,6 @@ _SENT = ("role", "content", "name", "tool_call_id")
 _DETAILS = "reasoning_details"
 _NAMES = ("reasoning_content", "reasoning", _DETAILS)
 """What servers call the reasoning that they separate."""
-_ALWAYS = ("max_tokens", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,6 @@ class Replay:
         return self._forms.get(digest(text), (self._name, text))
 
 
-def sampled(sampling: Sampling) -> dict[str, Any]:
-    """``sampling`` as keys of a request.
-
-    What is at its default is not sent, beside what every server takes: OpenAI's own API has no
-    ``top_k`` and refuses what it does not know. A seed means nothing to greedy decoding.
-    """
-    keys = {name: getattr(sampling, name) for name in _ALWAYS}
-    for field in fields(sampling):
-        value = getattr(sampling, field.name)
-        if field.name == "seed":
-            if sampling.temperature > 0:
-                keys["seed"] = value
-        elif field.name not in keys and value != field.default:
-            keys[field.name] = list(value) if isinstance(value, tuple) else value
-    return keys
-
-
 def request_body(
     config: EndpointConfig,
     messages: Messages,
@@ -105,7 +88,7 @@ def request_body(
     tree: dict[str, Any] = {
         "model": config.model,
         "messages": [_sent(message, replay) for message in messages],
-        **sampled(sampling),
+        **request_fields(sampling),
     }
     if tools:
         tree["tools"] = [dict(tool) for tool in tools]

@@ -93,9 +93,29 @@ class EndpointModel(Client):
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
+        self._takes_no_schema = ""
+        """What the endpoint says of them, once it has refused one and answered without."""
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline."""
+        """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline.
+
+        Where the endpoint refuses a request with a schema it is asked without, from then on always.
+        """
+        if not sampling.schema:
+            return await self._answer(messages, sampling, tools)
+        free = sampling.following(None)
+        if not self._takes_no_schema:
+            try:
+                return await self._answer(messages, sampling, tools)
+            except EndpointRefused as error:
+                completion = await self._answer(messages, free, tools)
+                self._takes_no_schema = str(error)
+        else:
+            completion = await self._answer(messages, free, tools)
+        completion.schema_refused = self._takes_no_schema
+        return completion
+
+    async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         if self._breaker.is_open:
             raise EndpointDown(
                 f"{self._host} was not asked: it did not answer the requests before this one"

@@ -63,6 +63,12 @@ def _closes_unopened(text: str) -> bool:
     return begins or ends
 
 
+def may_think(template: str, prompt: str) -> bool:
+    """Whether the answer to ``prompt``, written by the chat ``template``, may begin with a block of
+    reasoning: such templates know its end, and write an empty block where thinking is off."""
+    return CLOSE in template and not prompt.rstrip().endswith(CLOSE)
+
+
 def splitter(name: str, tokenizer: Any, *, opened: bool) -> Splitter:
     """The splitter called ``name``: auto, none, or a vLLM reasoning parser.
 

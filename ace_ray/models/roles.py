@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -27,6 +26,7 @@ from ace_ray.config import (
 )
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.records import Sampling
@@ -104,6 +104,7 @@ def check_role(role: Role, where: str) -> None:
                     fix="merge it into its base and name the result as model.source",
                 )
             check_reasoning_parser(role.model.reasoning_parser)
+            check_sampling(role.sampling, role.engine, role.model, where="sampling")
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
                 _check_size(name, role.engine.get(name, 1))
     elif role != "same":
@@ -151,7 +152,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
             endpoint, whose revision only its provider knows.
         sampling: the one in effect, be it the role's or the benchmark's default.
     """
-    drawn = asdict(sampling) | {"stop": list(sampling.stop)}
+    drawn = sampling.as_json()
     if isinstance(role, EndpointRole):
         return {
             "kind": "endpoint",

@@ -25,13 +25,19 @@ from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
-from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.reasoning import OPEN, may_think, split_think, splitter
+from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import Overheard, root_cause
 from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
+UNSEEN = (
+    "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
+    "has to name the parser that finds their end"
+)
+"""Why an answer is free: a grammar that binds at the first token leaves no room for reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
@@ -65,7 +71,10 @@ class VLLMEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+        defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
+        if reasoning_parser not in ("auto", "none"):
+            # Grammars bind, and budgets count, where the reasoning ends: vLLM has to see it.
+            defaults["reasoning_parser"] = reasoning_parser
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
         heard = Overheard()
@@ -234,14 +243,14 @@ class VLLMEngine:
             raise PromptTooLong(
                 f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
             )
+        opened = text.rstrip().endswith(OPEN)
+        free = (
+            sampling.schema and self._named_split is None and may_think(self._chat.template, text)
+        )
+        if free:
+            sampling = sampling.following(None)
         params = self._params(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=min(sampling.max_tokens, room),
-            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
-            seed=sampling.seed if sampling.temperature > 0 else None,
-            stop=list(sampling.stop) or None,
+            **vllm_arguments(sampling, room),
             output_kind=self._final,
             **self._tool_parser.detokenization if self._tool_parser and tools else {},
         )
@@ -260,7 +269,7 @@ class VLLMEngine:
         split = (
             self._named_split(answer.text)
             if self._named_split
-            else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
+            else split_think(answer.text, opened=opened)
         )
         read = self._tool_parser
         return Completion(
@@ -272,6 +281,7 @@ class VLLMEngine:
             prompt_tokens=len(ids),
             completion_tokens=len(answer.token_ids),
             seconds=time.perf_counter() - start,
+            schema_refused=UNSEEN if free else "",
         )
 
 

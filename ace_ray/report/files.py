@@ -93,7 +93,8 @@ def _facts(content: Content, made_at: str) -> list[str]:
     if content.sweep is not None:
         facts.append(f"{len(content.runs)} of {len(content.sweep.lines)} models are complete")
     elif len(content.runs) == 1:
-        facts.append(content.runs[0].manifest.model.source)
+        model = content.runs[0].manifest.model
+        facts.append(f"{model.source}, {model.adapter.source}" if model.adapter else model.source)
     return [
         *facts,
         f"{scored:,} of {declared:,} rows scored; {_rule_sets(content)}",

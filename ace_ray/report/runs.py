@@ -219,14 +219,12 @@ def read_run(store: Store) -> Run:
         judged_by=judged_by,
         elsewhere=elsewhere(store, manifest),
     )
-    if match := _STEP.search(run.model):
-        trained = manifest.model.adapter or manifest.model
+    trained = manifest.model.adapter or manifest.model
+    name = _last(trained.source) if manifest.model.adapter else run.model
+    if match := _STEP.search(name):
         parents = [part for part in trained.source.split("/")[:-1] if part]
         run.step = int(match[1])
-        before = run.model[: match.start()].rstrip("-_=. ")
-        if manifest.model.adapter:  # its own name, behind that of the base
-            before = before.rpartition("+")[2]
-        run.training = before or [run.model, *parents][-1]
+        run.training = name[: match.start()].rstrip("-_=. ") or [name, *parents][-1]
     return run
 
 

@@ -362,6 +362,7 @@ def _facts(job: str, tree: Mapping[str, Any], digest: str, checkout: Path) -> di
         "job": job,
         "run": tree.get("run"),
         "model": _joined("source", [*of_run, *_mappings(tree.get("models"))]),
+        "adapter": _joined("adapter", [*of_run, *_mappings(tree.get("models"))]),
         "checkpoints": tree.get("checkpoints"),
         "benchmarks": _joined("name", _mappings(tree.get("benchmarks"))),
         "output": tree.get("output"),

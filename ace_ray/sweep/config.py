@@ -16,8 +16,9 @@ from pydantic import Field
 
 import ace_ray
 from ace_ray.bounded import json_tree
-from ace_ray.config import RunConfig, Section, closest, read_tree, run_config, validated
+from ace_ray.config import RunConfig, Section, read_tree, run_config, validated
 from ace_ray.errors import UserError
+from ace_ray.mistakes import instead, sections_of, together
 from ace_ray.records import digest
 from ace_ray.run.summary import as_json
 from ace_ray.store import Store
@@ -163,10 +164,15 @@ def load_sweep(
     tree = {**read_tree(path, overrides), **(values or {})}
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
-    for key in tree:
-        if key not in mine and key not in theirs:
-            known = sorted({*mine, *theirs})
-            raise UserError(f"unknown key {key!r}", where=path, fix=closest(str(key), known))
+    if unknown := [key for key in tree if key not in mine and key not in theirs]:
+        known, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
+        raise UserError(
+            f"unknown key{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}",
+            where=path,
+            fix=together(
+                {str(key): instead(str(key), known, elsewhere, but="") for key in unknown}
+            ),
+        )
     if tree.get("run_id") is not None:
         raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
     options = validated(SweepOptions, {k: v for k, v in tree.items() if k in mine}, where=path)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ace_ray.models.probe import TEXTS
+
 HIDDEN, LAYERS, HEADS, WORDS = 64, 2, 2, 512
 CHAT = (
     "{% for m in messages %}<|{{ m.role }}|> {{ m.content }} {% endfor %}"
@@ -60,11 +62,13 @@ def tiny_llama() -> Callable[..., Path]:
             "max_position_embeddings": 4096,
             "bos_token_id": 1,
             "eos_token_id": 2,
-            "dtype": "bfloat16",
+            "dtype": "float32",
             "tie_word_embeddings": False,
         }
         (folder / "config.json").write_text(json.dumps(config))
-        words = {"[UNK]": 0, "<s>": 1, "</s>": 2} | {f"w{n}": n for n in range(3, WORDS)}
+        known = ["[UNK]", "<s>", "</s>", *dict.fromkeys(" ".join(TEXTS).split())]
+        known += [f"w{number}" for number in range(len(known), WORDS)]
+        words = {word: number for number, word in enumerate(known)}
         tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
         tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
         tokenizer.save(str(folder / "tokenizer.json"))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ace_ray.config import CandidateEndpoint, EndpointConfig
-from ace_ray.models.completions import MAX_CALLS, Replay, completion_of, request_body, sampled
+from ace_ray.models.completions import MAX_CALLS, Replay, completion_of, request_body
+from ace_ray.models.sampling import request_fields
 from ace_ray.records import Messages, Sampling, Tools
 
 ASKED = [{"role": "user", "content": "hello"}]
@@ -36,8 +37,8 @@ def read(message: dict[str, Any], tools: Tools = None, **more: Any) -> Any:
 
 
 def test_only_what_differs_from_a_default_is_sent() -> None:
-    assert sampled(Sampling()) == {"max_tokens": 1200, "temperature": 0.0, "top_p": 1.0}
-    drawn = sampled(Sampling(temperature=0.7, top_k=5, seed=0, stop=("a", "b")))
+    assert request_fields(Sampling()) == {"max_tokens": 1200, "temperature": 0.0, "top_p": 1.0}
+    drawn = request_fields(Sampling(temperature=0.7, top_k=5, seed=0, stop=("a", "b")))
     assert drawn["seed"] == 0
     assert drawn["stop"] == ["a", "b"]
     assert drawn["top_k"] == 5

@@ -103,6 +103,13 @@ def test_bad_urls_are_refused_without_showing_what_they_hide(url: str, line: str
     assert "sk-hidden" not in str(caught.value)
 
 
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_a_served_role_takes_no_adapter() -> None:
+    role = parse_role({"model": {"source": "a/b", "adapter": "c/d"}}, "user")
+    with pytest.raises(UserError, match=r"^user\.model\.adapter: a served role takes no adapter"):
+        check_role(role, "user")
+
+
 def test_good_roles_pass() -> None:
     check_role("same", "user")
     for url in ("http://127.0.0.1:8000/v1", "https://h", "http://[::1]:80/v1/"):

@@ -274,7 +274,7 @@ class StubEngine:
         self._answer = answer
         self.asked: list[tuple[Any, Any]] = []
 
-    async def generate(self, prompt: Any, params: Any, request_id: str) -> AsyncIterator[Any]:
+    async def generate(self, prompt: Any, params: Any, **more: Any) -> AsyncIterator[Any]:
         self.asked.append((prompt, params))
         said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
         yield SimpleNamespace(outputs=[said])
@@ -285,6 +285,7 @@ def engine_on(chat: Chat, parser: ToolParser | None, answer: str) -> tuple[Any, 
     engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
     vars(engine).update(
         _engine=stub,
+        _adapter=None,
         _chat=chat,
         _tool_parser=parser,
         _named_split=None,

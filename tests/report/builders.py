@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,12 +25,12 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.results import own_task
 from ace_ray.config import RunConfig
-from ace_ray.models.sources import ModelRef
+from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import RULE_SETS, Episode, Verdict, digest
 from ace_ray.report.paired import Cells, PairedData, groups_of
 from ace_ray.report.paired import cells_of as cells_under
 from ace_ray.report.runs import Run, read_run
-from ace_ray.run.planning.plan import make_manifest, vars_of
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.storage.parts import write_parts
 from ace_ray.run.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
 from ace_ray.store import LocalStore, open_store
@@ -122,6 +123,7 @@ def write_run(
     backend: str = "vllm",
     extra_identity: dict[str, Any] | None = None,
     parameters: int | None = None,
+    adapter: str = "",
 ) -> Path:
     """``folder``, filled with a manifest made by the package's own code, and ``rows`` as parts."""
     rows = list(rows)
@@ -145,13 +147,18 @@ def write_run(
         "backend": backend,
         "benchmarks": {"acebench": described},
         "engine": {},
-        "sampling": [vars_of(drawn.for_sample(i)) for i in range(samples)],
+        "sampling": [drawn.for_sample(i).as_json() for i in range(samples)],
         "rows": digest(model, variant),
+        **({"adapter": digest(adapter)} if adapter else {}),
         **(extra_identity or {}),
     }
+    pinned = ModelRef(model, "hub", model, digest(model))
+    if adapter:
+        own = ModelRef(adapter, "folder", adapter, digest(adapter))
+        pinned = replace(pinned, adapter=Adapter(own, 8, model))
     plan = SimpleNamespace(
         config=config,
-        model=ModelRef(model, "hub", model, digest(model)),
+        model=pinned,
         benchmarks={"acebench": benchmark},
         rows=[None] * (len(rows) + missing),
         identity=identity,

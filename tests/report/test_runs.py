@@ -205,3 +205,22 @@ def test_a_run_on_s3(s3: Any, tmp_path: Path) -> None:
     assert (len(run.rows), run.incomplete) == (4, "")
     with pytest.raises(UserError, match="is not a run"):
         load_run(f"s3://{s3.bucket}/report")
+
+
+def test_adapters_are_models_of_their_own(tmp_path: Path) -> None:
+    """Named behind their base, and points of their own training; they compare with it."""
+    folders = [
+        write_run(tmp_path / f"r{step}", ROWS, adapter=f"/loras/run-7/checkpoint-{step}")
+        for step in (10, 20)
+    ]
+    base = write_run(tmp_path / "base", ROWS)
+    runs = load_runs(list(map(str, [*folders, base])))
+    assert [(run.label, run.step, run.training) for run in runs] == [
+        ("Toy-7B-Instruct+checkpoint-10", 10, "run-7"),
+        ("Toy-7B-Instruct+checkpoint-20", 20, "run-7"),
+        ("Toy-7B-Instruct", None, ""),
+    ]
+    assert list(differences(reported(*folders, base))) == []
+    twins = [write_run(tmp_path / f"twin{n}", ROWS, adapter=f"/loras/run-{n}/last") for n in (1, 2)]
+    (line,) = differences(reported(*twins))
+    assert line.startswith("not the same candidate: adapter is ")

@@ -291,6 +291,14 @@ class TestAdapters:
         assert bare
         assert len({*a.rows.ids.tolist(), *b.rows.ids.tolist(), *bare.rows.ids.tolist()}) == 6
 
+    def test_lora_arguments_without_an_adapter(self, one: Path) -> None:
+        said = of(one, backend="vllm", engine={"enable_lora": True}).refused
+        assert "'enable_lora' without an adapter has no effect" in said
+
+    def test_a_rank_above_what_the_engine_was_told(self, one: Path, made: list[Path]) -> None:
+        told = {"backend": "vllm", "engine": {"max_lora_rank": 1}, "model": {"source": str(one)}}
+        assert "the adapter's rank is 4, 'max_lora_rank' is 1" in of(made[0], **told).refused
+
     def test_without_its_base(self, made: list[Path]) -> None:
         assert "it is an adapter: name it as model.adapter" in of(made[0]).refused
 

@@ -20,16 +20,17 @@ import ray
 
 from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
-from ace_ray.models.adapters import folder_of_adapter
+from ace_ray.models.adapters import check_weights
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
-from ace_ray.models.sources import check_unchanged, materialize, release
+from ace_ray.models.sources import check_unchanged, release
 from ace_ray.records import Completion, Messages, Sampling, Tools
 from ace_ray.run.actors.job import Job
 from ace_ray.run.health.heartbeat import die
 from ace_ray.run.health.processes import ProcessInfo
 from ace_ray.run.monitoring.timing import Clock
+from ace_ray.run.planning.placement import materialized
 from ace_ray.run.storage.rows import clean
 from ace_ray.store import Unreachable
 
@@ -91,7 +92,7 @@ class Candidate:
                 self.run += 1
         ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
-        self._base = materialize(job.runs[self.run].model) if self._adapters else folder
+        self._base = materialized(job.runs[self.run].model) if self._adapters else folder
         self.engine = MonitoredEngine(
             start_engine(job, self._base), ask_after_s=job.config.stall_s / 4, clock=clock
         )
@@ -242,11 +243,12 @@ class Candidate:
     def _examined(self, run: int) -> Path:
         model = self._job.runs[run].model
         if not self._job.examine and not self._adapters:
-            return materialize(model)
+            return materialized(model)
         try:
-            folder = materialize(model)
-            if self._adapters:
-                folder = folder_of_adapter(model, base=folder)
+            folder = materialized(model)
+            if model.adapter:
+                base, folder = folder, materialized(model.adapter.ref)
+                check_weights(folder, base)
             check_whole(folder)
             check_finite(folder)
         except _PASSING:
@@ -293,7 +295,7 @@ def start_engine(job: Job, folder: Path) -> Any:
     return VLLMEngine(
         folder,
         job.engine,
-        template_kwargs=job.config.model.chat_template_kwargs,
+        template_kwargs=job.config.template_kwargs,
         reasoning_parser=job.config.model.reasoning_parser,
         tool_parser=job.config.model.tool_parser,
         swappable=len(job.runs) > 1,

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.planning.cluster import Resources
 
@@ -59,12 +62,44 @@ def bundles(need: Resources) -> list[dict[str, float]]:
     return [{"CPU": need.worker_cpus, "GPU": 1.0}, *each[1:]]
 
 
+def materialized(ref: ModelRef) -> Path:
+    """The model's folder (`sources.materialize`), on every node that this process's engine lies on.
+
+    Raises `UserError`: what any of them does, or they keep it in different places."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    folder, group = materialize(ref), _group()
+    others = _nodes(group) - {ray.get_runtime_context().get_node_id()} if group else set()
+    on_node = ray.remote(num_cpus=0)(materialize)
+    for node in sorted(others):
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        try:
+            theirs = ray.get(on_node.options(scheduling_strategy=there).remote(ref))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from error
+            raise
+        if theirs != folder:
+            raise UserError(
+                f"lies in {folder} on one node of its engine and in {theirs} on another",
+                where=ref.source,
+                fix="give all nodes the same ACE_RAY_CACHE and HF_HOME",
+            )
+    return folder
+
+
 def placed() -> dict[str, str]:
     """Where the engine of this process lies, if it is in a placement group: a fact of engines."""
-    from ray.util import get_current_placement_group
+    group = _group()
+    return {"placement": _described(group)} if group else {}
 
-    group = get_current_placement_group()
-    return {} if group is None else {"placement": _described(group)}
+
+def _group() -> Any:
+    """The placement group of this process; None where it is in none."""
+    import ray
+
+    return ray.util.get_current_placement_group() if ray.is_initialized() else None
 
 
 def _wait(groups: list[Any], need: Resources, patience_s: float, interrupts: Interrupts) -> None:
@@ -84,7 +119,11 @@ def _wait(groups: list[Any], need: Resources, patience_s: float, interrupts: Int
 
 
 def _described(group: Any) -> str:
+    return f"{len(group.bundle_specs)} GPUs on {len(_nodes(group))} node(s)"
+
+
+def _nodes(group: Any) -> set[str]:
+    """The ids of those that ``group`` lies on."""
     from ray.util import placement_group_table
 
-    nodes = list(placement_group_table(group)["bundles_to_node_id"].values())
-    return f"{len(nodes)} GPUs on {len(set(nodes))} node(s)"
+    return set(placement_group_table(group)["bundles_to_node_id"].values())

@@ -26,6 +26,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.roles import endpoint_identity
+from ace_ray.models.sampling import completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
@@ -120,8 +121,10 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         entries = spread(entries, config.limit)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+    own = completed(config.sampling, model, config.engine, where="sampling")
+    config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
-    samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
+    samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
     candidate = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
@@ -254,10 +257,6 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
             if len(chosen) + len(indices) <= limit:
                 chosen += indices
     return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
-
-
-def vars_of(sampling: Any) -> dict[str, Any]:
-    return {name: getattr(sampling, name) for name in sampling.__dataclass_fields__}
 
 
 def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:

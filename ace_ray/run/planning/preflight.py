@@ -18,6 +18,7 @@ from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.roles import ServedRole
+from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning.plan import REPORTS, Plan
@@ -108,6 +109,7 @@ def check_engine(config: RunConfig) -> list[str]:
         return list(config.engine)
     check_engine_args(config.engine)
     check_reasoning_parser(config.model.reasoning_parser)
+    check_sampling(config.sampling, config.engine, config.model, where="sampling")
     if config.model.tool_parser is not None:
         check_tool_parser(config.model.tool_parser)
     # These steer the plan itself: no flag, no null, nothing below 1.
@@ -148,13 +150,14 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         folder = tokenizer_folder(plan.model)
         chat = Chat.load(
             folder,
-            plan.config.model.chat_template_kwargs,
+            plan.config.template_kwargs,
             trust_remote_code=engine.get("trust_remote_code") is True,
         )
         context, template = _context(engine, folder), chat.template_sha256
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
+        _check_effort(plan, chat)
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
         if plan.model.adapter is not None:
@@ -176,7 +179,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
 
     where = plan.model.location
     header = read_header(Path(where))
-    chat = Chat.of_gguf(header, plan.config.model.chat_template_kwargs, where=where)
+    chat = Chat.of_gguf(header, plan.config.template_kwargs, where=where)
     arch = header.get("general.architecture")
     scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
     trained = header.get(f"{arch}.context_length")
@@ -185,6 +188,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     fewest = FewestTokens(header)
     if is_native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
+    _check_effort(plan, chat)
     _check_template_probes(plan, chat)
     _check_roles(plan, chat)
 
@@ -211,6 +215,17 @@ def is_native(plan: Plan) -> bool:
 
 def _interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
+
+
+def _check_effort(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template would not even see the effort that is asked for."""
+    effort = plan.config.sampling.reasoning_effort
+    if effort is not None and not chat.names("reasoning_effort"):
+        raise UserError(
+            f"the chat template of {plan.model.source} knows no reasoning_effort",
+            where="sampling.reasoning_effort",
+            fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
+        )
 
 
 def _check_template_probes(plan: Plan, chat: Chat) -> None:

@@ -169,7 +169,7 @@ class TestFolders:
                 raise NoRoom("14.0 GiB do not fit this disk")
             return Path(model.location)
 
-        monkeypatch.setattr(module, "materialize", fetch)
+        monkeypatch.setattr(module, "materialized", fetch)
         candidate._prepare(1)
         with pytest.raises(Ended, match="do not fit this disk"):
             hold(candidate, 0, 1)
@@ -209,7 +209,7 @@ class TestFolders:
             raise Unreachable("S3 cannot be reached")
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "materialize", away)
+            patch.setattr(module, "materialized", away)
             candidate._ahead = None
             with pytest.raises(Ended, match="S3 cannot be reached"):
                 hold(candidate, 1)

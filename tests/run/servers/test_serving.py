@@ -32,6 +32,11 @@ import http.server, os, subprocess, sys, time
 port, notes, mode = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 if mode == "die":
     print("loading"); print("OutOfMemory: no room"); sys.exit(3)
+if mode == "raise":
+    for error in ("ValueError: no room for a KV cache", "RuntimeError: See root cause above"):
+        for line in ("Traceback (most recent call last):", "  File 'core.py', line 1", error):
+            print("(EngineCore pid=7) ERROR 11-24 21:40:45 [core.py:15]", line)
+    sys.exit(1)
 child = subprocess.Popen(["sleep", "600"])
 with open(notes, "a") as file:
     print(os.getpid(), child.pid, file=file)
@@ -122,6 +127,15 @@ def test_a_server_that_dies_while_loading_is_reported_with_its_last_words(lab: L
     assert str(server.log) in line
     assert "\n" not in line
     assert server.log.exists()
+
+
+def test_the_cause_is_the_first_error_of_this_start(lab: Lab) -> None:
+    server = lab.server("raise")
+    server.log.write_text("Traceback (most recent call last):\nKeyError: 'of a start before'\n")
+    with pytest.raises(ServerFailed, match="ready: ValueError: no room for a KV cache") as caught:
+        server.start(PATIENCE_S)
+    assert "root cause" not in str(caught.value)
+    assert "KeyError" not in str(caught.value)
 
 
 def test_a_server_that_never_gets_ready_is_ended(lab: Lab) -> None:

@@ -263,8 +263,9 @@ class Rollout:
             outcome = observation(answered), status_code(answered, self.settings.rules)
             made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
-            if answered.unrecorded:
-                made["unrecorded"] = answered.unrecorded
+            for why in ("unrecorded", "schema_refused"):
+                if getattr(answered, why):
+                    made[why] = getattr(answered, why)
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return outcome

@@ -1,0 +1,93 @@
+"""The Slurm script, with commands of Slurm and Ray that run what they are given on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "infra" / "slurm" / "evaluate.sbatch"
+
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+exec "$@"
+"""
+SCONTROL = """#!/bin/bash
+echo "scontrol $*" >> "$LOG"
+[ "$1" = show ] && printf 'node1\\nnode2\\n'
+exit 0
+"""
+RAY = f"""#!{sys.executable}
+import os, subprocess, sys
+from ray.scripts.symmetric_run import curate_and_validate_ray_start_args
+assert sys.argv[1] == "symmetric-run", sys.argv
+cut = sys.argv.index("--")
+options = sys.argv[2:cut]
+assert curate_and_validate_ray_start_args(list(options)) == [], options
+with open(os.environ["LOG"], "a") as log:
+    print("ray", *options, os.environ["RAY_AUTH_MODE"], len(os.environ["RAY_AUTH_TOKEN"]), file=log)
+sys.exit(subprocess.run(sys.argv[cut + 1:]).returncode)
+"""
+ACE_RAY = """#!/bin/bash
+trap 'echo drained >> "$LOG"; exit 75' TERM
+echo "ace-ray $*" >> "$LOG"
+[ -n "${CODE:-}" ] && exit "$CODE"
+while :; do sleep 0.05; done
+"""
+
+
+class Job:
+    """The script as Slurm would start it."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.log = folder / "log"
+        commands = {"srun": SRUN, "scontrol": SCONTROL, "ray": RAY, "ace-ray": ACE_RAY}
+        for name, text in commands.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        self.process = subprocess.Popen(
+            ["bash", str(SCRIPT), "config.yaml", "s3://bucket/prefix"],
+            cwd=folder,
+            env={
+                **os.environ,
+                "PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "LOG": str(self.log),
+                "CODE": code,
+                "SLURM_JOB_NODELIST": "node[1-2]",
+                "SLURM_JOB_NUM_NODES": "2",
+                "SLURM_JOB_ID": "7",
+            },
+        )
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+
+@pytest.mark.parametrize(("code", "requeued"), [("0", False), ("2", False), ("75", True)])
+def test_the_code_is_the_command_s_and_75_is_queued_again(
+    tmp_path: Path, code: str, requeued: bool
+) -> None:
+    job = Job(tmp_path, code)
+    assert job.process.wait(timeout=120) == int(code)
+    said = job.said()
+    assert "ray --address node1:6379 --min-nodes 2 token 64" in said
+    assert "ace-ray evaluate config.yaml --output s3://bucket/prefix" in said
+    assert ("scontrol requeue 7" in said) is requeued
+    assert not list(tmp_path.glob(".ace-ray-pid*"))
+
+
+def test_when_time_is_up_the_driver_drains(tmp_path: Path) -> None:
+    job = Job(tmp_path, "")
+    until = time.monotonic() + 120
+    while "ace-ray evaluate" not in job.said():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.process.wait(timeout=120) == 75
+    assert "drained" in job.said()
+    assert "scontrol requeue 7" in job.said()
