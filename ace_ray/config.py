@@ -114,13 +114,39 @@ class ModelConfig(Section):
     )
     reasoning_parser: str = Field(
         "auto",
-        description="auto: <think> blocks; none: leave the text as it is; else the name of a "
-        "vLLM reasoning parser",
+        description="auto: that of the model's family if it thinks, else <think> blocks; none: "
+        "leave the text as it is; else the name of a vLLM reasoning parser",
     )
     tool_parser: str | None = Field(
         None,
         min_length=1,
-        description="vLLM tool parser that reads the answers to tools (native tool calling)",
+        description="vLLM tool parser that reads the answers to tools (native tool calling); "
+        "auto: that of the model's family",
+    )
+    chat_template: str | None = Field(
+        None,
+        min_length=1,
+        description="file with a chat template in place of the model's own, as vLLM's server takes "
+        "it with --chat-template",
+    )
+    chat_template_content_format: Literal["auto", "string", "openai"] = Field(
+        "auto",
+        description="how a template gets the content of messages; auto: as it reads them",
+    )
+    plugins: list[str] = Field(
+        default_factory=list,
+        description="Python files that register reasoning or tool parsers with vLLM",
+    )
+    replay_reasoning: Literal["none", "tool_steps", "all"] | None = Field(
+        None,
+        description="reasoning of earlier answers that the model is shown again: none, that of the "
+        "steps since the last user's message, or all; default: the benchmark's",
+    )
+    start_date: str | None = Field(
+        None,
+        pattern=r"^\d{4}-\d{2}-\d{2}$",
+        description="the day that gpt-oss is told; default: VLLM_SYSTEM_START_DATE, else "
+        "2025-08-05",
     )
 
 

@@ -15,6 +15,8 @@ Messages = Sequence[Mapping[str, Any]]
 """A chat, in OpenAI's form."""
 Tools = Messages | None
 """Tools that are offered, in OpenAI's form; None: none can be."""
+RAW_CHARS = 262_144
+"""Most characters of an answer as the model wrote it that are stored beside what it was read as."""
 SCORE = "score"
 """The metric that is a verdict's share."""
 
@@ -114,7 +116,7 @@ _ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "sto
 class ToolCall:
     """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's.
 
-    ``id`` is the one that an endpoint gave it."""
+    ``id`` is the one that an endpoint gave it, or that the model wrote itself, which few do."""
 
     name: str
     arguments: str
@@ -166,7 +168,8 @@ class EndpointFacts:
 @dataclass(slots=True)
 class Completion:
     """One answer of a model. ``text`` is the answer without its reasoning, tool calls included as
-    the model wrote them; ``tools`` the same taken apart, None when no tools were offered."""
+    the model wrote them; ``tools`` the same taken apart, None when no tools were offered; ``raw``
+    all that the model wrote, where that is more than ``text`` (`bounded_raw`)."""
 
     text: str
     reasoning: str = ""
@@ -180,8 +183,14 @@ class Completion:
     schema_refused: str = ""
     """Why the answer is a free one although a schema was asked for; "" where it is not."""
     tools: ToolAnswer | None = None
+    raw: str = ""
     endpoint: EndpointFacts | None = None
     """None where an engine of the run's own answered."""
+
+
+def bounded_raw(raw: str, text: str) -> str:
+    """``raw`` as it is stored beside ``text``: "" where they are equal, the end of a long one."""
+    return "" if raw == text else raw[-RAW_CHARS:]
 
 
 @dataclass(slots=True)
@@ -207,7 +216,8 @@ class Episode:
     def record(self, completion: Completion) -> None:
         """Append a completion as the assistant's message and `count` it.
 
-        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
+        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it; its
+        ``reasoning``, and all that the model wrote as ``raw``, where there is more than the answer.
         """
         self.messages.append(_assistant(completion))
         self.output = completion.text
@@ -267,6 +277,10 @@ def _assistant(completion: Completion) -> dict[str, Any]:
             ]
         if tools.error:
             message["tool_parser_error"] = tools.error
+    if completion.reasoning:
+        message["reasoning"] = completion.reasoning
+    if completion.raw:
+        message["raw"] = completion.raw
     return message
 
 

@@ -37,7 +37,7 @@ DOORS = {
     "ray": {"run", "sandbox", "sweep"},
     "aiohttp": {"models"},
     "matplotlib": {"report"},
-    "jinja2": {"report"},
+    "jinja2": {"report", "models"},
     "markupsafe": {"report"},
     "scipy": {"report"},
     "statsmodels": {"report"},

@@ -68,6 +68,10 @@ class Benchmark(ABC):
         # Entries travel once, as a table of their own.
         return self.__dict__ | {"_dataset": None}
 
+    replay_reasoning: ClassVar[str] = "none"
+    """The reasoning of earlier answers that upstream's own handlers show the model again: ``none``,
+    ``tool_steps`` (that of the steps since the last user's message) or ``all``."""
+
     # What is asked, and what an answer is worth.
 
     @abstractmethod

@@ -113,6 +113,8 @@ class EpisodeContext:
             raises as `Model.chat` does.
         service: calls `Benchmark.service`, by method and arguments.
         attempt: the tries of the row, from 1.
+        replay_reasoning: the reasoning of earlier answers that the candidate is shown again: that
+            of none, of the ``tool_steps`` since the last user's message, or of ``all``.
         episode: what is stored of it. A context that `dataclasses.replace` makes has a new one.
     """
 
@@ -125,6 +127,7 @@ class EpisodeContext:
     token_logprobs: Callable[[Sequence[Message], str], Awaitable[list[float]]] | None = None
     service: Callable[..., Awaitable[Any]] | None = None
     attempt: int = 1
+    replay_reasoning: str = "none"
     episode: Episode = field(default_factory=Episode, init=False)
     _begun: bool = field(default=False, init=False, repr=False)
     """Whether a model has answered: before that there is nothing to score."""
@@ -175,7 +178,7 @@ class EpisodeContext:
         recorded = self.episode.messages
         sent = messages
         if sent is None:
-            sent = recorded if tools is None else as_sent(recorded)
+            sent = as_sent(recorded, reasoning=self.replay_reasoning)
         try:
             work = self.candidate.ask(sent, sampling, tools)
             completion = await asyncio.wait_for(work, self.left_s)
@@ -302,13 +305,21 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def as_sent(
-    messages: Sequence[Message], arguments: Callable[[str], dict[str, Any]] = arguments_of
+    messages: Sequence[Message],
+    arguments: Callable[[str], dict[str, Any]] = arguments_of,
+    *,
+    reasoning: str = "none",
 ) -> list[dict[str, Any]]:
     """Recorded messages as chat templates take them: the arguments of calls as objects, empty where
-    ``arguments`` raises `ValueError`. Calls without an id are numbered within their message."""
+    ``arguments`` raises `ValueError`. Calls without an id are numbered within their message.
+    ``reasoning`` says which answers are sent with theirs (`EpisodeContext.replay_reasoning`)."""
     chat = []
-    for message in messages:
+    asked = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
+    for at, message in enumerate(messages):
         sent = {key: message[key] for key in _KEYS if key in message}
+        replays = reasoning == "all" or (reasoning == "tool_steps" and at > asked)
+        if replays and message.get("reasoning"):
+            sent["reasoning"] = message["reasoning"]
         if calls := message.get("tool_calls"):
             sent["tool_calls"] = [
                 {

@@ -51,6 +51,16 @@ RoleConfig = ServedRole | EndpointRole
 Role = Literal["same"] | RoleConfig
 
 
+_OF_CANDIDATES = (
+    "chat_template",
+    "chat_template_content_format",
+    "plugins",
+    "replay_reasoning",
+    "start_date",
+)
+"""Keys of a model's section that mean nothing to the other models of an episode."""
+
+
 def parse_role(value: Any, where: str) -> Role:
     """The role that a config's ``value`` describes; ``where`` is its key, e.g. ``user``.
 
@@ -104,6 +114,15 @@ def check_role(role: Role, where: str) -> None:
                     fix="merge it into its base and name the result as model.source",
                 )
             check_reasoning_parser(role.model.reasoning_parser)
+            for key in _OF_CANDIDATES:
+                if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
+                    call_default_factory=True
+                ):
+                    raise UserError(
+                        f"{key!r} is for the model that is evaluated",
+                        where=f"model.{key}",
+                        fix="leave it out",
+                    )
             check_sampling(role.sampling, role.engine, role.model, where="sampling")
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
                 _check_size(name, role.engine.get(name, 1))

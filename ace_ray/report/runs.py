@@ -34,6 +34,12 @@ _OF_THE_CANDIDATE = (
     "chat_template_kwargs",
     "reasoning_parser",
     "tool_parser",
+    "chat_template_sha256",
+    "chat_template_content_format",
+    "plugins",
+    "start_date",
+    "format",
+    "replay_reasoning",
     "engine",
     "endpoint",
 )

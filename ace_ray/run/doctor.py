@@ -13,9 +13,11 @@ from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
-from ace_ray.models.sources import ModelRef, tokenizer_is_near
+from ace_ray.models.format_probe import probe_format
+from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import Nodes, connect, fit, largest, nodes
+from ace_ray.run.planning.formats import facts_of
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 
@@ -49,7 +51,12 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         yield Line("adapter", "; ".join(filter(None, (told, base_differs(model)))))
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
     stand_in = model or ModelRef("unknown", "fake", str(config.model.source), "unknown")
-    plan, failure = _tried(lambda: make_plan(config, stand_in, preflight.make_benchmarks(config)))
+    family, failure = _tried(lambda: facts_of(config, stand_in))
+    if failure:
+        yield Line("format", failure, problem=True)
+    plan, failure = _tried(
+        lambda: make_plan(config, stand_in, preflight.make_benchmarks(config), family)
+    )
     if plan is None:
         yield Line("data", failure, problem=True)
     else:
@@ -66,6 +73,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
         yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
+        yield from _format(plan, model)
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 
@@ -136,6 +144,17 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
         text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
         text += ", each engine on several nodes" * need.spread
     yield Line("cluster", text, problem=bool(failure))
+
+
+def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
+    """Parsers that were asked for, or chosen by the family, are made for real."""
+    choice = plan.choice
+    named = choice.named_reasoning or choice.plugins or preflight.is_native(plan)
+    if plan.config.backend != "vllm" or not named:
+        return
+    engine = plan.config.engine
+    line, failure = _tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
+    yield Line("format", failure or str(line), problem=bool(failure))
 
 
 def _nodes() -> Nodes:

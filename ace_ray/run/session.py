@@ -264,6 +264,8 @@ class Session:
                         cpus=cluster.SANDBOX_CPUS,
                     ),
                     services=services,
+                    choice=plan.choice,
+                    replay=plan.replay,
                     first=min(pending),
                     examine=self._examine and config.backend != ENDPOINT,
                 )

@@ -45,6 +45,7 @@ class SweepModel(Section):
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
     reasoning_parser: str | None = Field(None, description="as of a run's model")
     tool_parser: str | None = Field(None, description="as of a run's model")
+    chat_template: str | None = Field(None, description="as of a run's model")
 
     @property
     def named(self) -> str:

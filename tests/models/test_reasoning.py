@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.models.reasoning import Split, may_think, split_think, splitter
+from ace_ray.models.reasoning import Split, may_think, split_think
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,6 @@ def test_a_block_that_the_prompt_opened() -> None:
     assert split_think("[f()]?</think>x", opened=True) == Split("[f()]?", "x", False)
     assert split_think("why, cut", opened=True) == Split("why, cut", "", True)
     assert split_think("<think>why</think>x", opened=True) == Split("why", "x", False)
-
-
-def test_splitters_by_name() -> None:
-    text = "<think>why</think>x"
-    assert splitter("none", None, opened=True)(text) == Split("", text, False)
-    assert splitter("auto", None, opened=False)(text) == Split("why", "x", False)
-    assert splitter("auto", None, opened=True)("cut") == Split("cut", "", True)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ SCHEMA = {
 ASK = f"""
 import asyncio, json, sys
 from pathlib import Path
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import materialize, resolve
 from ace_ray.models.vllm_engine import VLLMEngine
 from ace_ray.records import Sampling
@@ -33,7 +34,7 @@ def main():
         Path(folder),
         dict(dtype="bfloat16", max_model_len=512, enforce_eager=True,
              kv_cache_memory_bytes=1 << 28, max_num_seqs=2),
-        template_kwargs={{}}, reasoning_parser="auto",
+        FormatChoice(),
     )
     asked = [{{"role": "user", "content": "Was the task solved?"}}]
     drawn = Sampling(max_tokens=60).following({SCHEMA!r})

@@ -72,6 +72,9 @@ class BFCL(Benchmark):
 
     name = "bfcl"
     rule_sets = RULE_SETS
+    # Upstream's handlers of local thinking models keep it in the history, and write that of the
+    # steps since the last user's message into the prompt.
+    replay_reasoning = "tool_steps"
     Options = BFCLOptions
     groups = tables.TITLED_GROUPS
     refused_fix = (

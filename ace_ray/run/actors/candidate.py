@@ -295,9 +295,7 @@ def start_engine(job: Job, folder: Path) -> Any:
     return VLLMEngine(
         folder,
         job.engine,
-        template_kwargs=job.config.template_kwargs,
-        reasoning_parser=job.config.model.reasoning_parser,
-        tool_parser=job.config.model.tool_parser,
+        job.choice,
         swappable=len(job.runs) > 1,
         adapters=job.runs[0].model.adapter is not None,
     )

@@ -320,6 +320,7 @@ class EngineWorker:
             token_logprobs=self._engine.token_logprobs,
             service=self._services.get(entry.benchmark),
             attempt=row["attempt"],
+            replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0

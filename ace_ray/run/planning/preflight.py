@@ -17,6 +17,7 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.families import family_facts
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
@@ -108,10 +109,11 @@ def check_engine(config: RunConfig) -> list[str]:
         validated(FakeScript, config.engine, where="engine")
         return list(config.engine)
     check_engine_args(config.engine)
-    check_reasoning_parser(config.model.reasoning_parser)
     check_sampling(config.sampling, config.engine, config.model, where="sampling")
-    if config.model.tool_parser is not None:
-        check_tool_parser(config.model.tool_parser)
+    if not config.model.plugins:  # only vLLM can tell what they register
+        check_reasoning_parser(config.model.reasoning_parser)
+        if config.model.tool_parser not in (None, "auto"):
+            check_tool_parser(config.model.tool_parser)
     # These steer the plan itself: no flag, no null, nothing below 1.
     for name in _SIZES:
         value = config.engine.get(name, 1)
@@ -148,11 +150,16 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         from ace_ray.models.chat import Chat
 
         folder = tokenizer_folder(plan.model)
+        if family_facts(folder).writes_by_code:  # no template; each engine says what it refuses
+            _context(engine, folder)
+            return {"chat_template_sha256": ""}
         chat = Chat.load(
             folder,
             plan.config.template_kwargs,
             trust_remote_code=engine.get("trust_remote_code") is True,
+            template=plan.choice.chat_template,
         )
+        chat.check_template(plan.config.model.chat_template or plan.model.source)
         context, template = _context(engine, folder), chat.template_sha256
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
@@ -179,7 +186,13 @@ def check_chat_of_gguf(plan: Plan) -> str:
 
     where = plan.model.location
     header = read_header(Path(where))
-    chat = Chat.of_gguf(header, plan.config.template_kwargs, where=where)
+    chat = Chat.of_gguf(
+        header,
+        plan.config.template_kwargs,
+        where=where,
+        template=plan.choice.chat_template,
+    )
+    chat.check_template(plan.config.model.chat_template or plan.model.source)
     arch = header.get("general.architecture")
     scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
     trained = header.get(f"{arch}.context_length")
@@ -202,15 +215,8 @@ def check_chat_of_gguf(plan: Plan) -> str:
 
 
 def is_native(plan: Plan) -> bool:
-    """Whether any entry goes through the template's own tool calling. Raises `UserError`."""
-    native = any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
-    if native and plan.config.backend == "vllm" and plan.config.model.tool_parser is None:
-        raise UserError(
-            "native tool calling needs a parser that reads the model's calls",
-            where="model.tool_parser",
-            fix="name the vLLM tool parser of this model, e.g. hermes",
-        )
-    return native
+    """Whether any entry goes through the template's own tool calling."""
+    return any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
 
 
 def _interactive(plan: Plan) -> bool:

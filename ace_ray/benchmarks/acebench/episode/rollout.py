@@ -62,7 +62,8 @@ class Rollout:
             self._open(sent[0])
         else:
             self._open(self.texts.native(language, self.entry.category, self.classes))
-            sent = as_sent(self.episode.messages, arguments_of)
+            replay = self.context.replay_reasoning
+            sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
         if isinstance(completion, Truncated):
             raise completion

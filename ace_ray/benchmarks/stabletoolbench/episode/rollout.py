@@ -58,12 +58,14 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
     return as_sent(stored, settings)
 
 
-def as_sent(messages: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
+def as_sent(
+    messages: Sequence[Mapping[str, Any]], settings: Settings, reasoning: str = "none"
+) -> list[dict[str, Any]]:
     """The stored messages as the candidate is sent them."""
     if settings.form == "react":
         chat = react_chat(messages, settings.observation_role)
     else:
-        chat = context.as_sent(messages, arguments_of)
+        chat = context.as_sent(messages, arguments_of, reasoning=reasoning)
     return _joined(chat) if settings.rules == "fixed" else chat
 
 
@@ -153,7 +155,7 @@ class Rollout:
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
         completion = await self.context.ask(
-            as_sent(messages, self.settings),
+            as_sent(messages, self.settings, self.context.replay_reasoning),
             tools=self._tools,
             sampling=replace(drawn, seed=drawn.seed + offset),
             record=False,
@@ -186,6 +188,8 @@ class Rollout:
         Upstream goes on with the calls that follow a Finish in one reply; ``fixed`` does not.
         """
         message: Message = {"role": "assistant", "content": reply.content}
+        if reasoning := reply.note.get("reasoning"):
+            message["reasoning"] = reasoning
         first = len(tree.nodes)
         # A reply without anything is a thought too: without a node the chain would never end.
         if reply.thought or not reply.calls:
