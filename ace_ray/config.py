@@ -5,20 +5,29 @@ A saved, resolved config (``run.json`` -> ``config``) re-runs as it is.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from ace_ray.bounded import MOST_BYTES, Unbounded, yaml_tree
 from ace_ray.credentials import is_secret_name, secrets_in
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
+from ace_ray.mistakes import mistake
 from ace_ray.records import Sampling
 
 M = TypeVar("M", bound=BaseModel)
@@ -41,15 +50,53 @@ class Section(BaseModel):
 
 EXTERNAL: Literal["external"] = "external"
 """The backend of a run whose outputs were made elsewhere."""
+ENDPOINT: Literal["endpoint"] = "endpoint"
+"""The backend of a run whose candidate is behind an endpoint."""
 
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
+class EndpointConfig(Section):
+    url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+    api_key_env: str | None = Field(
+        "OPENAI_API_KEY",
+        min_length=1,
+        description="environment variable that holds the key; null for an endpoint without keys",
+    )
+    timeout_s: float = Field(120.0, gt=0, description="per attempt, until the whole answer is here")
+    max_retries: int = Field(5, ge=0, le=100, description="attempts after the first")
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="per engine worker, evenly spaced; retries count"
+    )
+    max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
+
+
+class CandidateEndpoint(EndpointConfig):
+    tool_choice: Literal["auto", "required"] = Field(
+        "auto", description="sent with tools: whether the model may answer without a call"
+    )
+    parallel_tool_calls: bool | None = Field(
+        None, description="sent with tools; null leaves it to the server"
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict,
+        description="further keys of every request, such as a provider's reasoning settings; null "
+        "leaves out a key that would be sent, such as temperature",
+    )
+
+
 class ModelConfig(Section):
-    source: str = Field(
+    source: str | None = Field(
+        None,
         min_length=1,
         description="Hugging Face id, local folder, s3:// prefix, .gguf file, or package:NAME/PATH "
         "for a file inside an installed Python package",
+    )
+    endpoint: CandidateEndpoint | None = Field(
+        None,
+        description="in place of source: the candidate is behind an OpenAI-compatible server "
+        "([Endpoints](endpoints.md))",
     )
     revision: str | None = Field(
         None, description="branch, tag or commit of a Hugging Face id; resolved to a commit"
@@ -67,27 +114,139 @@ class ModelConfig(Section):
     )
     reasoning_parser: str = Field(
         "auto",
-        description="auto: <think> blocks; none: leave the text as it is; else the name of a "
-        "vLLM reasoning parser",
+        description="auto: that of the model's family if it thinks, else <think> blocks; none: "
+        "leave the text as it is; else the name of a vLLM reasoning parser",
     )
     tool_parser: str | None = Field(
         None,
         min_length=1,
-        description="vLLM tool parser that reads the answers to tools (native tool calling)",
+        description="vLLM tool parser that reads the answers to tools (native tool calling); "
+        "auto: that of the model's family",
+    )
+    chat_template: str | None = Field(
+        None,
+        min_length=1,
+        description="file with a chat template in place of the model's own, as vLLM's server takes "
+        "it with --chat-template",
+    )
+    chat_template_content_format: Literal["auto", "string", "openai"] = Field(
+        "auto",
+        description="how a template gets the content of messages; auto: as it reads them",
+    )
+    plugins: list[str] = Field(
+        default_factory=list,
+        description="Python files that register reasoning or tool parsers with vLLM",
+    )
+    replay_reasoning: Literal["none", "tool_steps", "all"] | None = Field(
+        None,
+        description="reasoning of earlier answers that the model is shown again: none, that of the "
+        "steps since the last user's message, or all; default: the benchmark's",
+    )
+    start_date: str | None = Field(
+        None,
+        pattern=r"^\d{4}-\d{2}-\d{2}$",
+        description="the day that gpt-oss is told; default: VLLM_SYSTEM_START_DATE, else "
+        "2025-08-05",
     )
 
 
+_Text = Annotated[str, Field(min_length=1)]
+
+
 class SamplingConfig(Section):
-    temperature: float = Field(0.0, ge=0, description="0 is greedy")
+    """The ranges are vLLM's. ``sampling: model`` is short for ``sampling: {defaults: model}``."""
+
+    defaults: Literal["model"] | None = Field(
+        None,
+        description="model: what is not named here is the model's own, by its "
+        "generation_config.json; `sampling: model` is short for that alone",
+    )
+    temperature: float = Field(0.0, ge=0, le=2, description="0 is greedy")
     top_p: float = Field(1.0, gt=0, le=1, description="1 keeps all tokens")
     top_k: int = Field(0, ge=0, description="0 keeps all tokens")
     max_tokens: int = Field(1200, ge=1, description="per answer; upstream's default")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="of sample 0; sample i uses seed + i")
-    stop: list[str] = Field(default_factory=list, description="texts that end an answer")
+    stop: list[_Text] = Field(default_factory=list, description="texts that end an answer")
+    min_p: float = Field(
+        0.0, ge=0, le=1, description="least probability, as a share of the likeliest token's"
+    )
+    presence_penalty: float = Field(0.0, ge=-2, le=2, description="on tokens of the answer so far")
+    frequency_penalty: float = Field(0.0, ge=-2, le=2, description="the same, by their number")
+    repetition_penalty: float = Field(
+        1.0,
+        gt=0,
+        description="on tokens of prompt and answer, at temperature 0 too; 1: none",
+    )
+    min_tokens: int = Field(0, ge=0, description="no end before so many; at most max_tokens")
+    stop_token_ids: list[Annotated[int, Field(ge=0)]] = Field(
+        default_factory=list, description="tokens that end an answer, besides the model's own"
+    )
+    bad_words: list[_Text] = Field(default_factory=list, description="texts that are never said")
+    thinking_token_budget: int | None = Field(
+        None,
+        ge=0,
+        description="reasoning is ended after so many tokens; needs a model.reasoning_parser by "
+        "name, or engine.reasoning_config",
+    )
+    reasoning_effort: str | None = Field(
+        None,
+        pattern=r"^[a-z_]{1,20}$",
+        description="e.g. low: the variable of that name of the model's chat template",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_for_defaults(cls, value: Any) -> Any:
+        return {"defaults": "model"} if value == "model" else value
+
+    @field_validator("min_tokens")
+    @classmethod
+    def _within_max_tokens(cls, value: int, given: ValidationInfo) -> int:
+        most = given.data.get("max_tokens")
+        if given.data.get("defaults") is None and most is not None and value > most:
+            raise ValueError(f"at most max_tokens ({most})")
+        return value
+
+    @model_serializer(mode="wrap")
+    def _as_named(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = serialize(self)
+        if self.is_complete:
+            return values
+        # A default of ours that came back as a named value would hide the model's.
+        return {name: value for name, value in values.items() if name in self.model_fields_set}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left for the model to say."""
+        drawn = type(self).model_fields.keys() - {"defaults"}
+        return self.defaults is None or drawn <= self.model_fields_set
+
+    def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
+        """With the model's ``own`` values for what is not named, and ours for the rest. Raises
+        `UserError`, naming ``where`` the model's are from."""
+        ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
+        named = {name: getattr(self, name) for name in self.model_fields_set}
+        made = validated(SamplingConfig, {**ours, **own, **named}, where=where)
+        if made.min_tokens > made.max_tokens:
+            raise UserError(
+                f"'min_tokens' is {made.min_tokens}, 'max_tokens' is {made.max_tokens}",
+                where=where,
+                fix="name both in sampling",
+            )
+        return made
 
     def sampling(self) -> Sampling:
-        values = self.model_dump()
-        return Sampling(**{**values, "stop": tuple(values["stop"])})
+        """Raises `ValueError`: the model's own values are not known yet (`is_complete`)."""
+        if not self.is_complete:
+            raise ValueError("sampling: model is not resolved")
+        values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
+        for name in ("stop", "stop_token_ids", "bad_words"):
+            values[name] = tuple(values[name])
+        return Sampling(**values)
+
+
+def _drawn() -> list[tuple[str, FieldInfo]]:
+    return [(n, f) for n, f in SamplingConfig.model_fields.items() if n != "defaults"]
 
 
 class StoreConfig(Section):
@@ -113,10 +272,11 @@ class RunConfig(Section):
     benchmarks: list[BenchmarkConfig] = Field(
         min_length=1, description="names, or mappings of a name and the benchmark's own keys"
     )
-    backend: Literal["vllm", "fake", "external"] = Field(
+    backend: Literal["vllm", "endpoint", "fake", "external"] = Field(
         "vllm",
-        description="fake answers without a model, for tests of the pipeline itself; external is "
-        "said of stored runs whose outputs were made elsewhere (`ace-ray score`)",
+        description="endpoint follows from `model.endpoint`; fake answers without a model, for "
+        "tests of the pipeline itself; external is said of stored runs whose outputs were made "
+        "elsewhere (`ace-ray score`)",
     )
     engine: dict[str, Any] = Field(
         default_factory=dict, description="engine arguments under vLLM's own names"
@@ -185,6 +345,13 @@ class RunConfig(Section):
         default_factory=StoreConfig, description="where s3:// is, for output and models"
     )
 
+    @property
+    def template_kwargs(self) -> dict[str, Any]:
+        """The variables of the candidate's chat template."""
+        effort = self.sampling.reasoning_effort
+        own = {} if effort is None else {"reasoning_effort": effort}
+        return {**self.model.chat_template_kwargs, **own}
+
     @field_validator("benchmarks", mode="before")
     @classmethod
     def _names_are_short_for_sections(cls, value: Any) -> Any:
@@ -229,9 +396,12 @@ def read_tree(
         tree = tree["config"]
     if not isinstance(tree, dict):
         raise UserError("holds no mapping", where=path, fix="start from a file in configs/")
-    # Before the overrides, so that benchmarks.0.data=... reaches a benchmark named by a string.
+    # Before the overrides, so that benchmarks.0.data=... reaches a benchmark named by a string, and
+    # sampling.max_tokens=... what is `sampling: model`.
     if "benchmarks" in tree:
         tree["benchmarks"] = _sections(tree["benchmarks"])
+    if tree.get("sampling") == "model":
+        tree["sampling"] = {"defaults": "model"}
     for item in overrides:
         _override(tree, item)
     tree = {**tree, **(values or {})}
@@ -266,7 +436,32 @@ def config_text(path: str) -> str:
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
     """``tree`` validated; ``where`` names it in errors. Raises `UserError`."""
-    return validated(RunConfig, tree, where=where)
+    model = tree.get("model")
+    if isinstance(model, Mapping) and model.get("endpoint") is not None:
+        tree = {"backend": ENDPOINT, **tree}
+    config = validated(RunConfig, tree, where=where)
+    _check_candidate(config, where)
+    return config
+
+
+def _check_candidate(config: RunConfig, where: str) -> None:
+    """Raise `UserError` unless ``config`` names one candidate, and the backend that it has."""
+    named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
+    if len(named) != 1:
+        raise UserError(
+            "'model' names both a source and an endpoint" if named else "'model' names no model",
+            where=where,
+            fix="write either source: (an engine of this run's own) or endpoint: {url: ..., "
+            "model: ...}",
+        )
+    behind = named == [ENDPOINT]
+    if behind != (config.backend == ENDPOINT):
+        raise UserError(
+            f"'backend' is {config.backend!r}, and the model is "
+            + ("behind an endpoint" if behind else "not behind an endpoint"),
+            where=where,
+            fix="leave backend out" if behind else "name model.endpoint, or another backend",
+        )
 
 
 def _override(tree: dict[str, Any], item: str) -> None:
@@ -300,96 +495,10 @@ def _override(tree: dict[str, Any], item: str) -> None:
 
 
 def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
-    """``model`` built from ``tree``; the first problem becomes a `UserError`."""
+    """``model`` built from ``tree``; its unknown keys, or the first other problem, become a
+    `UserError`."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-    first = problems[0]
-    path = _path(model, first["loc"])
-    key = ".".join(path)
-    if first["type"] == "extra_forbidden":
-        unknown = str(first["loc"][-1])
-        if path[-1] != unknown:  # in a section that may be of several kinds
-            key = f"{key}.{unknown}"
-            raise UserError(f"unknown key {key!r}", where=where, fix="correct it or leave it out")
-        keys = _keys(model, path[:-1])
-        raise UserError(f"unknown key {key!r}", where=where, fix=closest(path[-1], keys))
-    if first["type"] == "missing":
-        # Not by ``path``: it ends where a value may be of several kinds.
-        lacking = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{lacking!r} is missing", where=where, fix="add it")
-    # A value that may be of several kinds has one problem for each.
-    rules = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
-    rule = " or ".join(dict.fromkeys(_plain(rule) for rule in rules))
-    quotes = first["type"] == "string_type" and isinstance(first["input"], int | float)
-    raise UserError(
-        f"{key!r} is {_short(first['input'])}, it should be {rule}",
-        where=where,
-        fix="put it in quotes" if quotes else "correct the value",
-    )
-
-
-def closest(key: str, known: Sequence[str]) -> str:
-    """What to write in place of an unknown ``key``."""
-    if not known:
-        return "it takes none"
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-
-
-def _plain(rule: str) -> str:
-    """Pydantic's sentence in the words of a YAML file."""
-    words = {
-        r"^(Input|String|List) should (be|have) ": "",
-        r"a valid dictionary.*|an? (valid )?(mapping|object).*": "a mapping (key: value)",
-        r"^a valid ": "a ",
-        r"^a integer": "an integer",
-        r"^match pattern": "of the form",
-        r"^Value error, ": "",
-    }
-    rule = re.sub(r"^String should match pattern", "of the form", rule)
-    for pattern, plain in words.items():
-        rule = re.sub(pattern, plain, rule)
-    return rule
-
-
-def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """``loc`` without the tags that pydantic adds for the members of a union."""
-    path: list[str] = []
-    node: type[BaseModel] | None = model
-    for part in loc:
-        field = node.model_fields.get(str(part)) if node is not None else None
-        path.append(str(part))
-        if field is None:
-            continue
-        inner = _section(field.annotation)
-        if inner is not None:
-            node = inner
-        elif get_origin(field.annotation) in (Union, UnionType):
-            return path
-        else:
-            node = None
-    return path
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    """The one model that ``annotation`` is, or is beside None."""
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
-    kinds = [kind for kind in kinds if kind is not NoneType]
-    only = kinds[0] if len(kinds) == 1 else None
-    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
-
-
-def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for part in path:
-        field = node.model_fields.get(part)
-        inner = _section(field.annotation) if field else None
-        if inner is not None:
-            node = inner
-    return list(node.model_fields)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        refused = mistake(model, error, where=where, run=RunConfig)
+    raise refused

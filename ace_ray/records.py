@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 Status = Literal["scored", "infra_error", "quarantined", "skipped"]
@@ -15,6 +15,8 @@ Messages = Sequence[Mapping[str, Any]]
 """A chat, in OpenAI's form."""
 Tools = Messages | None
 """Tools that are offered, in OpenAI's form; None: none can be."""
+RAW_CHARS = 262_144
+"""Most characters of an answer as the model wrote it that are stored beside what it was read as."""
 SCORE = "score"
 """The metric that is a verdict's share."""
 
@@ -64,7 +66,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn; greedy unless asked otherwise. ``seed`` applies to sample 0."""
+    """How tokens are drawn; greedy unless asked otherwise. ``seed`` applies to sample 0.
+
+    ``schema`` is the JSON text of a JSON schema that the answer has to follow (`following`); "":
+    the answer is free.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -72,20 +78,49 @@ class Sampling:
     max_tokens: int = 1200
     seed: int = 0
     stop: tuple[str, ...] = ()
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    bad_words: tuple[str, ...] = ()
+    thinking_token_budget: int | None = None
+    reasoning_effort: str | None = None
+    schema: str = ""
 
     def for_sample(self, sample: int) -> Sampling:
         """The sampling of the ``sample``-th repetition: the same, with a seed of its own."""
-        from dataclasses import replace
-
         return replace(self, seed=self.seed + sample)
+
+    def following(self, schema: Mapping[str, Any] | None) -> Sampling:
+        """The same, for an answer in JSON that follows ``schema``; None: a free one."""
+        # In the order given: that is the order in which a model writes the keys.
+        return replace(self, schema="" if schema is None else json.dumps(schema))
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values for identities. Later keys are left out at their defaults, so that they
+        change no id of runs that do not use them."""
+        changed = {
+            field.name: value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default or field.name in _ALWAYS
+        }
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in changed.items()}
+
+
+_ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "stop"})
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's."""
+    """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's.
+
+    ``id`` is the one that an endpoint gave it, or that the model wrote itself, which few do."""
 
     name: str
     arguments: str
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +136,40 @@ class ToolAnswer:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointFacts:
+    """What is known of an endpoint's answer besides the answer.
+
+    ``has_usage``: whether it said how many tokens it took; ``attempts`` counts the requests that
+    were made for it, ``waited_s`` is what the rate limit and pauses between attempts took.
+    """
+
+    model: str = ""
+    fingerprint: str = ""
+    has_usage: bool = True
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    attempts: int = 1
+    waited_s: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """As `Episode.endpoint`, of one call."""
+        return {
+            "models": {self.model: 1} if self.model else {},
+            "fingerprints": {self.fingerprint: 1} if self.fingerprint else {},
+            "calls_without_usage": int(not self.has_usage),
+            "reasoning_tokens": self.reasoning_tokens,
+            "cached_tokens": self.cached_tokens,
+            "attempts": self.attempts,
+            "waited_s": round(self.waited_s, 3),
+        }
+
+
 @dataclass(slots=True)
 class Completion:
     """One answer of a model. ``text`` is the answer without its reasoning, tool calls included as
-    the model wrote them; ``tools`` the same taken apart, None when no tools were offered."""
+    the model wrote them; ``tools`` the same taken apart, None when no tools were offered; ``raw``
+    all that the model wrote, where that is more than ``text`` (`bounded_raw`)."""
 
     text: str
     reasoning: str = ""
@@ -115,7 +180,17 @@ class Completion:
     seconds: float = 0.0
     model: str = ""
     """The exact version that answered, where an endpoint names it."""
+    schema_refused: str = ""
+    """Why the answer is a free one although a schema was asked for; "" where it is not."""
     tools: ToolAnswer | None = None
+    raw: str = ""
+    endpoint: EndpointFacts | None = None
+    """None where an engine of the run's own answered."""
+
+
+def bounded_raw(raw: str, text: str) -> str:
+    """``raw`` as it is stored beside ``text``: "" where they are equal, the end of a long one."""
+    return "" if raw == text else raw[-RAW_CHARS:]
 
 
 @dataclass(slots=True)
@@ -133,11 +208,16 @@ class Episode:
     generation_s: float = 0.0
     state: Any = None
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
+    endpoint: dict[str, Any] | None = None
+    """What is known of an endpoint's answers (`EndpointFacts.as_json`), added up: names with the
+    number of their calls, and counts, None where no call said any. The token counts above are
+    those of the calls with usage."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as the assistant's message and `count` it.
 
-        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
+        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it; its
+        ``reasoning``, and all that the model wrote as ``raw``, where there is more than the answer.
         """
         self.messages.append(_assistant(completion))
         self.output = completion.text
@@ -152,6 +232,34 @@ class Episode:
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1
         self.generation_s += completion.seconds
+        if completion.endpoint is not None:
+            self.endpoint = added(self.endpoint, completion.endpoint.as_json())
+
+    def count_all(self, other: Episode) -> None:
+        """Add up what another episode took."""
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.model_calls += other.model_calls
+        self.generation_s += other.generation_s
+        if other.endpoint is not None:
+            self.endpoint = added(self.endpoint, other.endpoint)
+
+
+def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """The sum of what two `EndpointFacts.as_json` say."""
+    if before is None:
+        return more
+    total = dict(before)
+    for key, value in more.items():
+        old = total.get(key)
+        if isinstance(value, dict):
+            names = dict(old or {})
+            for name, count in value.items():
+                names[name] = names.get(name, 0) + count
+            total[key] = names
+        elif value is not None:
+            total[key] = value + (old or 0)
+    return total
 
 
 def _assistant(completion: Completion) -> dict[str, Any]:
@@ -160,11 +268,19 @@ def _assistant(completion: Completion) -> dict[str, Any]:
         message |= {"content": tools.content, "text": completion.text}
         if tools.calls:
             message["tool_calls"] = [
-                {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    **({"id": call.id} if call.id else {}),
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for call in tools.calls
             ]
         if tools.error:
             message["tool_parser_error"] = tools.error
+    if completion.reasoning:
+        message["reasoning"] = completion.reasoning
+    if completion.raw:
+        message["raw"] = completion.raw
     return message
 
 

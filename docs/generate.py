@@ -21,8 +21,15 @@ from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
-from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, StoreConfig
-from ace_ray.models.roles import EndpointConfig, EndpointRole, ServedRole
+from ace_ray.config import (
+    CandidateEndpoint,
+    EndpointConfig,
+    ModelConfig,
+    RunConfig,
+    SamplingConfig,
+    StoreConfig,
+)
+from ace_ray.models.roles import EndpointRole, ServedRole
 from ace_ray.sweep.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -30,16 +37,42 @@ PAGE = Path(__file__).with_name("configuration.md")
 INTRODUCTION = """# Configuration
 
 A run is a YAML file; `--set a.b=c` overrides one key (its value is YAML, list items by number:
-`--set benchmarks.0.data=...`). Unknown keys and values of the wrong type are refused with the
-nearest known name. The `config` of a stored `run.json` re-runs as it is.
+`--set benchmarks.0.data=...`). Unknown keys are refused all at once, each with the section that it
+belongs under or the nearest known name, and so are values of the wrong type. The `config` of a
+stored `run.json` re-runs as it is.
 
 This page is made from the models that read the file (`make docs`).
 """
 
+SAMPLING = """\
+Of a run, and of a role; the ranges are vLLM's. A run's is that of the candidate in all
+benchmarks: whatever upstream draws with is written here. Roles have upstream's where a benchmark
+says so (ACEBench's user, StableToolBench's simulator and judge), unless the role has a
+`sampling`.
+
+`sampling: model` draws as the model's makers recommend: temperature, top_p, top_k, min_p, the
+penalties and max_tokens come from its `generation_config.json` (of a GGUF file from the header),
+as in vLLM's server; a model that names no temperature has 1. Keys beside it win:
+
+```yaml
+sampling: {defaults: model, max_tokens: 4096}
+```
+
+A model that says nothing about sampling is refused. The values in effect are in `run.json`, whose
+config draws the same again, and in every row's id. Behind an endpoint nobody can read the file:
+name the values. There a key is sent only where it is not at its default; `min_p`,
+`repetition_penalty`, `min_tokens`, `stop_token_ids`, `bad_words`, `thinking_token_budget` and
+`top_k` are vLLM's own, and other servers may refuse them.
+
+`reasoning_effort` is a variable of the chat template, and refused where the template does not
+name it; other templates have others (`model.chat_template_kwargs`). Each sample has a seed of its
+own."""
+
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("A run", "The keys of `ace-ray evaluate CONFIG`.", RunConfig),
     ("model", "Of a run, and of a role that is served.", ModelConfig),
-    ("sampling", "Of a run, and of a role.", SamplingConfig),
+    ("model.endpoint", "Of a run; see [Endpoints](endpoints.md).", CandidateEndpoint),
+    ("sampling", SAMPLING, SamplingConfig),
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
     (
         "benchmarks: acebench",
@@ -73,7 +106,7 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         ServedRole,
     ),
     ("Roles: an endpoint", "Any OpenAI-compatible server.", EndpointRole),
-    ("endpoint", "", EndpointConfig),
+    ("endpoint", "Of a role.", EndpointConfig),
     (
         "A sweep",
         "The keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "

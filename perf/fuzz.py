@@ -37,6 +37,7 @@ f( f(a= [f(a=1)] {'a': {"a": [[ ]] (( )) ''' b' r' f' \\u \\x \\N{ 0x 1e 1e9 1e9
 999999999999 00 0b1 ** // << >> := -> == != <= ... a.b.c a[0] => ${ /* */ {{ %s function( List.of(
 ```json ``` ```python <tool_call> </tool_call> <functions> </functions> <TOOLCALL> </function>
 <function name="f"> <parameter> <think> </think> <|im_end|> <![CDATA[ &amp; &x; 5.
+<function=f> <parameter=a> </parameter> [TOOL_CALLS] [TOOL_CALLS]f{ [ARGS] <|python_tag|>
 """
 
 PIECES = (
@@ -48,6 +49,7 @@ PIECES = (
     '{"answer_status": "Solved", "reason": "',
     '{"return_type": "give_answer", "final_answer": "',
     '{"error": "", "response": "',
+    '{"name": "f", "arguments": {"a": 1}}',
     "There is incorrect value (",
     ") for the parameters (",
     "Missing necessary parameters (",
@@ -128,6 +130,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
     from ace_ray.benchmarks.stabletoolbench.judge import reading
     from ace_ray.benchmarks.stabletoolbench.prompts import OWN
+    from ace_ray.calls.known import known_calls
     from ace_ray.calls.plain import plain_calls
     from ace_ray.models.reasoning import split_think
     from ace_ray.records import Episode, ToolCall
@@ -204,6 +207,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
 
     return {
         "calls": refused(calls.parse_calls, calls.NotCalls),
+        "known formats": lambda text, number: known_calls(text),
         "plain_calls": lambda text, number: plain_calls(text),
         "json_calls": refused(lambda t: native.calls_of(native.load_json(t)), ValueError),
         "acebench agent": agent,

@@ -384,6 +384,24 @@ def test_an_unknown_reasoning_parser(
 
 
 @needs_vllm
+def test_a_chat_template_that_does_not_compile(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+) -> None:
+    template = tmp_path / "mine.jinja"
+    source = {"source": str(model_folder()), "chat_template": str(template)}
+    path = config_file(backend="vllm", model=source)
+    refuses(here("evaluate", path), "mine.jinja", "cannot be read")
+    for text, words in (
+        ("{% for m in messages %}", "does not compile"),
+        ("{{ 'x' * 3000000000 }}", "memory"),
+        ("{% set a = messages %}{% set b = a %}{% set a = b %}", "in a circle"),
+    ):
+        template.write_text(text)
+        refuses(here("evaluate", path), "mine.jinja: the chat template does not compile", words)
+    assert nothing_written(tmp_path)
+
+
+@needs_vllm
 def test_doctor_reports_several_mistakes_at_once(cli: Any, config_file: Write) -> None:
     path = config_file(
         backend="vllm",

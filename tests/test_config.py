@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from ace_ray.config import RunConfig, load_config
+from ace_ray.config import RunConfig, load_config, run_config
 from ace_ray.errors import UserError
 from ace_ray.sweep.config import load_sweep
 
@@ -22,6 +23,7 @@ FULL: dict[str, Any] = {
     "concurrency": 7,
     "store": {"endpoint_url": "http://localhost:9000"},
 }
+TREE: dict[str, Any] = {"model": {"source": "a"}, "benchmarks": ["bfcl"]}
 
 
 @pytest.fixture
@@ -129,3 +131,63 @@ def test_sampling_has_a_seed_for_each_sample(path: str) -> None:
     sampling = load_config(path, ["sampling.seed=10"]).sampling.sampling()
     assert sampling.stop == ("\n\n",)
     assert [sampling.for_sample(i).seed for i in range(3)] == [10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({"max_tokens": 3}, ["unknown key 'max_tokens'; 'max_tokens' belongs under 'sampling'"]),
+        ({"source": "x"}, ["'source' belongs under 'model'"]),
+        ({"store": {"output": "x"}}, ["unknown key 'store.output'; ", "belongs at the top level"]),
+        ({"sampling": {"tool_parser": "x"}}, ["'tool_parser' belongs under 'model'"]),
+        ({"sampling": {"temprature": 1}}, ["did you mean 'temperature'?"]),
+        (
+            {"samplez": 2, "max_token": 1, "sampling": {"limit": 3}},
+            [
+                "unknown keys 'sampling.limit', 'samplez', 'max_token'; ",
+                "'limit' belongs at the top level; ",
+                "'samplez': did you mean 'samples'?",
+                "'max_token': did you mean 'max_tokens'? It belongs under 'sampling'",
+            ],
+        ),
+    ],
+)
+def test_a_key_under_the_wrong_section_is_answered_with_the_right_one(
+    changes: dict[str, Any], lines: list[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        run_config({**TREE, **changes}, where="c.yaml")
+    for line in lines:
+        assert line in str(caught.value)
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_model_len": 8},
+        {"sampling": {"max_model_len": 8}},
+        {"model": {"source": "a", "max_model_len": 8}},
+    ],
+)
+def test_engine_arguments_are_known_by_vllms_names(changes: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="'max_model_len' belongs under 'engine'"):
+        run_config({**TREE, **changes}, where="c.yaml")
+
+
+def test_the_models_own_sampling_takes_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("model: {source: a}\nbenchmarks: [bfcl]\nsampling: model\n")
+    config = load_config(str(path), ["sampling.max_tokens=7"])
+    assert config.sampling.model_dump(mode="json") == {"defaults": "model", "max_tokens": 7}
+    assert load_config(str(path)).sampling.defaults == "model"
+    assert run_config({**TREE, "sampling": "model"}, where="").sampling.defaults == "model"
+
+
+def test_a_reasoning_effort_is_a_variable_of_the_template() -> None:
+    model = {"source": "a", "chat_template_kwargs": {"x": 1}}
+    config = run_config(
+        {**TREE, "model": model, "sampling": {"reasoning_effort": "low"}}, where="c.yaml"
+    )
+    assert config.template_kwargs == {"x": 1, "reasoning_effort": "low"}
+    assert run_config({**TREE, "model": model}, where="").template_kwargs == {"x": 1}

@@ -30,6 +30,7 @@ from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.calls import NotCalls, parse_calls
+from ace_ray.calls.known import known_calls
 from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
 from ace_ray.records import Entry, ToolCall
@@ -53,6 +54,8 @@ PIECES = [
         " <think> </think>",
     ),
     *("<tool_call>", "<tool_call>{}</tool_call>", "</tool_call>", "<TOOLCALL>", "</TOOLCALL>"),
+    *("<function=f>", "<parameter=a>", "<function=f><parameter=a>1", "[TOOL_CALLS]"),
+    *("```f(a=1)```", "```\n{", "[TOOL_CALLS]f{", '{"name":"f","arguments":{}};', "<function="),
     *("<function", "<parameters>", "<param ", "<!--", "&amp;", "new Array(", "new HashMap<", "[["),
     *(
         "new ArrayList<>() {{ add(",
@@ -99,6 +102,7 @@ JAVA = ("long", "float", "ArrayList", "Array", "HashMap", "String")
 JAVASCRIPT = ("integer", "float", "Bigint", "array", "dict", "String")
 READERS: dict[str, Callable[[str], Any]] = {
     "calls": parse_calls,
+    "calls in any format that is known": known_calls,
     "reasoning": split_think,
     "ACEBench": lambda text: check(entry("normal_single_turn_single_function"), text),
     "ACEBench, incomplete": lambda text: check(entry("special_incomplete"), text),

@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
     # Two lines of one floor.
     {"errors", "bounded", "children", "clean", "credentials", "local_files", "processes"}
+    | {"mistakes", "vllm_source"}
     | {"records", "stats", "store", "config"},
     {"calls"},
     {"models"},
@@ -36,7 +37,7 @@ DOORS = {
     "ray": {"run", "sandbox", "sweep"},
     "aiohttp": {"models"},
     "matplotlib": {"report"},
-    "jinja2": {"report"},
+    "jinja2": {"report", "models"},
     "markupsafe": {"report"},
     "scipy": {"report"},
     "statsmodels": {"report"},

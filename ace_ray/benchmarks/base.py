@@ -27,6 +27,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
     own_task,
 )
+from ace_ray.benchmarks.second_reading import Unread
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
@@ -67,6 +68,10 @@ class Benchmark(ABC):
         # Entries travel once, as a table of their own.
         return self.__dict__ | {"_dataset": None}
 
+    replay_reasoning: ClassVar[str] = "none"
+    """The reasoning of earlier answers that upstream's own handlers show the model again: ``none``,
+    ``tool_steps`` (that of the steps since the last user's message) or ``all``."""
+
     # What is asked, and what an answer is worth.
 
     @abstractmethod
@@ -77,6 +82,12 @@ class Benchmark(ABC):
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
         """The verdict, or one for each of `rule_sets`. Stateless, and depends on nothing but its
         arguments. The output is hostile; an exception leaves the row without a verdict."""
+
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+        """The answers in which `check` finds no call, to be read a second time in the formats that
+        models are known to write (docs/results.md); None where it finds one, or answers hold none.
+        As stateless as `check`."""
+        return None
 
     # How an entry is put to the model.
 
@@ -102,6 +113,11 @@ class Benchmark(ABC):
         """Whether the episode makes more than one model call; by default where `run` is the
         class's own."""
         return type(self).run is not Benchmark.run
+
+    @property
+    def needs_logprobs(self) -> bool:
+        """Whether `run` asks for `EpisodeContext.token_logprobs`, which endpoints do not give."""
+        return False
 
     # What can move a score.
 

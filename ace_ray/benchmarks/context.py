@@ -58,9 +58,17 @@ class RoleModel:
         messages: Sequence[Message],
         sampling: Sampling | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`."""
-        completion = await self.model.chat(messages, sampling or self.sampling, tools)
+        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`.
+
+        ``schema`` is a JSON schema that the answer is held to, where the model can be: it still has
+        to be read like any other (`Completion.schema_refused` says why it is a free one).
+        """
+        drawn = sampling or self.sampling
+        if schema is not None:
+            drawn = drawn.following(schema)
+        completion = await self.model.chat(messages, drawn, tools)
         if self.on_answer is not None:
             self.on_answer(completion)
         return completion
@@ -105,6 +113,8 @@ class EpisodeContext:
             raises as `Model.chat` does.
         service: calls `Benchmark.service`, by method and arguments.
         attempt: the tries of the row, from 1.
+        replay_reasoning: the reasoning of earlier answers that the candidate is shown again: that
+            of none, of the ``tool_steps`` since the last user's message, or of ``all``.
         episode: what is stored of it. A context that `dataclasses.replace` makes has a new one.
     """
 
@@ -117,6 +127,7 @@ class EpisodeContext:
     token_logprobs: Callable[[Sequence[Message], str], Awaitable[list[float]]] | None = None
     service: Callable[..., Awaitable[Any]] | None = None
     attempt: int = 1
+    replay_reasoning: str = "none"
     episode: Episode = field(default_factory=Episode, init=False)
     _begun: bool = field(default=False, init=False, repr=False)
     """Whether a model has answered: before that there is nothing to score."""
@@ -167,7 +178,7 @@ class EpisodeContext:
         recorded = self.episode.messages
         sent = messages
         if sent is None:
-            sent = recorded if tools is None else as_sent(recorded)
+            sent = as_sent(recorded, reasoning=self.replay_reasoning)
         try:
             work = self.candidate.ask(sent, sampling, tools)
             completion = await asyncio.wait_for(work, self.left_s)
@@ -183,13 +194,14 @@ class EpisodeContext:
             return completion
         self.episode.record(completion)
         if messages is None:
-            before = sum(len(message.get("tool_calls", ())) for message in recorded[:-1])
-            for number, call in enumerate(recorded[-1].get("tool_calls", ()), start=before):
-                call["id"] = call_id(number)
+            number_calls(recorded[-1], recorded[:-1])
         return completion
 
-    async def ask_role(self, role: str, messages: Sequence[Message]) -> Completion:
-        """The answer of the model in ``role``; nothing of it is recorded.
+    async def ask_role(
+        self, role: str, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
+    ) -> Completion:
+        """The answer of the model in ``role``; nothing of it is recorded. ``schema``: as of
+        `RoleModel.ask`.
 
         Raises:
             RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
@@ -198,7 +210,8 @@ class EpisodeContext:
         """
         who = f"the {_TITLES.get(role, role)}"
         try:
-            completion = await asyncio.wait_for(self.roles[role].ask(messages), self.left_s)
+            work = self.roles[role].ask(messages, schema=schema)
+            completion = await asyncio.wait_for(work, self.left_s)
         except TimeoutError:
             raise _stalled(who) from None
         except PromptTooLong as error:
@@ -269,6 +282,17 @@ def call_id(number: int) -> str:
     return f"call{number % 100_000:05d}"
 
 
+def number_calls(message: Message, before: Sequence[Message]) -> None:
+    """Give each call of a recorded ``message`` an id of its own. Those that an endpoint gave stay,
+    unless one of the calls ``before`` has it: some endpoints count anew in every answer."""
+    earlier = [call for one in before for call in one.get("tool_calls", ())]
+    taken = {call.get("id") for call in earlier}
+    for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
+        if not call.get("id") or call["id"] in taken:
+            call["id"] = call_id(number)
+        taken.add(call["id"])
+
+
 def arguments_of(text: str) -> dict[str, Any]:
     """A tool call's arguments. Raises `ValueError` for a text that is no JSON object."""
     try:
@@ -281,13 +305,21 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def as_sent(
-    messages: Sequence[Message], arguments: Callable[[str], dict[str, Any]] = arguments_of
+    messages: Sequence[Message],
+    arguments: Callable[[str], dict[str, Any]] = arguments_of,
+    *,
+    reasoning: str = "none",
 ) -> list[dict[str, Any]]:
     """Recorded messages as chat templates take them: the arguments of calls as objects, empty where
-    ``arguments`` raises `ValueError`. Calls without an id are numbered within their message."""
+    ``arguments`` raises `ValueError`. Calls without an id are numbered within their message.
+    ``reasoning`` says which answers are sent with theirs (`EpisodeContext.replay_reasoning`)."""
     chat = []
-    for message in messages:
+    asked = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
+    for at, message in enumerate(messages):
         sent = {key: message[key] for key in _KEYS if key in message}
+        replays = reasoning == "all" or (reasoning == "tool_steps" and at > asked)
+        if replays and message.get("reasoning"):
+            sent["reasoning"] = message["reasoning"]
         if calls := message.get("tool_calls"):
             sent["tool_calls"] = [
                 {

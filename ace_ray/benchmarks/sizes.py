@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.conditions import comparable_sets
 from ace_ray.benchmarks.results import Curves, Estimate, ReportedRun
-
-# 7B, 1.5b, 135M, 8x7B; not the 5B of 1.5B, nor the A3B of 30B-A3B.
-_SIZE = re.compile(
-    r"(?<![A-Za-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)([BbMm])(?![A-Za-z0-9])"
-)
+from ace_ray.models.size_names import parameters_named, without_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +22,18 @@ def size_of(run: ReportedRun) -> Size | None:
     """The manifest's number of parameters, else the size in the model's name, else None.
 
     None for a checkpoint: the steps of a training differ in no size.
-
-    A mixture named 8x7B counts 56: its experts share layers, so it is smaller than that.
     """
     if run.step is not None:
         return None
     if run.parameters is not None:
         return Size(run.parameters / 1e9, "the manifest's number of parameters")
-    match = _SIZE.search(run.model)
-    if match is None:
-        return None
-    experts, number, unit = match.groups()
-    billions = int(experts or 1) * float(number) * (1.0 if unit in "bB" else 1e-3)
-    return Size(billions, "the model's name") if billions else None
+    named = parameters_named(run.model)
+    return Size(named / 1e9, "the model's name") if named else None
 
 
 def family_of(run: ReportedRun) -> str:
     """The model's name without its size: models of one family make one curve."""
-    return re.sub(r"([-_ ])[-_ ]+", r"\1", _SIZE.sub("", run.model, count=1)).strip("-_ ")
+    return without_size(run.model)
 
 
 def curves_by_size(

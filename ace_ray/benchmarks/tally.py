@@ -112,14 +112,16 @@ _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 
 
 def add_costs(tally: Tally, row: ScoredRow) -> None:
-    """Add what ``row`` took, if it says so."""
+    """Add what ``row`` took, if it says so; None is unknown."""
     for cost in _COSTS:
-        setattr(tally, cost, getattr(tally, cost) + getattr(row, cost, 0))
+        before, more = getattr(tally, cost), getattr(row, cost, 0)
+        setattr(tally, cost, None if before is None or more is None else before + more)
 
 
 def totals(tallies: Sequence[Tally]) -> dict[str, Any]:
-    """What the rows took."""
-    return {cost: sum(getattr(tally, cost) for tally in tallies) for cost in _COSTS}
+    """What the rows took; None where it is not known of all."""
+    costs = {cost: [getattr(tally, cost) for tally in tallies] for cost in _COSTS}
+    return {cost: None if None in every else sum(every) for cost, every in costs.items()}
 
 
 def counts(tallies: Sequence[Tally]) -> dict[str, Any]:

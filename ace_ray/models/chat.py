@@ -11,7 +11,7 @@ from typing import Any
 
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.gguf_header import VOCABULARY
-from ace_ray.models.renderer import Renderer
+from ace_ray.models.renderer import Renderer, RenderFailed
 from ace_ray.records import Messages, Tools
 
 _PROBE = "ace_ray_probe_tool"
@@ -42,9 +42,15 @@ class Chat:
 
     @classmethod
     def load(
-        cls, folder: Path, template_kwargs: Mapping[str, Any], *, trust_remote_code: bool = False
+        cls,
+        folder: Path,
+        template_kwargs: Mapping[str, Any],
+        *,
+        trust_remote_code: bool = False,
+        template: str | None = None,
     ) -> Chat:
-        """The chat of a model folder. Raises `UserError` when it has none."""
+        """The chat of a model folder, by ``template`` in place of its own. Raises `UserError` when
+        it has none."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
@@ -60,6 +66,8 @@ class Chat:
                 where=str(folder),
                 fix="name a complete model folder",
             ) from error
+        if template is not None:
+            tokenizer.chat_template = template
         chat = cls(tokenizer, template_kwargs)
         if not chat.template:
             raise _no_template(str(folder))
@@ -67,14 +75,19 @@ class Chat:
 
     @classmethod
     def of_gguf(
-        cls, header: Mapping[str, Any], template_kwargs: Mapping[str, Any], *, where: str
+        cls,
+        header: Mapping[str, Any],
+        template_kwargs: Mapping[str, Any],
+        *,
+        where: str,
+        template: str | None = None,
     ) -> Chat:
         """The chat of a GGUF file by its metadata: renders, but does not `encode`.
 
         Raises:
             UserError: it has no chat template, or transformers is not installed.
         """
-        template = header.get("tokenizer.chat_template")
+        template = template or header.get("tokenizer.chat_template")
         if not isinstance(template, str) or not template:
             raise _no_template(where)
         try:
@@ -115,6 +128,13 @@ class Chat:
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
+    def names(self, variable: str) -> bool:
+        """Whether the template names ``variable``: templates drop what they do not know. True where
+        it is no template that renders."""
+        templates = self.tokenizer.chat_template
+        texts = templates.values() if isinstance(templates, dict) else [templates]
+        return not self._of_jinja or any(variable in str(text) for text in texts)
+
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """The prompt text, with ``tools`` in OpenAI's form if any.
 
@@ -126,8 +146,8 @@ class Chat:
                 variables = {
                     **self.tokenizer.special_tokens_map,
                     **self._kwargs,
-                    "messages": list(messages),
-                    "tools": offered,
+                    "messages": as_served(messages),
+                    "tools": offered and [tool_as_served(tool) for tool in offered],
                     "add_generation_prompt": True,
                 }
                 template = self.tokenizer.get_chat_template(tools=offered)
@@ -187,6 +207,20 @@ class Chat:
         except PromptRefused:
             return False
 
+    def check_template(self, where: str) -> None:
+        """Raise `UserError` about ``where`` when the template does not compile within limits."""
+        if not self._of_jinja:
+            return
+        try:
+            for tools in (None, [_PROBE_FUNCTION]):
+                self._renderer.check(self.tokenizer.get_chat_template(tools=tools))
+        except RenderFailed as error:
+            raise UserError(
+                f"the chat template does not compile: {error}",
+                where=where,
+                fix="correct the template, or use a model with a sound one",
+            ) from error
+
     def require_tools(self, where: str, *, episodes: bool = False) -> None:
         """Raise `UserError` about the model ``where`` when its template does not show tools, nor,
         for ``episodes``, what they return."""
@@ -208,6 +242,42 @@ class Chat:
         safe = text.encode("utf-8", "replace").decode("utf-8")
         ids: list[int] = self.tokenizer.encode(safe, add_special_tokens=False)
         return ids
+
+
+def as_served(messages: Messages) -> list[dict[str, Any]]:
+    """Messages as vLLM's server shows them to a template that takes texts."""
+    served = []
+    for message in messages:
+        shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
+        shown["content"] = "" if message.get("content") is None else message["content"]
+        if message.get("tool_calls"):
+            shown["tool_calls"] = [
+                {**call, "function": _with_arguments(call["function"])}
+                for call in message["tool_calls"]
+            ]
+        if message.get("reasoning") is not None:
+            shown |= dict.fromkeys(("reasoning", "reasoning_content"), message["reasoning"])
+        served.append(shown)
+    return served
+
+
+def _with_arguments(function: Mapping[str, Any]) -> dict[str, Any]:
+    values = function.get("arguments")
+    if isinstance(values, str):
+        try:
+            values = json.loads(values)
+        except (ValueError, RecursionError):
+            values = None
+    return {**function, "arguments": values if isinstance(values, dict) else {}}
+
+
+def tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as vLLM's server shows it: keys that OpenAI does not know are gone, e.g. what BFCL
+    says of a function's result."""
+    function = tool["function"]
+    shown = {key: function.get(key) for key in ("name", "description", "parameters")}
+    more = {key: function[key] for key in ("strict", "defer_loading") if key in function}
+    return {"type": "function", "function": shown | more}
 
 
 def _no_template(where: str) -> UserError:

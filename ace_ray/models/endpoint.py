@@ -10,9 +10,12 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from ace_ray.config import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError
+from ace_ray.models.completions import Replay, completion_of, request_body
 from ace_ray.models.http import Client, HttpRequest, proxy_of
 from ace_ray.models.pacing import (
     MAX_RETRY_AFTER_S,
@@ -22,13 +25,11 @@ from ace_ray.models.pacing import (
     backoff_s,
     retry_after_s,
 )
-from ace_ray.models.reasoning import split_think
-from ace_ray.models.roles import EndpointConfig, check_url, host_of, read_key
+from ace_ray.models.roles import check_url, host_of, read_key
 from ace_ray.records import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
-MAX_TOKENS_COUNTED = 1 << 31
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
 """How OpenAI and vLLM say that a prompt does not fit."""
 
@@ -61,6 +62,8 @@ class EndpointModel(Client):
         key: its API key; read from the environment by default.
         in_cluster: a server of this run's own, reached past any HTTP proxy.
         split_reasoning: whether ``<think>`` blocks in an answer are reasoning.
+        template_kwargs: variables of the server's chat template.
+        where: the config's key of the endpoint.
 
     Raises:
         UserError: the URL is malformed, or the key is not in the environment.
@@ -73,70 +76,96 @@ class EndpointModel(Client):
         key: str | None = None,
         in_cluster: bool = False,
         split_reasoning: bool = True,
+        template_kwargs: Mapping[str, Any] | None = None,
+        where: str = "endpoint",
     ) -> None:
         self._config = config
-        self._key = key or read_key(config, "endpoint.api_key_env")
-        url = check_url(config.url, "endpoint.url")
+        self._key = key or read_key(config, f"{where}.api_key_env")
+        url = check_url(config.url, f"{where}.url")
         self._url = str(url).rstrip("/") + "/chat/completions"
         self._host = host_of(config.url)
         self._proxy = None if in_cluster else proxy_of(url)
         self._split_reasoning = split_reasoning
+        self._template_kwargs = template_kwargs
+        self._replay = Replay() if isinstance(config, CandidateEndpoint) else None
+        self.answering = True
+        """Whether the last request that ended was answered, refusals included."""
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
+        self._takes_no_schema = ""
+        """What the endpoint says of them, once it has refused one and answered without."""
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline."""
-        if tools is not None:
-            raise ValueError("endpoints play roles without tools")
+        """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline.
+
+        Where the endpoint refuses a request with a schema it is asked without, from then on always.
+        """
+        if not sampling.schema:
+            return await self._answer(messages, sampling, tools)
+        free = sampling.following(None)
+        if not self._takes_no_schema:
+            try:
+                return await self._answer(messages, sampling, tools)
+            except EndpointRefused as error:
+                completion = await self._answer(messages, free, tools)
+                self._takes_no_schema = str(error)
+        else:
+            completion = await self._answer(messages, free, tools)
+        completion.schema_refused = self._takes_no_schema
+        return completion
+
+    async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         if self._breaker.is_open:
             raise EndpointDown(
                 f"{self._host} was not asked: it did not answer the requests before this one"
             )
-        body = self._body(messages, sampling)
+        body = request_body(
+            self._config,
+            messages,
+            sampling,
+            tools,
+            template_kwargs=self._template_kwargs,
+            replay=self._replay,
+        )
         attempts = 1 if self._breaker.on_trial else 1 + self._config.max_retries
+        waited_s = 0.0
         for attempt in range(1, attempts + 1):
             try:
                 async with self._slots:
-                    await asyncio.sleep(self._pacer.reserve(time.monotonic()))
-                    completion = await self._ask(body)
+                    turn_s = self._pacer.reserve(time.monotonic())
+                    waited_s += turn_s
+                    await asyncio.sleep(turn_s)
+                    completion = await self._ask(body, tools)
             except _Failed as error:
                 failure = error
+                self.answering = False
             except (EndpointRefused, PromptTooLong):
-                self._breaker.answered()
+                self._answered()
                 raise
             else:
-                self._breaker.answered()
+                self._answered()
+                assert completion.endpoint is not None  # `completion_of` gives it
+                facts = replace(completion.endpoint, attempts=attempt, waited_s=waited_s)
+                completion.endpoint = facts
                 return completion
             wait_s = failure.retry_after_s
             if attempt == attempts or wait_s > MAX_RETRY_AFTER_S or self._breaker.is_open:
                 break
             self._pacer.hold(time.monotonic(), wait_s)
-            await asyncio.sleep(max(wait_s, backoff_s(attempt)))
+            wait_s = max(wait_s, backoff_s(attempt))
+            waited_s += wait_s
+            await asyncio.sleep(wait_s)
         if failure.down:
             self._breaker.failed()
         tried = f"{attempt} attempt{'s' * (attempt > 1)}"
         raise EndpointDown(f"{self._host} gave no answer in {tried}: {failure}") from failure
 
-    def _body(self, messages: Messages, sampling: Sampling) -> bytes:
-        tree: dict[str, Any] = {
-            "model": self._config.model,
-            "messages": [dict(message) for message in messages],
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-        }
-        # Not sent unless asked for: OpenAI's own API has no top_k and refuses what it does not know
-        if sampling.top_k:
-            tree["top_k"] = sampling.top_k
-        if sampling.temperature > 0:
-            tree["seed"] = sampling.seed
-        if sampling.stop:
-            tree["stop"] = list(sampling.stop)
-        # Lone surrogates, which models do produce, are no UTF-8: servers refuse even their escapes.
-        return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
+    def _answered(self) -> None:
+        self._breaker.answered()
+        self.answering = True
 
-    async def _ask(self, body: bytes) -> Completion:
+    async def _ask(self, body: bytes, tools: Tools) -> Completion:
         import aiohttp
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -157,9 +186,14 @@ class EndpointModel(Client):
         if reply.status != 200:
             raise self._refusal(reply.status, reply.headers, raw)
         try:
-            completion = self._completion(json.loads(raw), time.perf_counter() - start)
-        except (ValueError, RecursionError, LookupError, TypeError) as error:
+            completion, reasoning = completion_of(
+                json.loads(raw), tools, split_reasoning=self._split_reasoning
+            )
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise _Failed(f"no chat completion: {self._said(raw)}") from error
+        completion.seconds = time.perf_counter() - start
+        if self._replay is not None and reasoning is not None:
+            self._replay.remember(reasoning)
         return completion
 
     def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
@@ -177,36 +211,6 @@ class EndpointModel(Client):
             return PromptTooLong(f"{self._host}: {answer}")
         return EndpointRefused(f"{self._host} refuses the request: {answer}")
 
-    def _completion(self, tree: Any, seconds: float) -> Completion:
-        """Raises ValueError, LookupError or TypeError for anything but a chat completion."""
-        choice = tree["choices"][0]
-        message = choice["message"]
-        if not isinstance(message, dict):
-            raise ValueError("message is no object")
-        text = message.get("content")
-        if text is not None and not isinstance(text, str):
-            raise ValueError("content is no text")
-        reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-        finish, named = choice.get("finish_reason"), tree.get("model")
-        usage = tree.get("usage")
-        completion = Completion(
-            text=text or "",
-            reasoning=reasoning if isinstance(reasoning, str) else "",
-            finish_reason=finish[:32] if isinstance(finish, str) else "stop",
-            prompt_tokens=_count(usage, "prompt_tokens"),
-            completion_tokens=_count(usage, "completion_tokens"),
-            seconds=seconds,
-            model=named[:MAX_MESSAGE_CHARS] if isinstance(named, str) else "",
-        )
-        if completion.reasoning:
-            # A server that separates reasoning says null, not "", where the answer never began.
-            completion.reasoning_truncated = text is None and completion.finish_reason == "length"
-        elif self._split_reasoning:
-            split = split_think(completion.text)
-            completion.text, completion.reasoning = split.answer, split.reasoning
-            completion.reasoning_truncated = split.truncated
-        return completion
-
     def _said(self, raw: bytes) -> str:
         """The message in an error's body, in one line, without the key."""
         try:
@@ -222,12 +226,6 @@ class EndpointModel(Client):
         if self._key:
             text = text.replace(self._key, "***")
         return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
-
-
-def _count(usage: Any, name: str) -> int:
-    value = usage.get(name) if isinstance(usage, dict) else None
-    valid = isinstance(value, int) and 0 <= value < MAX_TOKENS_COUNTED
-    return int(value) if valid and value is not None else 0
 
 
 def _start(raw: bytes) -> str:

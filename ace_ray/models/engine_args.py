@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import importlib.util
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -17,13 +16,20 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
+from ace_ray import vllm_source
+from ace_ray.config import RunConfig, SamplingConfig
 from ace_ray.errors import UserError
+from ace_ray.mistakes import instead, sections_of, together
 
 INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
 RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
 SECRET = {"hf_token": "the environment variable HF_TOKEN"}
 """Would stand in the manifest and in rows."""
 
+
+_DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
+_LONG = 200
+"""Characters of a list that nobody reads."""
 
 _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 _BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in _PLAIN}
@@ -47,14 +53,36 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
             raise UserError(
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
             )
-    fields = _fields(_parsed("engine/arg_utils.py"), ("EngineArgs", "AsyncEngineArgs"))
+    _vllm()
+    fields = vllm_source.engine_arguments()
+    if not fields:
+        return  # a vLLM of another layout, whose own check comes when it starts
+    if unknown := [name for name in args if name not in fields]:
+        elsewhere = sections_of(RunConfig)
+        fixes = {}
+        for name in unknown:
+            fix = instead(name, list(fields), elsewhere, but="engine")
+            fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
+        raise UserError(
+            f"vLLM has no engine argument{'s' * (len(unknown) > 1)} "
+            f"{', '.join(map(repr, unknown))}",
+            where="engine",
+            fix=together(fixes),
+        )
     for name, value in args.items():
-        # No name at all: a vLLM of another layout, whose own check comes when it starts.
-        if fields and name not in fields:
-            fix = _nearest(name, fields, "see vLLM's engine arguments")
-            raise UserError(f"vLLM has no engine argument {name!r}", where="engine", fix=fix)
-        if fields and value is not None:
+        if value is not None:
             _check_value(name, value, _type_of(fields[name]))
+    _check_override(args.get("override_generation_config"))
+
+
+def _check_override(override: Any) -> None:
+    drawn = [name for name in _DRAWN if isinstance(override, Mapping) and name in override]
+    if drawn:
+        raise UserError(
+            f"{drawn[0]!r} has no effect here: the engine is asked directly",
+            where="engine.override_generation_config",
+            fix=f"it belongs under 'sampling', as {_DRAWN[drawn[0]]!r}",
+        )
 
 
 def _check_value(name: str, value: Any, kind: Any) -> None:
@@ -87,30 +115,14 @@ def _nearest(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def _vllm() -> Path:
-    # find_spec does not import a top-level package.
-    spec = importlib.util.find_spec("vllm")
-    if spec is None or not spec.origin:
+    folder = vllm_source.folder()
+    if folder is None:
         raise UserError("vLLM is not installed", where="this machine", fix=INSTALL)
-    return Path(spec.origin).parent
+    return folder
 
 
 def _parsed(path: str) -> ast.Module:
-    file = _vllm() / path
-    try:
-        return ast.parse(file.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError):
-        return ast.Module(body=[], type_ignores=[])
-
-
-def _fields(module: ast.Module, classes: Iterable[str]) -> dict[str, ast.expr]:
-    """Names and annotations of the dataclass fields of ``classes``."""
-    return {
-        item.target.id: item.annotation
-        for node in module.body
-        if isinstance(node, ast.ClassDef) and node.name in classes
-        for item in node.body
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-    }
+    return vllm_source.parsed(_vllm() / path)
 
 
 def _type_of(node: ast.expr) -> Any:

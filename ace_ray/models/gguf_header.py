@@ -5,17 +5,23 @@ The ``gguf`` package's own reader takes many seconds: it visits every tensor.
 
 from __future__ import annotations
 
+import math
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from ace_ray.errors import UserError
+from ace_ray.models.size_names import parameters_named
+
+T = TypeVar("T")
 
 _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
 VOCABULARY = "tokenizer.ggml.tokens"
+SIZE_LABEL = "general.size_label"
+MOST_PARAMETERS = 1 << 53
 MOST_KEYS = 1 << 16
 MOST_TEXTS = 4_000_000
 """Texts in the header, those that are passed over included: each takes a step of its own."""
@@ -25,6 +31,8 @@ MOST_VOCABULARY_BYTES = 1 << 26
 MOST_HELD_BYTES = 1 << 27
 """Of all texts that are kept, the keys included."""
 MOST_TOKEN_CHARS = 1024
+MOST_TENSORS = 1 << 16
+MOST_DIMENSIONS = 4
 MOST_LENGTHS = 512
 """Of tokens that end alike; more would make `FewestTokens.count` slow."""
 
@@ -35,9 +43,32 @@ def read_header(path: Path, keep: Sequence[str] = (VOCABULARY,)) -> dict[str, An
     Takes no more memory than a large vocabulary does, whatever the file says of itself. Raises
     `UserError` when it cannot be read.
     """
+    return _read(path, keep, lambda header: header.values())
+
+
+def read_parameters(path: Path) -> tuple[int | None, str]:
+    """How many parameters a GGUF file has, and the size label in it, "" for none.
+
+    The number is that of its tensors, an output matrix that repeats the embedding included where
+    the file holds both: so many numbers are loaded. Of a file that holds a part of the tensors only
+    it is what the metadata says, else what the label or the file's name does; None where no one
+    says. Raises `UserError` when it cannot be read.
+    """
+    values, elements = _read(path, (), lambda header: (header.values(), header.elements()))
+    label, stated = values.get(SIZE_LABEL), values.get("general.parameter_count")
+    label = label if isinstance(label, str) else ""
+    in_parts = values.get("split.count", 1) != 1
+    if elements and not in_parts:
+        return elements, label
+    if isinstance(stated, int) and 0 < stated <= MOST_PARAMETERS:
+        return stated, label
+    return parameters_named(label) or parameters_named(path.stem), label
+
+
+def _read(path: Path, keep: Sequence[str], get: Callable[[_Header], T]) -> T:
     try:
         with path.open("rb") as file:
-            return _Header(file, keep).read()
+            return get(_Header(file, keep))
     except (OSError, ValueError, KeyError, struct.error) as error:
         raise UserError(
             f"its metadata cannot be read: {error}", where=str(path), fix="fetch the file again"
@@ -45,13 +76,15 @@ def read_header(path: Path, keep: Sequence[str] = (VOCABULARY,)) -> dict[str, An
 
 
 class _Header:
+    """Read from front to back: `values`, then `elements`."""
+
     def __init__(self, file: BinaryIO, keep: Sequence[str]) -> None:
         self._file, self._keep = file, keep
         self._size = os.fstat(file.fileno()).st_size
-        self._texts = self._held = 0
+        self._texts = self._held = self._tensors = 0
 
-    def read(self) -> dict[str, Any]:
-        magic, version, _, count = struct.unpack("<4sIQQ", self._bytes(24))
+    def values(self) -> dict[str, Any]:
+        magic, version, self._tensors, count = struct.unpack("<4sIQQ", self._bytes(24))
         if magic != b"GGUF" or version not in (2, 3):
             raise ValueError(f"version {version} is not known")
         if count > MOST_KEYS:
@@ -63,6 +96,22 @@ class _Header:
             if value is not None:
                 values[key] = value
         return values
+
+    def elements(self) -> int:
+        """Of all tensors together."""
+        if self._tensors > MOST_TENSORS:
+            raise ValueError(f"it has more than {MOST_TENSORS} tensors")
+        total = 0
+        for _ in range(self._tensors):
+            self._skip(self._number("Q"))  # its name
+            dimensions = self._number("I")
+            if dimensions > MOST_DIMENSIONS:
+                raise ValueError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
+            total += math.prod(struct.unpack(f"<{dimensions}Q", self._bytes(8 * dimensions)))
+            self._skip(4 + 8)  # its type and its place
+        if total > MOST_PARAMETERS:
+            raise ValueError(f"it has more than {MOST_PARAMETERS} parameters")
+        return total
 
     def _scalar(self, kind: int) -> Any:
         return self._text() if kind == _TEXT else self._number(_SCALARS[kind])

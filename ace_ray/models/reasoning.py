@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 OPEN, CLOSE = "<think>", "</think>"
 _SPACE = re.compile(r"\s*+")
@@ -16,9 +15,6 @@ class Split(NamedTuple):
     reasoning: str
     answer: str
     truncated: bool
-
-
-Splitter = Callable[[str], Split]
 
 
 def split_think(text: str, *, opened: bool = False) -> Split:
@@ -63,25 +59,7 @@ def _closes_unopened(text: str) -> bool:
     return begins or ends
 
 
-def splitter(name: str, tokenizer: Any, *, opened: bool) -> Splitter:
-    """The splitter called ``name``: auto, none, or a vLLM reasoning parser.
-
-    Raises:
-        KeyError: vLLM has no reasoning parser of that name.
-    """
-    if name == "none":
-        return lambda text: Split("", text, False)
-    if name == "auto":
-        return lambda text: split_think(text, opened=opened)
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-    from vllm.reasoning import ReasoningParserManager
-
-    parser = ReasoningParserManager.get_reasoning_parser(name)(tokenizer)
-    request = ChatCompletionRequest(messages=[{"role": "user", "content": ""}])
-
-    def split(text: str) -> Split:
-        reasoning, answer = parser.extract_reasoning(text, request)
-        # Parsers say "no answer yet" with None; an answer that is empty text is an answer.
-        return Split(reasoning or "", answer or "", truncated=answer is None and bool(reasoning))
-
-    return split
+def may_think(template: str, prompt: str) -> bool:
+    """Whether the answer to ``prompt``, written by the chat ``template``, may begin with a block of
+    reasoning: such templates know its end, and write an empty block where thinking is off."""
+    return CLOSE in template and not prompt.rstrip().endswith(CLOSE)

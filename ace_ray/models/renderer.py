@@ -31,6 +31,9 @@ WALL_S = 120.0
 """For a child that does not get the CPU, or waits for something."""
 MEMORY_BYTES = 512 << 20
 MOST_CHARS = 16 << 20
+MOST_TEMPLATE_CHARS = 128 << 10
+"""Of a template that vLLM looks at in its own process; the longest known have 30 kB."""
+MOST_ASSIGNMENTS = 100_000
 STRIKES = 3
 """Broken limits after which a template is not tried again."""
 
@@ -59,8 +62,15 @@ class Renderer:
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """The text of ``template`` with JSON values as ``variables``. Raises `RenderFailed`."""
-        asked = {"template": template, "variables": variables, "cpu_s": CPU_S}
-        request = json.dumps(asked, default=str).encode()
+        return self._answered({"template": template, "variables": variables})
+
+    def check(self, template: str) -> None:
+        """Compile ``template`` and look up its variables, as vLLM does in its own process: both
+        compute constant expressions, which may be endless. Raises `RenderFailed`."""
+        self._answered({"template": template})
+
+    def _answered(self, asked: Mapping[str, Any]) -> str:
+        request = json.dumps({**asked, "cpu_s": CPU_S}, default=str).encode()
         with self._lock:
             if self._strikes >= STRIKES:
                 raise RenderFailed(f"it broke its limits {STRIKES} times, at last: {self._last}")
@@ -165,6 +175,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     _rendered(
         render_jinja_template, {"template": _WARM_UP, "variables": {"messages": [], "tools": []}}
     )
+    _compiled(_WARM_UP)
     limit = _own_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     confine()
@@ -180,8 +191,10 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
 
 
 def _rendered(render: Any, request: Mapping[str, Any]) -> dict[str, str]:
-    variables = dict(request["variables"])
     try:
+        if "variables" not in request:
+            return {"text": _compiled(request["template"])}
+        variables = dict(request["variables"])
         messages: Sequence[Any] = variables.pop("messages")
         (text,), _ = render([messages], chat_template=request["template"], **variables)
         if len(text) > MOST_CHARS:
@@ -192,6 +205,65 @@ def _rendered(render: Any, request: Mapping[str, Any]) -> dict[str, str]:
     except Exception as error:  # noqa: BLE001 - it is told, not handled
         return {"error": str(error)[:2000] or type(error).__name__}
     return {"text": text}
+
+
+def _compiled(template: str) -> str:
+    """The variables of ``template``, after all that vLLM does to it in a process without limits."""
+    from jinja2 import meta, nodes
+    from transformers.utils import chat_template_utils
+
+    if len(template) > MOST_TEMPLATE_CHARS:
+        raise ValueError(f"it has {len(template)} characters, more than {MOST_TEMPLATE_CHARS}")
+    swallowed = []
+
+    class Impossible(nodes.Impossible):
+        """Raised where an expression is not constant; also where it is, and too large here."""
+
+        def __init__(self) -> None:
+            if isinstance(sys.exc_info()[1], MemoryError | OverflowError):
+                swallowed.append(sys.exc_info()[1])
+
+    theirs, nodes.Impossible = nodes.Impossible, Impossible  # type: ignore[misc, assignment]
+    try:
+        environment = chat_template_utils._compile_jinja_template(template).environment
+        tree = environment.parse(template)
+        variables = meta.find_undeclared_variables(tree)
+    finally:
+        nodes.Impossible = theirs  # type: ignore[misc]
+    if swallowed:
+        raise MemoryError
+    _check_assignments(tree)
+    return " ".join(sorted(variables))
+
+
+def _check_assignments(tree: Any) -> None:
+    """vLLM follows what ``messages`` is assigned to, and notices no circle."""
+    from jinja2 import nodes
+
+    assigned = [
+        (name, node.target.name)
+        for node in tree.find_all(nodes.Assign)
+        if isinstance(node.target, nodes.Name) and (name := _assigned_from(node.node))
+    ]
+    names, steps = ["messages"], 0
+    while names:
+        name = names.pop()
+        for source, target in assigned:
+            steps += 1
+            if source == name and target != name:
+                names.append(target)
+        if steps > MOST_ASSIGNMENTS:
+            raise ValueError("it assigns its messages to variables in a circle")
+
+
+def _assigned_from(node: Any) -> str:
+    from jinja2 import nodes
+
+    while isinstance(node, nodes.Filter | nodes.Test) or (
+        isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+    ):
+        node = node.node
+    return node.name if isinstance(node, nodes.Name) else ""
 
 
 def _own_bytes() -> int:

@@ -10,34 +10,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from ace_ray.config import ModelConfig, RunConfig, SamplingConfig, Section, validated
+from ace_ray.config import (
+    CandidateEndpoint,
+    EndpointConfig,
+    ModelConfig,
+    RunConfig,
+    SamplingConfig,
+    Section,
+    validated,
+)
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.records import Sampling
-
-
-class EndpointConfig(Section):
-    url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-    api_key_env: str | None = Field(
-        "OPENAI_API_KEY",
-        min_length=1,
-        description="environment variable that holds the key; null for an endpoint without keys",
-    )
-    timeout_s: float = Field(120.0, gt=0, description="per attempt, until the whole answer is here")
-    max_retries: int = Field(5, ge=0, le=100, description="attempts after the first")
-    requests_per_minute: int | None = Field(
-        None, ge=1, description="per engine worker, evenly spaced; retries count"
-    )
-    max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
 
 
 class EndpointRole(Section):
@@ -57,6 +49,16 @@ class ServedRole(Section):
 
 RoleConfig = ServedRole | EndpointRole
 Role = Literal["same"] | RoleConfig
+
+
+_OF_CANDIDATES = (
+    "chat_template",
+    "chat_template_content_format",
+    "plugins",
+    "replay_reasoning",
+    "start_date",
+)
+"""Keys of a model's section that mean nothing to the other models of an episode."""
 
 
 def parse_role(value: Any, where: str) -> Role:
@@ -82,7 +84,14 @@ def parse_role(value: Any, where: str) -> Role:
         tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{where}.sampling")
     if "endpoint" in tree:
         return validated(EndpointRole, tree, where=where)
-    return validated(ServedRole, tree, where=where)
+    role = validated(ServedRole, tree, where=where)
+    if role.model.source is None or role.model.endpoint is not None:
+        raise UserError(
+            "a served model has a source and no endpoint",
+            where=f"{where}.model",
+            fix="write model: {source: ...}, or endpoint: {url: ..., model: ...} in its place",
+        )
+    return role
 
 
 def check_role(role: Role, where: str) -> None:
@@ -105,6 +114,16 @@ def check_role(role: Role, where: str) -> None:
                     fix="merge it into its base and name the result as model.source",
                 )
             check_reasoning_parser(role.model.reasoning_parser)
+            for key in _OF_CANDIDATES:
+                if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
+                    call_default_factory=True
+                ):
+                    raise UserError(
+                        f"{key!r} is for the model that is evaluated",
+                        where=f"model.{key}",
+                        fix="leave it out",
+                    )
+            check_sampling(role.sampling, role.engine, role.model, where="sampling")
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
                 _check_size(name, role.engine.get(name, 1))
     elif role != "same":
@@ -152,7 +171,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
             endpoint, whose revision only its provider knows.
         sampling: the one in effect, be it the role's or the benchmark's default.
     """
-    drawn = asdict(sampling) | {"stop": list(sampling.stop)}
+    drawn = sampling.as_json()
     if isinstance(role, EndpointRole):
         return {
             "kind": "endpoint",
@@ -166,7 +185,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
     identity: dict[str, Any] = {
         "kind": "same" if role == "same" else "served",
         "model": model.source,
-        "revision": model.revision,
+        "revision": model.known_revision,
         "sampling": drawn,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
@@ -180,14 +199,29 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
 def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
     """What of the candidate, ``model`` in the engine of ``config``, can move what it says in any
     role, besides sampling; JSON values without secrets."""
-    return {
+    identity = {
         "model": model.source,
-        "revision": model.revision,
+        "revision": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
         "reasoning_parser": config.model.reasoning_parser,
         "backend": config.backend,
         "engine": config.engine,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
+    }
+    if config.model.endpoint is not None:
+        identity["endpoint"] = endpoint_identity(config.model.endpoint)
+    return identity
+
+
+def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
+    """What of a candidate's endpoint can move a score, as JSON values without secrets: as of roles
+    its host and no path."""
+    return {
+        "host": host_of(endpoint.url),
+        "model": endpoint.model,
+        "tool_choice": endpoint.tool_choice,
+        "parallel_tool_calls": endpoint.parallel_tool_calls,
+        "extra_body": endpoint.extra_body,
     }
 
 

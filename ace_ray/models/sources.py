@@ -26,7 +26,7 @@ from ace_ray.local_files import path_of
 from ace_ray.models import cached
 from ace_ray.store import Object, S3Store
 
-Kind = Literal["hub", "folder", "s3", "gguf", "fake"]
+Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
 
 _WEIGHTS = (".safetensors", ".json", ".jinja", ".model", ".txt", ".bin", ".tiktoken", ".py")
 ADAPTER_CONFIG = "adapter_config.json"
@@ -36,7 +36,8 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model, pinned: ``revision`` changes whenever the weights or tokenizer do."""
+    """A model, pinned: ``revision`` changes whenever the weights or tokenizer do. One behind an
+    endpoint cannot be pinned: its revision only says what is asked."""
 
     source: str
     kind: Kind
@@ -45,6 +46,11 @@ class ModelRef:
     endpoint_url: str | None = None
     region: str | None = None
     adapter: Adapter | None = None
+
+    @property
+    def known_revision(self) -> str | None:
+        """For manifests; None behind an endpoint."""
+        return None if self.kind == "endpoint" else self.revision
 
     @property
     def name(self) -> str:
@@ -152,7 +158,7 @@ def materialize(ref: ModelRef) -> Path:
 
     What came from S3 is this process's until `release`. Raises `UserError`; `NoRoom` among them.
     """
-    if ref.kind == "fake":
+    if ref.kind in ("fake", "endpoint"):
         return Path(ref.location)
     if ref.kind == "folder":
         folder = Path(ref.location)

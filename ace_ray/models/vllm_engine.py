@@ -21,43 +21,47 @@ from ace_ray.clean import one_line
 from ace_ray.credentials import masked
 from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
-from ace_ray.models.chat import Chat
 from ace_ray.models.checkpoints import weight_bytes
+from ace_ray.models.families import FormatChoice
+from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
-from ace_ray.models.reasoning import split_think, splitter
+from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import Overheard, root_cause
-from ace_ray.models.tool_parsers import tool_parser as tool_parser_of
-from ace_ray.records import Completion, Messages, Sampling, Tools
+from ace_ray.records import Completion, Messages, Sampling, Tools, bounded_raw
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
+UNSEEN = (
+    "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
+    "has to name the parser that finds their end"
+)
+"""Why an answer is free: a grammar that binds at the first token leaves no room for reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
 class VLLMEngine:
     """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
 
-    ``tool_parser`` names the vLLM tool parser that answers to tools are read with; without one
-    no tools can be offered. ``swappable``: whether `swap` will be asked for; ``adapters``: for LoRA
-    adapters, and the base answers until it is told the first. Raises
-    `EngineNotStarted`, and `UserError` when the parser or the chat template does not fit.
+    ``choice`` says how chats are written and answers read; without a tool parser no tools can be
+    offered. ``swappable``: whether `swap` will be asked for; ``adapters``: for LoRA adapters, and
+    the base answers until it is told the first. Raises `EngineNotStarted`, and `UserError` when
+    the choice does not fit the model.
     """
 
     def __init__(
         self,
         folder: Path,
         engine_args: Mapping[str, Any],
+        choice: FormatChoice,
         *,
-        template_kwargs: Mapping[str, Any],
-        reasoning_parser: str,
-        tool_parser: str | None = None,
         swappable: bool = False,
         adapters: bool = False,
     ) -> None:
         _bind_cpu_threads()
         _keep_freed_memory()
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        set_environment(choice)
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
@@ -65,7 +69,11 @@ class VLLMEngine:
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+        defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
+        choice.load_plugins()
+        # So that a grammar binds after the reasoning. The core does not know a plugin's.
+        if choice.named_reasoning and not choice.plugins:
+            defaults["reasoning_parser"] = choice.named_reasoning
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
         heard = Overheard()
@@ -79,16 +87,7 @@ class VLLMEngine:
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
-        self._chat = Chat(self._engine.get_tokenizer(), template_kwargs)
-        self._named_split = (
-            splitter(reasoning_parser, self._chat.tokenizer, opened=False)
-            if reasoning_parser != "auto"
-            else None
-        )
-        self._tool_parser = None
-        if tool_parser is not None:
-            self._chat.require_tools(str(folder))
-            self._tool_parser = tool_parser_of(tool_parser, self._chat.tokenizer)
+        self._format = Format(self._engine.model_config, self._engine.renderer, choice)
         self._ids = itertools.count()
         self._adapters = adapters
         self._adapter: Any = None
@@ -165,8 +164,8 @@ class VLLMEngine:
         """The logprob of each token of ``text`` as the answer to ``messages``; [] for no text.
 
         Raises as `chat` does."""
-        asked = self._chat.encode(self._chat.render(messages))
-        ids = asked + self._chat.encode(text)
+        asked = list((await self._format.render(messages)).ids)
+        ids = asked + self._format.encode(text)
         if len(ids) >= self.max_model_len:
             raise PromptTooLong(
                 f"the prompt and the text have {len(ids)} tokens, the context holds "
@@ -177,21 +176,22 @@ class VLLMEngine:
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
         """The logprob of each token but the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
-        final = await self._last_output(ids, params, "p")
+        final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:
             raise EngineDead("the engine gave no logprobs")
         pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
         return [by_token[token].logprob for token, by_token in pairs]
 
-    async def _last_output(self, ids: list[int], params: Any, kind: str) -> Any:
+    async def _last_output(self, prompt: Any, params: Any, kind: str, **more: Any) -> Any:
         """What the engine says last of a prompt; None where it says nothing."""
         final = None
         try:
             async for output in self._engine.generate(
-                {"prompt_token_ids": ids},
+                prompt,
                 params,
                 request_id=f"{kind}{next(self._ids)}",
                 lora_request=self._adapter,
+                **more,
             ):
                 final = output
         except self._dead as error:
@@ -222,31 +222,28 @@ class VLLMEngine:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def _probe_ids(self) -> list[list[int]]:
-        return [self._chat.encode(text) for text in TEXTS]
+        return [self._format.encode(text) for text in TEXTS]
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        if tools is not None and self._tool_parser is None:
+        if tools is not None and self._format.choice.tool_parser is None:
             raise ValueError("tools without a tool parser to read the answer with")
-        text = self._chat.render(messages, tools)
-        ids = self._chat.encode(text)
-        room = self.max_model_len - len(ids)
+        prompt = await self._format.render(messages, tools)
+        room = self.max_model_len - len(prompt.ids)
         if room < 1:
             raise PromptTooLong(
-                f"the prompt has {len(ids)} tokens, the context holds {self.max_model_len}"
+                f"the prompt has {len(prompt.ids)} tokens, the context holds {self.max_model_len}"
             )
+        free = bool(sampling.schema) and self._format.thinks_unseen(prompt)
+        if free:
+            sampling = sampling.following(None)
+        # What the parser of the answer asks for wins: a grammar of calls.
         params = self._params(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=min(sampling.max_tokens, room),
-            # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
-            seed=sampling.seed if sampling.temperature > 0 else None,
-            stop=list(sampling.stop) or None,
-            output_kind=self._final,
-            **self._tool_parser.detokenization if self._tool_parser and tools else {},
+            **{**vllm_arguments(sampling, room), **prompt.adjusted}, output_kind=self._final
         )
         start = time.perf_counter()
-        final = await self._last_output(ids, params, "r")
+        final = await self._last_output(
+            prompt.engine_input, params, "r", **self._format.engine_kwargs(prompt)
+        )
         if final is None or not final.outputs:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
@@ -257,21 +254,18 @@ class VLLMEngine:
             raise EngineDead("the engine gave its requests up")
         if finish not in ("stop", "length"):
             raise RequestFailed(f"the engine ended the request with {finish!r}")
-        split = (
-            self._named_split(answer.text)
-            if self._named_split
-            else split_think(answer.text, opened=text.rstrip().endswith("<think>"))
-        )
-        read = self._tool_parser
+        reading = self._format.read(prompt, answer.text, answer.token_ids)
         return Completion(
-            text=split.answer,
-            tools=read(split.answer, tools) if read and tools is not None else None,
-            reasoning=split.reasoning,
-            reasoning_truncated=split.truncated,
+            text=reading.text,
+            tools=reading.tools,
+            reasoning=reading.reasoning,
+            reasoning_truncated=reading.truncated,
             finish_reason=finish,
-            prompt_tokens=len(ids),
+            prompt_tokens=len(prompt.ids),
             completion_tokens=len(answer.token_ids),
             seconds=time.perf_counter() - start,
+            raw=bounded_raw(answer.text, reading.text),
+            schema_refused=UNSEEN if free else "",
         )
 
 

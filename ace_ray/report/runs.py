@@ -12,11 +12,14 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import ReportedRun, ScoredRow
-from ace_ray.config import EXTERNAL
+from ace_ray.config import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.records import digest
+from ace_ray.report.table import endpoint_notes
 from ace_ray.run.storage.parts import Ledger, stored_rows
 from ace_ray.run.storage.rows import ResultRow, rows_of
 from ace_ray.run.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
@@ -31,7 +34,14 @@ _OF_THE_CANDIDATE = (
     "chat_template_kwargs",
     "reasoning_parser",
     "tool_parser",
+    "chat_template_sha256",
+    "chat_template_content_format",
+    "plugins",
+    "start_date",
+    "format",
+    "replay_reasoning",
     "engine",
+    "endpoint",
 )
 _STEP = re.compile(
     r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
@@ -264,7 +274,13 @@ def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
             yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
         if run.manifest.config.backend == EXTERNAL:
             yield f"{label}: made elsewhere; how the model was asked is not recorded"
+        if run.manifest.config.backend == ENDPOINT:
+            unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
+            yield f"{label}: behind an endpoint; unknown of its model: {unknown}"
+            yield from (f"{label}: {note}" for note in endpoint_notes(run.totals.get("endpoint")))
         if run.manifest.config.limit is not None:
             yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
+        for finding in diagnose(run.rows_of(benchmark)):
+            yield f"{label}: {finding.text}"
         if benchmark in run.comparable:
             yield f"{label}: {run.comparable[benchmark]}"

@@ -8,7 +8,7 @@ Files, beside one run folder per model (docs/results.md)::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
@@ -244,8 +244,8 @@ def _sums(sweep: Sweep) -> list[Value]:
         *(_amount(value) for value in whole.values()),
         _amount(total),
         entries,
-        sum(counts.prompt for counts in tokens),
-        sum(counts.completion for counts in tokens),
+        _sum(counts.prompt for counts in tokens),
+        _sum(counts.completion for counts in tokens),
         _amount(cost, 4),
         _amount(1000 * total / entries if entries else None),
         _amount(1000 * cost / entries if entries and cost is not None else None, 4),
@@ -254,3 +254,9 @@ def _sums(sweep: Sweep) -> list[Value]:
 
 def _amount(value: float | None, digits: int = 1) -> str | None:
     return None if value is None else f"{value:.{digits}f}"
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None where one is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))

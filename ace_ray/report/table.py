@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -145,18 +145,47 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
         say(f"no headline number: {summary['why']}", console)
     if timing:
         say(
-            f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens; "
-            f"{timing.get('tokens_per_s') or 0:.0f} tokens/s; engine ready after "
-            f"{timing.get('engine_start_s') or 0:.0f} s, {timing.get('wall_s') or 0:.0f} s in all",
+            f"{_tokens(tokens)}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
+            f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
+            f"{timing.get('wall_s') or 0:.0f} s in all",
             console,
         )
     if summary["cut_by_length"]:
         say(f"{summary['cut_by_length']} answers were cut by max_tokens or the context", console)
     if summary["reasoning_truncated"]:
         say(f"{summary['reasoning_truncated']} answers ended inside their reasoning", console)
+    for note in endpoint_notes(summary.get("endpoint")):
+        say(note, console)
     if summary["backend"] == "fake":
         say("backend: fake - this is a test of the pipeline, not an evaluation", console)
     say(f"results: {summary['uri']}", console)
+
+
+def _tokens(tokens: Mapping[str, int | None]) -> str:
+    if None in tokens.values():
+        return "tokens unknown, the endpoint gives no usage"
+    return f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens"
+
+
+def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a reader must know of the answers of an endpoint, as the summary of a run has them."""
+    if facts is None:
+        return
+    models, fingerprints = facts["models"], facts["fingerprints"]
+    if len(models) > 1:
+        yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_counted(models)}"
+    if not models:
+        yield "the endpoint does not say which model answered"
+    if len(fingerprints) > 1:
+        yield f"answers came from {len(fingerprints)} system fingerprints: {_counted(fingerprints)}"
+    if calls := facts["calls_without_usage"]:
+        yield f"{calls} answers came without usage: the tokens of their rows are unknown"
+
+
+def _counted(names: Mapping[str, int]) -> str:
+    ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
+    return f"{shown} and {len(ordered) - 5} more" if len(ordered) > 5 else shown
 
 
 def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> None:
@@ -167,8 +196,8 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
             continue
         *names, last3, last2, last1 = layout["header"]
         table = RichTable(title=_text(layout["title"]))
-        for name in names:
-            table.add_column(_text(name))
+        for column in names:
+            table.add_column(_text(column))
         for column in (last3, last2, last1):
             table.add_column(_text(column), justify="right", no_wrap=True)
         for line in layout["lines"]:
@@ -178,6 +207,8 @@ def print_benchmark(name: str, summary: Mapping[str, Any], console: Console) -> 
         wide.print(table)
     if summary.get("comparable"):
         say(summary["comparable"], console)
+    for finding in summary.get("diagnosis", ()):
+        say(f"{name}: {finding['text']}", console)
 
 
 def _text(cell: Any) -> Text:

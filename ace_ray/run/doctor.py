@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
-from ace_ray.config import RunConfig
-from ace_ray.errors import UserError
+from ace_ray.config import ENDPOINT, RunConfig
+from ace_ray.errors import RowError, UserError
 from ace_ray.models.adapters import base_differs
-from ace_ray.models.sources import ModelRef, tokenizer_is_near
+from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
+from ace_ray.models.format_probe import probe_format
+from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import Nodes, connect, fit, largest, nodes
+from ace_ray.run.planning.formats import facts_of
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 
@@ -38,20 +41,21 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
     names, failure = _tried(lambda: preflight.check_engine(config))
     arguments = f"arguments known: {', '.join(names or ['none set'])}"
+    if config.backend == ENDPOINT:
+        arguments = "none of this run's own"
     yield Line("engine", failure or arguments, problem=bool(failure))
     model, failure = _tried(lambda: preflight.resolve_model(config))
-    yield Line(
-        "model",
-        failure or f"{model.kind} {model.name} at {model.revision[:19]}" if model else failure,
-        problem=bool(failure),
-    )
+    yield Line("model", failure or _named(model), problem=bool(failure))
     if model and model.adapter:
         told = f"LoRA of rank {model.adapter.rank}, {model.adapter.ref.revision[:19]}"
         yield Line("adapter", "; ".join(filter(None, (told, base_differs(model)))))
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
-    stand_in = ModelRef(config.model.source, "fake", config.model.source, "unknown")
+    stand_in = model or ModelRef("unknown", "fake", str(config.model.source), "unknown")
+    family, failure = _tried(lambda: facts_of(config, stand_in))
+    if failure:
+        yield Line("format", failure, problem=True)
     plan, failure = _tried(
-        lambda: make_plan(config, model or stand_in, preflight.make_benchmarks(config))
+        lambda: make_plan(config, stand_in, preflight.make_benchmarks(config), family)
     )
     if plan is None:
         yield Line("data", failure, problem=True)
@@ -61,14 +65,50 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         _, failure = _tried(lambda: preflight.check_output(config))
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
-    if names is not None and not tokenizer_is_near(model):
+    if names is not None and config.backend == ENDPOINT:
+        yield _asked(plan)
+    elif names is not None and not tokenizer_is_near(model):
         verdict, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
         yield Line("prompts", failure or str(verdict), bool(failure))
     elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
         yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
+        yield from _format(plan, model)
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
+
+
+def _named(model: ModelRef | None) -> str:
+    if model is None:
+        return ""
+    if model.kind == "endpoint":
+        return f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
+    return f"{model.kind} {model.name} at {model.revision[:19]}"
+
+
+def _asked(plan: Plan) -> Line:
+    """What the candidate's endpoint says to one question with tools. Where the run offers none, an
+    endpoint may refuse them, and is asked again without."""
+    native = preflight.is_native(plan)
+    refused = ""
+    try:
+        try:
+            answer = ask_endpoint(plan.config, tools=True, patient=False)
+        except UserError as error:
+            if native:
+                raise
+            answer = ask_endpoint(plan.config, tools=False, patient=False)
+            refused = error.what
+    except (UserError, RowError) as error:
+        return Line("endpoint", str(error), problem=True)
+    name, usage = answer["model"] or "a model without a name", answer["usage"]
+    calls = answer.get("calls")
+    tools = f"takes no tools ({refused})" if calls is None else f"takes tools ({calls} called)"
+    return Line(
+        "endpoint",
+        f"{name} answered {answer['text']!r:.60}; {tools}; "
+        + ("gives usage" if usage else "gives no usage, so tokens will be unknown"),
+    )
 
 
 def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
@@ -104,6 +144,17 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
         text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
         text += ", each engine on several nodes" * need.spread
     yield Line("cluster", text, problem=bool(failure))
+
+
+def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
+    """Parsers that were asked for, or chosen by the family, are made for real."""
+    choice = plan.choice
+    named = choice.named_reasoning or choice.plugins or preflight.is_native(plan)
+    if plan.config.backend != "vllm" or not named:
+        return
+    engine = plan.config.engine
+    line, failure = _tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
+    yield Line("format", failure or str(line), problem=bool(failure))
 
 
 def _nodes() -> Nodes:

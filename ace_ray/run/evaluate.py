@@ -14,6 +14,7 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened
+from ace_ray.run.planning.formats import choice_line, facts_of
 from ace_ray.run.planning.plan import Plan, make_plan
 from ace_ray.run.planning.preflight import check_engine, make_benchmarks, resolve_model
 from ace_ray.run.session import Session
@@ -24,7 +25,8 @@ def plan_run(config: RunConfig) -> Plan:
     """Everything that can be checked before Ray starts. Raises `UserError`."""
     check_engine(config)
     benchmarks = make_benchmarks(config)
-    return make_plan(config, resolve_model(config), benchmarks)
+    model = resolve_model(config)
+    return make_plan(config, model, benchmarks, facts_of(config, model))
 
 
 def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
@@ -50,6 +52,8 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
                 highlight=False,
                 soft_wrap=True,
             )
+            if line := choice_line(plan.config, plan.choice):
+                console.print(line, highlight=False, soft_wrap=True)
             Session([run], interrupts, console).run()
             if run.ended is None:
                 raise RunFailed(run.broken)

@@ -86,6 +86,10 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
     or the first worker that is ready would take every row."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
+    if job.config.model.endpoint is not None:
+        # More would wait for their turn at the client, within their time.
+        most = job.config.model.endpoint.max_concurrency
+        return max(1, min(most, math.ceil(rows / resources.workers)))
     batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
     return max(1, min(2 * batched, math.ceil(rows / resources.workers)))
 

@@ -16,6 +16,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
 from ace_ray.run.health.processes import KINDS, Kind
+from ace_ray.run.planning.formats import choice_facts
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.storage.lease import LEASE, Lease
@@ -177,7 +178,7 @@ def opened(
     Raises `UserError`: the model or the output does not fit the plan, or another driver has it.
     """
     open_output(plan, fresh=fresh)
-    facts = check_chat(plan)
+    facts = check_chat(plan) | {"format": choice_facts(plan.choice)}
     if note := base_differs(plan.model):
         say(note)
     check_services(plan)

@@ -10,11 +10,12 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
-from ace_ray.config import RunConfig
+from ace_ray.config import EndpointConfig, RunConfig
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.models.roles import EndpointConfig, EndpointRole, Role, ServedRole, check_role
+from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role
 from ace_ray.models.roles import role_identity as identity_of
+from ace_ray.models.sampling import completed
 from ace_ray.models.sources import ModelRef, resolve
 from ace_ray.records import Sampling
 
@@ -61,22 +62,26 @@ def _binding(
     config: RunConfig, candidate: ModelRef, role: Role, default: Sampling, where: str
 ) -> RoleBinding:
     check_role(role, where)
-    asked = None if role == "same" else role.sampling
-    sampling = asked.sampling() if asked else default
-    if role == "same":
-        # Whoever shortens the candidate's answers shortens its lines as a user too.
-        most = min(sampling.max_tokens, config.sampling.max_tokens)
-        sampling = replace(sampling, max_tokens=most)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
         model = None
     elif isinstance(role, ServedRole):
+        assert role.model.source is not None  # `parse_role` refuses one without
         model = resolve(
             role.model.source,
             role.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
         )
+    sampling = default
+    if role == "same":
+        # Whoever shortens the candidate's answers shortens its lines as a user too.
+        most = min(sampling.max_tokens, config.sampling.max_tokens)
+        sampling = replace(sampling, max_tokens=most)
+    elif role.sampling is not None:
+        engine = role.engine if isinstance(role, ServedRole) else {}
+        own = completed(role.sampling, model, engine, where=f"{where}.sampling")
+        sampling = own.sampling()
     return RoleBinding(role, model, sampling, identity_of(role, model, sampling))
 
 

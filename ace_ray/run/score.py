@@ -21,11 +21,13 @@ import ace_ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode, Status, Verdict, digest
+from ace_ray.run.actors.judging import read_again
 from ace_ray.run.planning.plan import groups_of, row_id
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
@@ -90,6 +92,9 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     ledger = stored_rows(store, manifest)
     total = summarize(manifest.tree, {}, ledger.rows, {})
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
+    findings = [finding.as_json() for finding in diagnose(ledger.rows())]
+    if findings:
+        numbers = {**numbers, "diagnosis": findings}
     absent = f"{total['skipped']} rows of these categories are not in the input; they count skipped"
     summary = {
         "benchmark": benchmark.name,
@@ -138,7 +143,8 @@ class _Rows:
         with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
             verdicts = self._benchmark.verdicts(entry, episode)
         self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
-        self._add(entry, self._number(output.sample), "scored", episode, verdicts)
+        again = read_again(self._benchmark, entry, episode)
+        self._add(entry, self._number(output.sample), "scored", episode, verdicts, again)
         self.lines += 1
         return {
             "language": entry.language,
@@ -184,6 +190,7 @@ class _Rows:
         status: Status,
         episode: Episode,
         verdicts: Mapping[str, Verdict],
+        second_reading: str | None = None,
     ) -> None:
         self.declared += 1
         row = {
@@ -201,6 +208,7 @@ class _Rows:
             "duration_s": 0.0,
             **episode_columns(episode),
             **verdict_columns(verdicts, self._benchmark.rule_sets),
+            "second_reading": second_reading,
         }
         self.content.update(digest(row["row_id"], row["output"], row["state"]).encode())
         self._waiting.append(row)

@@ -13,9 +13,10 @@ import numpy as np
 from rich.console import Console
 
 from ace_ray.clean import print_line
-from ace_ray.config import RunConfig
+from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import adapters
+from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.run import roles
@@ -32,6 +33,7 @@ from ace_ray.run.open_run import OpenRun
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import Resources
 from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.planning.preflight import ask_candidate
 from ace_ray.run.storage.parts import new_session, part_names
 from ace_ray.run.storage.rows import entry_table
 from ace_ray.run.storage.stored import earlier_timing
@@ -187,6 +189,7 @@ class Session:
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
+        asked = self._ask()
         cluster.connect()
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
@@ -198,7 +201,8 @@ class Session:
             bindings = plan.bindings if interactive else {}
             nodes = cluster.nodes()
             has_gpus = any(node.get("GPU", 0) for node in nodes)
-            on_gpu = cluster.takes_gpus(config) and has_gpus
+            # Behind an endpoint the candidate takes none; models that are served beside it do.
+            on_gpu = has_gpus and (cluster.takes_gpus(config) or config.backend == ENDPOINT)
             self._resources = cluster.fit(
                 config,
                 len(most),
@@ -210,7 +214,7 @@ class Session:
             models = [run.plan.model for run in self._runs]
             spread = self._resources.spread
             engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
-            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine}
+            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
             coordinator = start_coordinator(
@@ -260,8 +264,10 @@ class Session:
                         cpus=cluster.SANDBOX_CPUS,
                     ),
                     services=services,
+                    choice=plan.choice,
+                    replay=plan.replay,
                     first=min(pending),
-                    examine=self._examine,
+                    examine=self._examine and config.backend != ENDPOINT,
                 )
                 work = [
                     Work(index, rows, self._runs[index].attempts(rows))
@@ -290,6 +296,18 @@ class Session:
                 for index, counts in self._tallies[-1].runs.items():
                     self._runs[index].broken = counts.broken
             ray.shutdown()
+
+    def _ask(self) -> dict[str, Any]:
+        """Ask a candidate behind an endpoint once before its first rows: what it refuses is one
+        line now and not one a row. Returns facts for the manifest.
+
+        Raises `UserError`, and `RunFailed`: it does not answer now."""
+        if self._tallies:
+            return {}
+        try:
+            return ask_candidate(self._runs[0].plan)
+        except EndpointDown as error:
+            raise RunFailed(str(error), resumable=True) from error
 
     def _measured(self, pending: Pending) -> list[tuple[str, str, int]]:
         """Run id, model and planned rows of every run, for `Metrics`."""
@@ -337,7 +355,7 @@ def engine_args(
 ) -> dict[str, Any]:
     """The engine arguments of the candidates, ``models``, with what an actor on this kind of
     cluster needs."""
-    if config.backend == "fake":
+    if config.backend in ("fake", ENDPOINT):
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
         binding.sampling

@@ -179,26 +179,47 @@ def submission_about(
 
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
-    """The arguments that carry the local files of ``tree``'s benchmarks; there each gets the name
-    that it has in the job. Raises `UserError`."""
+    """The arguments that carry the local files that ``tree`` names; there each gets the name that
+    it has in the job. Raises `UserError`."""
     for number, section in enumerate(_mappings(tree.get("benchmarks"))):
         name = str(section.get("name"))
         if not is_local(name):
             continue
         benchmark_class(name)  # refused here, not on the cluster
         path, attribute = local_parts(name)
-        text = config_text(str(path))
-        _refuse_secret_lines(text, str(path))
-        if len(text.encode()) > TEXT_BYTES:
-            raise UserError(
-                f"holds {len(text.encode())} bytes, a file that travels holds {TEXT_BYTES}",
-                where=str(path),
-                fix="make a package of it, installed on the cluster",
-            )
-        there = f"benchmark_{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+        there, text = _travelling(str(path), "benchmark")
         cast(dict[str, Any], section)["name"] = f"./{there}:{attribute}"
         yield f"--file={there}:{text}"
         yield f"--set=benchmarks.{number}.name=./{there}:{attribute}"
+    model = tree.get("model")
+    if not isinstance(model, dict):
+        return
+    if isinstance(template := model.get("chat_template"), str):
+        there, text = _travelling(template, "template")
+        model["chat_template"] = f"./{there}"
+        yield f"--file={there}:{text}"
+        yield f"--set=model.chat_template=./{there}"
+    for number, plugin in enumerate(model.get("plugins") or ()):
+        there, text = _travelling(str(plugin), "plugin")
+        model["plugins"][number] = f"./{there}"
+        yield f"--file={there}:{text}"
+        yield f"--set=model.plugins.{number}=./{there}"
+
+
+def _travelling(path: str, kind: str) -> tuple[str, str]:
+    """The name in a job of the file at ``path``, and its text. Raises `UserError`."""
+    text = config_text(path)
+    _refuse_secret_lines(text, path)
+    if len(text.encode()) > TEXT_BYTES:
+        raise UserError(
+            f"holds {len(text.encode())} bytes, a file that travels holds {TEXT_BYTES}",
+            where=path,
+            fix="make a package of it, installed on the cluster"
+            if kind == "benchmark"
+            else "shorten it, or put it into the model's folder or the image",
+        )
+    ending = "jinja" if kind == "template" else "py"
+    return f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:16]}.{ending}", text
 
 
 def _check_checkout(job: str, checkout: Path) -> None:

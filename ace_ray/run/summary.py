@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.diagnosis import Diagnosis
 from ace_ray.errors import COMPLETE, INCOMPLETE
-from ace_ray.records import STATUSES
+from ace_ray.records import STATUSES, added
 from ace_ray.run.storage.rows import ResultRow, rows_of
 from ace_ray.run.storage.stored import SUMMARY
 from ace_ray.store import Store
@@ -55,11 +56,14 @@ def summarize(
     totals = _Totals()
     blocks = {}
     for name, benchmark in benchmarks.items():
-        own = totals.counted(row for row in rows() if row.benchmark == name)
+        diagnosis = Diagnosis()
+        own = diagnosis.through(totals.counted(row for row in rows() if row.benchmark == name))
         first = (row for row in own if not row.repeat)
         with own_code(type(benchmark), "summarize"):
             blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
         deque(own, maxlen=0)  # what the benchmark has not read counts too
+        if findings := diagnosis.findings():
+            blocks[name] = {**blocks[name], "diagnosis": [one.as_json() for one in findings]}
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)
     counts = totals.statuses
@@ -84,6 +88,7 @@ def summarize(
         else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
         "error_classes": dict(totals.causes.most_common()),
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
+        **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
         "model_calls": totals.model_calls,
         "reasoning_truncated": totals.reasoning_truncated,
         "cut_by_length": totals.cut_by_length,
@@ -98,7 +103,10 @@ class _Totals:
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
-        self.prompt_tokens = self.completion_tokens = self.model_calls = 0
+        self.prompt_tokens: int | None = 0
+        self.completion_tokens: int | None = 0
+        self.endpoint: dict[str, Any] | None = None
+        self.model_calls = 0
         self.reasoning_truncated = self.cut_by_length = 0
 
     def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
@@ -107,12 +115,18 @@ class _Totals:
             self.statuses[row.status] += 1
             if row.error_class:
                 self.causes[row.error_class] += 1
-            self.prompt_tokens += row.prompt_tokens
-            self.completion_tokens += row.completion_tokens
+            self.prompt_tokens = _sum(self.prompt_tokens, row.prompt_tokens)
+            self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
+            if row.endpoint is not None:
+                self.endpoint = added(self.endpoint, row.endpoint)
             self.model_calls += row.model_calls
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
 
 
 def write_files(

@@ -16,8 +16,9 @@ from pydantic import Field
 
 import ace_ray
 from ace_ray.bounded import json_tree
-from ace_ray.config import RunConfig, Section, closest, read_tree, run_config, validated
+from ace_ray.config import RunConfig, Section, read_tree, run_config, validated
 from ace_ray.errors import UserError
+from ace_ray.mistakes import instead, sections_of, together
 from ace_ray.records import digest
 from ace_ray.run.summary import as_json
 from ace_ray.store import Store
@@ -29,6 +30,11 @@ class SweepModel(Section):
     source: str | None = Field(
         None, min_length=1, description="as `model.source` of a run; default: the sweep's base"
     )
+    endpoint: dict[str, Any] | None = Field(
+        None,
+        description="in place of source: as `model.endpoint` of a run, besides the sweep's or in "
+        "its place",
+    )
     adapter: str | None = Field(None, min_length=1, description="as `model.adapter` of a run")
     adapter_revision: str | None = Field(None, description="as of a run's model")
     revision: str | None = Field(None, description="as `model.revision` of a run")
@@ -39,6 +45,12 @@ class SweepModel(Section):
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
     reasoning_parser: str | None = Field(None, description="as of a run's model")
     tool_parser: str | None = Field(None, description="as of a run's model")
+    chat_template: str | None = Field(None, description="as of a run's model")
+
+    @property
+    def named(self) -> str:
+        """The source, or the model's name at its endpoint."""
+        return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
 
 
 class SweepOptions(Section):
@@ -117,6 +129,10 @@ class SweepConfig:
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
         """The config of one model's run. Raises `UserError`."""
         own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
+        section = self.run.get("model")
+        shared = section.get("endpoint") if isinstance(section, Mapping) else None
+        if isinstance(shared, Mapping) and model.source is None:
+            own["endpoint"] = {**shared, **(model.endpoint or {})}
         return run_config(
             {
                 **self.run,
@@ -126,6 +142,11 @@ class SweepConfig:
             },
             where=self.where,
         )
+
+    @property
+    def any_run(self) -> RunConfig:
+        """What its runs have in common, as the config of one of them. Raises `UserError`."""
+        return self.run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
@@ -144,10 +165,15 @@ def load_sweep(
     tree = {**read_tree(path, overrides), **(values or {})}
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
-    for key in tree:
-        if key not in mine and key not in theirs:
-            known = sorted({*mine, *theirs})
-            raise UserError(f"unknown key {key!r}", where=path, fix=closest(str(key), known))
+    if unknown := [key for key in tree if key not in mine and key not in theirs]:
+        known, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
+        raise UserError(
+            f"unknown key{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}",
+            where=path,
+            fix=together(
+                {str(key): instead(str(key), known, elsewhere, but="") for key in unknown}
+            ),
+        )
     if tree.get("run_id") is not None:
         raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
     options = validated(SweepOptions, {k: v for k, v in tree.items() if k in mine}, where=path)
@@ -159,7 +185,7 @@ def load_sweep(
     run = {key: value for key, value in tree.items() if key in theirs}
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
-    sweep.run_of(SweepModel(source="any"), sweep.output)  # its mistakes belong to this file
+    _ = sweep.any_run  # its mistakes belong to this file
     return sweep
 
 
@@ -183,7 +209,17 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 def _check_base(sweep: SweepConfig) -> None:
     """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
     models = sweep.options.models
+    section = sweep.run.get("model")
+    behind = isinstance(section, Mapping) and section.get("endpoint") is not None
+    if behind and sweep.options.checkpoints is not None:
+        raise UserError(
+            "checkpoints need an engine of this sweep's own, and 'model.endpoint' names none",
+            where=sweep.where,
+            fix="leave one of them out, or write the endpoint into its item of models",
+        )
     for number, model in enumerate(models):
+        if model.endpoint is not None:
+            continue
         if model.source is None and (model.adapter is None or sweep.base is None):
             raise UserError(
                 f"'models.{number}.source' is missing",
@@ -204,7 +240,7 @@ def sweep_id_of(config: SweepConfig) -> str:
     options = config.options
     if options.sweep_id:
         return options.sweep_id
-    source = options.checkpoints or options.models[0].adapter or options.models[0].source or ""
+    source = options.checkpoints or options.models[0].named
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 

@@ -40,7 +40,7 @@ class CostRecord:
     seconds: dict[str, float] = field(default_factory=dict)
     """Device seconds by state (`ace_ray.run.monitoring.timing`)."""
     entries: int = 0
-    tokens: dict[str, int] = field(default_factory=dict)
+    tokens: dict[str, int | None] = field(default_factory=dict)
     cost: float | None = None
     per_1000: dict[str, float | None] = field(default_factory=dict)
     """Entries: ``device_s`` and ``cost``."""
@@ -72,7 +72,7 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
     line.entries, line.tokens = summary.scored, summary.tokens.model_dump()
     total = sum(line.seconds.values())
-    if price_per_hour is not None:
+    if price_per_hour is not None and line.device != "endpoint":
         line.cost = round(total / 3600 * price_per_hour, 4)
     if line.entries:
         by = 1000 / line.entries

@@ -59,7 +59,7 @@ class Lane:
     def engines(self) -> int:
         """How many fit its GPUs; 1 where there are none."""
         first = self.runs[0]
-        return max(1, (self.gpus - first.server_gpus) // first.gpus)
+        return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
     @property
     def on_nodes(self) -> list[int]:
@@ -67,7 +67,7 @@ class Lane:
         first = self.runs[0]
         if not self.gpus:
             return []
-        return [first.gpus] * self.engines + [1] * first.server_gpus
+        return [first.gpus] * (self.engines if first.gpus else 0) + [1] * first.server_gpus
 
     @property
     def seconds(self) -> float:
@@ -80,6 +80,8 @@ class Lane:
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
+        if not run.gpus:
+            return 0.0  # it takes none of this machine's
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
         # Most weights are stored in 16 bits.
         size = run.parameters or (run.weight_bytes or 0) // 2 or GUESS
@@ -135,7 +137,7 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
         share, gpus = work[key] / total, each[key]
         room = machine.gpus // gpus if gpus else machine.slots
         wide = max(1, min(len(group), round(room * share)))
-        if gpus and group[0].workers is None:
+        if gpus and group[0].gpus and group[0].workers is None:
             # Few models on many GPUs: each gets more than one engine.
             more = round(machine.gpus * share) // wide - gpus
             gpus += max(0, more) // group[0].gpus * group[0].gpus

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.bounded import json_tree
+from ace_ray.config import ENDPOINT
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import check_whole, tensors_of
+from ace_ray.models.roles import host_of
 from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
 from ace_ray.run import roles
 from ace_ray.run.evaluate import plan_run
-from ace_ray.run.planning.cluster import gpus_per_worker
+from ace_ray.run.planning.cluster import gpus_per_worker, worker_cpus
 from ace_ray.run.planning.plan import Plan
 from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import SUCCESS
@@ -55,7 +57,7 @@ class SweepRun:
     swap_group: str = ""
     """Equal for models that a live engine can hold one after another; "" for none."""
     gpus: int = 1
-    """Of one engine, where there are GPUs."""
+    """Of one engine, where there are GPUs; 0 of a model behind an endpoint."""
     workers: int | None = None
     """How many engines were asked for; None: as many as there is room for."""
     server_gpus: int = 0
@@ -64,6 +66,8 @@ class SweepRun:
     weight_bytes: int | None = None
     """In an engine."""
     parameters: int | None = None
+    endpoint: str = ""
+    """Host of the endpoint that the model is behind."""
 
     @property
     def run_id(self) -> str:
@@ -77,7 +81,11 @@ class SweepRun:
     @property
     def lock_keys(self) -> frozenset[str]:
         """What no other run may have meanwhile."""
-        keys = (b.lock_key() for b in self.plan.benchmarks.values()) if self.plan else ()
+        if self.plan is None:
+            return frozenset()
+        keys = [b.lock_key() for b in self.plan.benchmarks.values()]
+        if self.endpoint:  # its limits are those of one run
+            keys.append(f"endpoint {self.endpoint}")
         return frozenset(filter(None, keys))
 
     @property
@@ -85,7 +93,7 @@ class SweepRun:
         """Without which it cannot run on CPUs: checkers, writer and sandboxes take one."""
         if self.plan is None:
             return 0.0
-        return (self.workers or 1) * self.plan.config.worker_cpus + 1.0 + self.server_cpus
+        return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
 
     @property
     def tokens(self) -> int:
@@ -163,19 +171,20 @@ def is_finished(store: Store, plan: Plan) -> bool:
 def _planned(run: SweepRun, plan: Plan) -> SweepRun:
     config = plan.config
     servers = []
-    if config.backend == "vllm" and plan.rows.interactive.any():
+    if config.backend != "fake" and plan.rows.interactive.any():
         servers = roles.demand(plan.bindings, on_gpu=True)
     size = size_of(plan.model)
     return replace(
         run,
         plan=plan,
         swap_group=_swap_group(plan),
-        gpus=gpus_per_worker(config.engine),
+        gpus=0 if config.backend == ENDPOINT else gpus_per_worker(config.engine),
         workers=None if config.workers == "auto" else config.workers,
         server_gpus=sum(gpus for _, gpus in servers),
         server_cpus=sum(cpus for cpus, _ in servers),
         weight_bytes=_in_memory(size, config.engine) if size else None,
         parameters=size.parameters if size else None,
+        endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",
     )
 
 

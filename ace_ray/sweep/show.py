@@ -24,7 +24,7 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     total = 0.0
     for number, placed in enumerate(placements, start=1):
         lane = placed.lane
-        hours = lane.seconds * (lane.gpus or 1) / 3600
+        hours = lane.seconds * (lane.gpus or (lane.runs[0].gpus and 1)) / 3600
         total += hours
         table.add_row(
             str(number),
@@ -43,7 +43,9 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     for run in refused:
         print_line(console, f"{run.label}: refused, {run.refused}")
     for run in planned:
-        if run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
+        if not run.gpus:
+            print_line(console, f"{run.label}: behind an endpoint, its time is unknown")
+        elif run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
             print_line(
                 console,
                 f"{run.label}: its size is not known before it is fetched: not held against any "
@@ -76,7 +78,8 @@ def print_ledger(sweep: Sweep, console: Console) -> None:
     for line in sweep.cost_records:
         seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
         cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
-        tokens = str(sum(line.tokens.values())) if line.tokens else "-"
+        counts = line.tokens.values()
+        tokens = str(sum(filter(None, counts))) if counts and None not in counts else "-"
         label, engine = Text(printed(line.label)), Text(printed(line.engine))
         table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
     _wide(console).print(table)

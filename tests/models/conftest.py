@@ -1,10 +1,12 @@
-"""A model that a real engine loads in no time."""
+"""A model that a real engine loads in no time, and what writes chats without an engine."""
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ CHAT = (
     "{% for m in messages %}<|{{ m.role }}|> {{ m.content }} {% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+
+MakeRenderer = Callable[..., tuple[Any, Any]]
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +87,76 @@ def tiny_llama() -> Callable[..., Path]:
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def vllm_config(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """vLLM's configuration for a toy model, as an engine makes it."""
+    pytest.importorskip("vllm")
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    folder = tmp_path_factory.mktemp("toy")
+    _save_tokenizer(folder, "{{ messages }}", ())
+    config = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "max_position_embeddings": 4096,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "intermediate_size": 64,
+        "vocab_size": 64,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return AsyncEngineArgs(model=str(folder)).create_engine_config()
+
+
+@pytest.fixture
+def make_renderer(vllm_config: Any, tmp_path: Path) -> MakeRenderer:
+    """Makes (model_config, renderer) of a toy tokenizer with a template and marks that are tokens
+    of their own; ``model_type`` is what vLLM takes the model for."""
+
+    def make(
+        template: str,
+        marks: Sequence[str] = (),
+        *,
+        model_type: str = "llama",
+        tokenizer: Any = None,
+        renderer: Any = None,
+    ) -> tuple[Any, Any]:
+        from vllm.renderers.hf import HfRenderer
+        from vllm.tokenizers.hf import get_cached_tokenizer
+
+        if tokenizer is None:
+            transformers = pytest.importorskip("transformers")
+            folder = tmp_path / f"tokenizer{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            _save_tokenizer(folder, template, marks)
+            loaded = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+            tokenizer = get_cached_tokenizer(loaded)
+        config = copy.copy(vllm_config)
+        config.model_config = copy.copy(vllm_config.model_config)
+        config.model_config.hf_config = SimpleNamespace(
+            model_type=model_type, architectures=["LlamaForCausalLM"]
+        )
+        return config.model_config, (renderer or HfRenderer)(config, tokenizer)
+
+    return make
+
+
+def _save_tokenizer(folder: Path, template: str, marks: Sequence[str]) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    # Bytes as characters: every text comes back from its tokens.
+    letters: Mapping[str, int] = {
+        letter: number
+        for number, letter in enumerate(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    }
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=dict(letters), merges=[]))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    )
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.add_special_tokens(list(marks))
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))

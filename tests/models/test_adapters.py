@@ -202,6 +202,7 @@ from pathlib import Path
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import engine_args, with_adapter
 from ace_ray.models.sources import resolve
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.vllm_engine import VLLMEngine
 
 async def main(engine, paths, references):
@@ -218,8 +219,8 @@ async def main(engine, paths, references):
 if __name__ == "__main__":
     base, args, paths, references = json.loads(sys.argv[1])
     models = [with_adapter(resolve(base, None), path, None) for path in paths[:2]]
-    engine = VLLMEngine(Path(base), engine_args(models, args), template_kwargs={},
-                        reasoning_parser="none", swappable=True, adapters=True)
+    engine = VLLMEngine(Path(base), engine_args(models, args), FormatChoice("none"),
+                        swappable=True, adapters=True)
     asyncio.run(main(engine, paths, references))
 """
 

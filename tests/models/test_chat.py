@@ -138,7 +138,12 @@ def test_what_is_rendered_is_what_transformers_renders(model_folder: Make) -> No
         "{% if tools %}{{ tools | tojson }}{% endif %}{{ deep is defined }}{{ documents }}"
     )
     chat = Chat.load(model_folder(template=template), {"deep": True})
-    tools = [{"type": "function", "function": {"name": "f", "description": "\u00e9 <b>"}}]
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": "f", "description": "\u00e9 <b>", "parameters": {}},
+        }
+    ]
     for offered in (None, tools):
         theirs = chat.tokenizer.apply_chat_template(
             MESSAGES, tools=offered, tokenize=False, add_generation_prompt=True, deep=True

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from ace_ray.config import EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError, UserError
 from ace_ray.models import endpoint as module
 from ace_ray.models import pacing
 from ace_ray.models.endpoint import EndpointDown, EndpointModel, EndpointRefused
 from ace_ray.models.pacing import Breaker, Pacer
-from ace_ray.models.roles import EndpointConfig
 from ace_ray.records import Completion, Sampling
 
 web = pytest.importorskip("aiohttp.web")
@@ -452,3 +452,41 @@ def test_proxies_of_the_environment_are_used_outside_of_the_cluster_only(
 
     asyncio.run(main())
     assert seen == ["http://model.invalid/v1/chat/completions"]
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+async def twice(model: EndpointModel) -> list[str]:
+    drawn = Sampling().following(SCHEMA)
+    return [(await model.chat(ASKED, drawn)).schema_refused for _ in range(2)]
+
+
+def test_a_schema_is_sent_as_a_response_format() -> None:
+    server = Endpoint(said(tree=answer()))
+    assert ask(server, twice) == ["", ""]
+    assert [body["response_format"]["json_schema"]["schema"] for body in server.bodies] == [
+        SCHEMA,
+        SCHEMA,
+    ]
+
+
+def test_an_endpoint_that_refuses_one_is_asked_without_and_says_so() -> None:
+    refusal = said(status=400, text='{"error": {"message": "response_format is not supported"}}')
+    server = Endpoint(refusal, said(tree=answer()))
+    first, second = ask(server, twice)
+    assert "response_format is not supported" in first
+    assert second == first
+    assert ["response_format" in body for body in server.bodies] == [True, False, False]
+
+
+def test_one_that_refuses_the_question_either_way_is_asked_with_a_schema_again() -> None:
+    server = Endpoint(said(status=404, text="no such model"))
+
+    async def talk(model: EndpointModel) -> None:
+        for _ in range(2):
+            with pytest.raises(EndpointRefused, match="no such model"):
+                await model.chat(ASKED, Sampling().following(SCHEMA))
+
+    ask(server, talk)
+    assert ["response_format" in body for body in server.bodies] == [True, False, True, False]

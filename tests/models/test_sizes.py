@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,14 @@ def test_a_hub_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict
     assert size_of(ref) == (Size(123, None) if told else None)
 
 
-@pytest.mark.parametrize("kind", ["fake", "gguf"])
-def test_what_nobody_knows(kind: Any) -> None:
-    assert size_of(ModelRef("x", kind, "x", "r")) is None
+def test_a_gguf_file(tmp_path: Path) -> None:
+    file = tmp_path / "m-0.5B.gguf"
+    tensor = struct.pack("<Q1sI2QIQ", 1, b"t", 2, 3, 5, 0, 0)
+    file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor)
+    ref = resolve(str(file), None)
+    assert size_of(ref) == Size(30, 15)
+    assert [loaded(ref, dtype) for dtype in ("auto", "float32")] == [30, 60]
+
+
+def test_what_nobody_knows() -> None:
+    assert size_of(ModelRef("x", "fake", "x", "r")) is None

@@ -173,11 +173,11 @@ START = """
 import json, sys
 from pathlib import Path
 from ace_ray.errors import EngineNotStarted
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.vllm_engine import VLLMEngine
 if __name__ == "__main__":
     try:
-        VLLMEngine(Path(sys.argv[1]), json.loads(sys.argv[2]), template_kwargs={},
-                   reasoning_parser="none")
+        VLLMEngine(Path(sys.argv[1]), json.loads(sys.argv[2]), FormatChoice("none"))
     except EngineNotStarted as error:
         print("CAUSE", error)
 """

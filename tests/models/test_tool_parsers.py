@@ -1,34 +1,27 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import logging
 import sys
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ace_ray.errors import EngineDead, UserError
+from ace_ray.errors import UserError
+from ace_ray.models.answers import AnswerReader, parser_class
 from ace_ray.models.chat import Chat
 from ace_ray.models.fake import FakeEngine
-from ace_ray.models.tool_parsers import (
-    MARKED_CHARS,
-    MAX_CHARS,
-    ToolParser,
-    check_tool_parser,
-    tool_parser,
-)
-from ace_ray.models.vllm_engine import VLLMEngine
+from ace_ray.models.tool_parsers import MARKED_CHARS, MAX_CHARS, check_tool_parser
 from ace_ray.records import Completion, Episode, Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., Path]
+Read = Callable[[str], ToolAnswer]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
 TOOLS = [
     {
@@ -112,28 +105,41 @@ def tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=words)
 
 
+def reader(name: str, tokenizer: Any, made: Any = None) -> Read:
+    """Reads answers to tools with vLLM's parser of that name."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    made = made or parser_class(tokenizer, reasoning=None, tool=name)
+    answers = AnswerReader(made, tokenizer, None, tool=name, split=False)
+
+    def read(text: str) -> ToolAnswer:
+        asked: Any = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
+        request = ChatCompletionRequest(**asked, tool_choice="auto")
+        reading = answers.read(text, [], request, prompt_ids=[], template_kwargs={})
+        assert reading.tools is not None
+        return reading.tools
+
+    return read
+
+
 @pytest.fixture(scope="module")
-def hermes(tokenizer: Any) -> ToolParser:
+def hermes(tokenizer: Any) -> Read:
     pytest.importorskip("vllm")
-    return tool_parser("hermes", tokenizer)
+    return reader("hermes", tokenizer)
 
 
-def test_calls_are_taken_out_of_the_text(hermes: ToolParser) -> None:
+def test_calls_are_taken_out_of_the_text(hermes: Read) -> None:
     text = (
         'Sure.<tool_call>\n{"name": "find", "arguments": {"key": "é"}}\n</tool_call>'
         '<tool_call>{"name": "made_up", "arguments": {}}</tool_call>'
     )
     calls = (ToolCall("find", '{"key": "é"}'), ToolCall("made_up", "{}"))
-    assert hermes(text, TOOLS) == ToolAnswer("Sure.", calls)
+    assert hermes(text) == ToolAnswer("Sure.", calls)
 
 
-def test_a_text_without_calls_is_content(hermes: ToolParser) -> None:
+def test_a_text_without_calls_is_content(hermes: Read) -> None:
     for text in ("", "plain", "[find(key='x')]"):
-        assert hermes(text, TOOLS) == ToolAnswer(text)
-
-
-def test_marks_of_calls_stay_in_the_text(hermes: ToolParser) -> None:
-    assert hermes.detokenization["skip_special_tokens"] is False
+        assert hermes(text) == ToolAnswer(text)
 
 
 HOSTILE = [
@@ -148,19 +154,19 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_is_an_answer_without_calls(hermes: ToolParser, text: str) -> None:
-    answer = hermes(text, TOOLS)
+def test_hostile_text_is_an_answer_without_calls(hermes: Read, text: str) -> None:
+    answer = hermes(text)
     assert (answer.content, answer.calls) == (text, ())
     assert answer.error
 
 
-def test_no_traceback_is_logged_per_bad_answer(hermes: ToolParser) -> None:
+def test_no_traceback_is_logged_per_bad_answer(hermes: Read) -> None:
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append  # type: ignore[method-assign, assignment]
     logging.getLogger("vllm").addHandler(handler)
     try:
-        assert hermes(HOSTILE[0], TOOLS).error
+        assert hermes(HOSTILE[0]).error
         assert records == []
         logging.getLogger("vllm.tool_parsers.x").error("and afterwards they are heard again")
         assert len(records) == 1
@@ -168,16 +174,16 @@ def test_no_traceback_is_logged_per_bad_answer(hermes: ToolParser) -> None:
         logging.getLogger("vllm").removeHandler(handler)
 
 
-def test_the_error_of_one_answer_is_not_that_of_the_next(hermes: ToolParser) -> None:
-    assert hermes("<tool_call>{bad}</tool_call>", TOOLS).error == "JSONDecodeError"
-    assert hermes("plain", TOOLS).error == ""
+def test_the_error_of_one_answer_is_not_that_of_the_next(hermes: Read) -> None:
+    assert hermes("<tool_call>{bad}</tool_call>").error == "JSONDecodeError"
+    assert hermes("plain").error == ""
 
 
-def test_a_text_beyond_the_bound_is_not_parsed(hermes: ToolParser) -> None:
+def test_a_text_beyond_the_bound_is_not_parsed(hermes: Read) -> None:
     call = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
     fits = call + " " * (MAX_CHARS - len(call))
-    assert hermes(fits, TOOLS).calls
-    assert hermes(fits + " ", TOOLS) == ToolAnswer(fits + " ", error="TooLong")
+    assert hermes(fits).calls
+    assert hermes(fits + " ") == ToolAnswer(fits + " ", error="TooLong")
 
 
 class Marks:
@@ -203,132 +209,29 @@ MARKS = [
     ],
 )
 def test_a_text_that_takes_cubic_time_is_not_parsed(name: str, start: str, unit: str) -> None:
-    parser = tool_parser(name, Marks())
+    parser = reader(name, Marks())
     hostile = start + unit * (60_000 // len(unit)) + "</tool_call>"
     before = time.thread_time()
-    assert parser(hostile, TOOLS) == ToolAnswer(hostile, error="TooLong")
+    assert parser(hostile) == ToolAnswer(hostile, error="TooLong")
     # The mark alone makes them slow: a long answer without calls stays one.
-    assert parser("plain " * 5_000, TOOLS) == ToolAnswer("plain " * 5_000)
+    assert parser("plain " * 5_000) == ToolAnswer("plain " * 5_000)
     # The longest that is parsed; a text of 31,000 characters took 5.6 s.
-    parser(start + unit * (MARKED_CHARS[name][1] // len(unit) - 3), TOOLS)
+    parser(start + unit * (MARKED_CHARS[name][1] // len(unit) - 3))
     assert time.thread_time() - before < 30
-
-
-class Silent:
-    """A parser that finds no calls, and says nothing of the content."""
-
-    def __init__(self, tokenizer: Any, tools: Any) -> None:
-        pass
-
-    def adjust_request(self, request: Any) -> Any:
-        return request
-
-    def extract_tool_calls(self, text: str, request: Any) -> Any:
-        return SimpleNamespace(tool_calls=[], content=None)
 
 
 @needs_vllm
 def test_a_parser_that_raises(tokenizer: Any) -> None:
-    class Raising(Silent):
-        def extract_tool_calls(self, text: str, request: Any) -> Any:
-            return {"": None}[text]
+    from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
-    answer = ToolParser(Raising, tokenizer)("x", TOOLS)
-    assert answer == ToolAnswer("x", error="KeyError")
+    class Raising(Hermes2ProToolParser):  # type: ignore[misc]
+        def extract_tool_calls(self, model_output: str, request: Any) -> Any:
+            return {"": None}[model_output]
 
+    class Made(parser_class(tokenizer, reasoning=None, tool="hermes")):  # type: ignore[misc]
+        tool_parser_cls = Raising
 
-@needs_vllm
-def test_a_parser_that_says_nothing_of_the_content(tokenizer: Any) -> None:
-    assert ToolParser(Silent, tokenizer)("x", TOOLS) == ToolAnswer("x")
-
-
-@needs_vllm
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("hermess", "has no tool parser 'hermess'; did you mean 'hermes'"),
-        ("openai", "'openai' reads tokens and not text"),
-        ("llama3_json", "'llama3_json' does not take this model's tokenizer"),
-    ],
-)
-def test_a_parser_that_cannot_work_is_refused_at_once(
-    name: str, message: str, tokenizer: Any
-) -> None:
-    with pytest.raises(UserError, match=f"^model.tool_parser: .*{message}"):
-        tool_parser(name, tokenizer)
-
-
-@needs_vllm
-def test_a_parser_whose_package_is_missing(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vllm.tool_parsers import ToolParserManager
-
-    monkeypatch.setitem(ToolParserManager.lazy_parsers, "gone", ("ace_ray_no_such_module", "P"))
-    with pytest.raises(UserError, match=r"'gone' needs a package: .*ace_ray_no_such_module"):
-        tool_parser("gone", tokenizer)
-
-
-class StubEngine:
-    """In place of vLLM's engine: gives one answer and keeps what it was asked."""
-
-    def __init__(self, answer: str) -> None:
-        self._answer = answer
-        self.asked: list[tuple[Any, Any]] = []
-
-    async def generate(self, prompt: Any, params: Any, request_id: str) -> AsyncIterator[Any]:
-        self.asked.append((prompt, params))
-        said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
-        yield SimpleNamespace(outputs=[said])
-
-
-def engine_on(chat: Chat, parser: ToolParser | None, answer: str) -> tuple[Any, StubEngine]:
-    """A `VLLMEngine` around a stub, without loading a model."""
-    engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
-    vars(engine).update(
-        _engine=stub,
-        _chat=chat,
-        _tool_parser=parser,
-        _named_split=None,
-        _params=lambda **values: values,
-        _final=None,
-        _dead=EngineDead,
-        _ids=itertools.count(),
-        max_model_len=1000,
-    )
-    return engine, stub
-
-
-def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(
-    hermes: ToolParser, model_folder: Make
-) -> None:
-    chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-    call = '<tool_call>{"name": "find", "arguments": {"key": "x"}}</tool_call>'
-    engine, stub = engine_on(chat, hermes, f"<think><tool_call>no</think>{call}")
-    answer = asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
-    assert answer.text == call
-    assert answer.reasoning == "<tool_call>no"
-    assert answer.tools == ToolAnswer("", (ToolCall("find", '{"key": "x"}'),))
-    ((prompt, params),) = stub.asked
-    assert prompt["prompt_token_ids"] == chat.encode(chat.render(MESSAGES, TOOLS))
-    assert params["skip_special_tokens"] is False
-
-
-def test_an_engine_without_tools_is_as_before(hermes: ToolParser, model_folder: Make) -> None:
-    chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-    engine, stub = engine_on(chat, hermes, "<tool_call>x")
-    answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
-    assert (answer.text, answer.tools) == ("<tool_call>x", None)
-    ((prompt, params),) = stub.asked
-    assert prompt["prompt_token_ids"] == chat.encode(chat.render(MESSAGES))
-    assert "skip_special_tokens" not in params
-    assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer("<tool_call>x")
-
-
-def test_tools_need_a_tool_parser(model_folder: Make) -> None:
-    pytest.importorskip("transformers")
-    engine, stub = engine_on(Chat.load(model_folder(template=WITH_TOOLS), {}), None, "x")
-    with pytest.raises(ValueError, match="without a tool parser"):
-        asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
-    assert stub.asked == []
+    assert reader("hermes", tokenizer, Made)("x") == ToolAnswer("x", error="KeyError")
 
 
 def test_the_fake_calls_when_tools_are_offered() -> None:

@@ -30,7 +30,7 @@ from ace_ray.records import RULE_SETS, Episode, Verdict, digest
 from ace_ray.report.paired import Cells, PairedData, groups_of
 from ace_ray.report.paired import cells_of as cells_under
 from ace_ray.report.runs import Run, read_run
-from ace_ray.run.planning.plan import make_manifest, vars_of
+from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.storage.parts import write_parts
 from ace_ray.run.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
 from ace_ray.store import LocalStore, open_store
@@ -147,7 +147,7 @@ def write_run(
         "backend": backend,
         "benchmarks": {"acebench": described},
         "engine": {},
-        "sampling": [vars_of(drawn.for_sample(i)) for i in range(samples)],
+        "sampling": [drawn.for_sample(i).as_json() for i in range(samples)],
         "rows": digest(model, variant),
         **({"adapter": digest(adapter)} if adapter else {}),
         **(extra_identity or {}),

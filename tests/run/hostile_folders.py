@@ -392,7 +392,7 @@ def _all() -> Iterator[tuple[str, Mutation]]:
         "huge": '{"p": 1e999}', "null": "null", "a nested mapping": '{"p": {"q": 1}}',
         "digits": '{"p": ' + "9" * 5000 + "}", "half": '{"p": "\\ud800"}',
     }.items():  # fmt: skip
-        for name in ("messages", "state", "official_metrics"):
+        for name in ("messages", "state", "endpoint", "official_metrics"):
             yield f"parts: {name} {kind}", _column(name, partial(_times, text))
     for name in ("a\nb.parquet", "\x1b[2Jx.parquet", "part-\u202e.parquet", "part-1.parquet",
                  "part-00000000000009-aa-x.parquet", "part-99999999999999999999-a.parquet",

@@ -338,3 +338,27 @@ def test_score_and_report_take_no_options_of_a_config(here: Any) -> None:
 
 def test_this_checkout_is_one() -> None:
     assert (module.CHECKOUT / "jobs" / "evaluate.py").is_file()
+
+
+def test_a_chat_template_and_plugins_travel(tmp_path: Path, checkout: Path) -> None:
+    template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
+    template.write_text("{{ messages }}")
+    plugin.write_text("x = 1")
+    tree = {
+        "model": {"source": "org/m", "chat_template": str(template), "plugins": [str(plugin)]},
+        "benchmarks": ["acebench"],
+        "output": "s3://b/p",
+    }
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump(tree))
+    sent = make_submission("evaluate", str(config), checkout=checkout)
+    asked = parsed(sent.entrypoint)
+    texts = dict(file.split(":", 1) for file in asked["files"])
+    assert sorted(texts.values()) == ["x = 1", "{{ messages }}"]
+    moved = dict(item.split("=", 1) for item in asked["overrides"])
+    assert {moved["model.chat_template"], moved["model.plugins.0"]} == {f"./{n}" for n in texts}
+    plugin.write_text("x = 2")
+    assert make_submission("evaluate", str(config), checkout=checkout).digest != sent.digest
+    plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
+    with pytest.raises(UserError, match=r"p.py: line 1 holds what looks like a secret"):
+        make_submission("evaluate", str(config), checkout=checkout)

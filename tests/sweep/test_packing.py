@@ -51,6 +51,22 @@ def labels(found: Sequence[Lane]) -> list[list[str]]:
     return [[run.label for run in lane.runs] for lane in found]
 
 
+def test_models_behind_one_endpoint_take_no_gpu_and_run_one_after_another() -> None:
+    behind = [run(name, gpus=0, endpoint="h") for name in ("a", "b")]
+    for machine in (CPU, EIGHT):
+        packed = lanes([*behind, run("x")], machine, swap=True)
+        assert sorted((lane.runs[0].label, lane.gpus > 0) for lane in packed) == [
+            ("a", False),
+            ("b", False),
+            ("x", machine is EIGHT),
+        ]
+        placed = {one.lane.runs[0].label: one for one in schedule(packed, machine)}
+        first, second = sorted((placed["a"], placed["b"]), key=lambda one: one.begins)
+        assert second.begins >= first.begins + first.lane.seconds
+    assert {lane.engines for lane in lanes(behind, EIGHT, swap=True)} == {1}
+    assert {tuple(lane.on_nodes) for lane in lanes(behind, EIGHT, swap=True)} == {()}
+
+
 class TestLanes:
     def test_a_swap_group_shares_an_engine_in_order(self) -> None:
         for machine in (CPU, ONE):

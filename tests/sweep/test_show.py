@@ -54,7 +54,7 @@ def test_why_it_cannot_be_submitted_as_it_is(here: Any, config: Write) -> None:
 def test_sizes_that_nobody_knows_are_named(
     here: Any, config: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hub's model without a network, a GGUF file before it is converted."""
+    """A hub's model without a network."""
     monkeypatch.setattr("ace_ray.sweep.runs.size_of", lambda model: None)
     plan = here("sweep", config(), "--plan")
     assert plan.code == 0, plan.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,11 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     load_app_specs,
     open_environment,
 )
-from ace_ray.benchmarks.acebench.episode.rollout import own_role, run_agent
+from ace_ray.benchmarks.acebench.episode.rollout import (
+    own_role,
+    run_agent,
+    texts_without_calls,
+)
 from ace_ray.benchmarks.acebench.options import (
     UPSTREAM_MESSAGES,
     check_native,
@@ -26,7 +31,7 @@ from ace_ray.benchmarks.acebench.options import (
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
-from ace_ray.benchmarks.acebench.readers import Compared, check_read
+from ace_ray.benchmarks.acebench.readers import Compared, check_read, holds_calls
 from ace_ray.benchmarks.acebench.score import paper
 from ace_ray.benchmarks.acebench.score.outputs import NO_OUTPUT, entries_of, read_outputs
 from ace_ray.benchmarks.acebench.score.summary import Endings, summarize, with_ending
@@ -42,6 +47,8 @@ from ace_ray.benchmarks.results import (
     ReportedRun,
     ScoredRow,
 )
+from ace_ray.benchmarks.second_reading import Unread, answer_texts, as_tool_calls
+from ace_ray.calls import Call
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
@@ -207,6 +214,20 @@ class ACEBench(Benchmark):
         if episode.state == NO_OUTPUT:
             return check(entry, None)
         return check_read(entry, episode.output, self._options.parsers)
+
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+        tools = self.tools(entry) or ()
+        if entry.category in groups.AGENT:
+            steps = (episode.state or {}).get("steps")
+            return Unread([[text] for text in texts_without_calls(steps)], None, tools)
+        if episode.state == NO_OUTPUT or holds_calls(entry, episode.output, self._options.parsers):
+            return None
+
+        def with_calls(calls: Sequence[Call]) -> Episode | None:
+            text = native.answer_text("", as_tool_calls(calls), entry.data["function"])
+            return None if text == native.UNREADABLE else replace(episode, output=text)
+
+        return Unread([answer_texts(episode, episode.output)], with_calls, tools)
 
     @property
     def _agent_texts(self) -> prompts.AgentTexts:

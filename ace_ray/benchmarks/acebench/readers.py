@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ace_ray.benchmarks.acebench.categories import MULTI_TURN
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.native import NotJson, calls_of, load_json
+from ace_ray.benchmarks.acebench.check.decode import decode
+from ace_ray.benchmarks.acebench.native import UNREADABLE, NotJson, calls_of, load_json
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.calls import Call, render
 from ace_ray.records import RULE_SETS, Entry, Verdict
@@ -94,6 +96,15 @@ def check_read(entry: Entry, answer: str, names: Sequence[str]) -> dict[str, Ver
         )
         for rules, verdict in first.items()
     }
+
+
+def holds_calls(entry: Entry, answer: str, names: Sequence[str]) -> bool:
+    """Whether either rule set reads a call in the answer, as the first reader reads it, or would
+    have to run something to know. Calls that cannot be written (`UNREADABLE`) count."""
+    text = READERS[names[0]](answer)
+    decoded = decode(text, whole=entry.category in MULTI_TURN)
+    calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
+    return text == UNREADABLE or decoded.unsafe or any(calls)
 
 
 class Compared:

@@ -40,6 +40,7 @@ from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.bfcl.unread import unread_conversation, unread_single
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output
@@ -50,6 +51,7 @@ from ace_ray.benchmarks.results import (
     ReportedRun,
     ScoredRow,
 )
+from ace_ray.benchmarks.second_reading import Unread
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
@@ -70,6 +72,9 @@ class BFCL(Benchmark):
 
     name = "bfcl"
     rule_sets = RULE_SETS
+    # Upstream's handlers of local thinking models keep it in the history, and write that of the
+    # steps since the last user's message into the prompt.
+    replay_reasoning = "tool_steps"
     Options = BFCLOptions
     groups = tables.TITLED_GROUPS
     refused_fix = (
@@ -231,6 +236,10 @@ class BFCL(Benchmark):
                 episode.state = {"gold_logprobs": None}
         return episode
 
+    @property
+    def needs_logprobs(self) -> bool:
+        return self._options.contamination
+
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         state = episode.state or {}
         turns = [[Answer.stored(one) for one in turn] for turn in state.get("turns", ())]
@@ -242,13 +251,23 @@ class BFCL(Benchmark):
             answers = [answer for turn in turns for answer in turn]
             verdicts = dict(check_agentic(answers, entry.gold["ground_truth"], ended))
             return with_metrics(verdicts, ended=ended or "finished")
-        answer = turns[0][0] if turns else Answer(episode.output)
+        answer = _single_answer(episode)
         asked = entry.category
         if asked == groups.FORMAT_SENSITIVITY:
             asked = asked_id(entry.id).rpartition("_")[0]
         functions = entry.data["function"]
         verdicts = dict(check_single(asked, functions, entry.gold, answer, form_of(entry.id)))
         return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
+
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+        tools = self.tools(entry) or ()
+        if entry.category in _INTERACTIVE:
+            return unread_conversation(_answers(episode), tools)
+        if (episode.state or {}).get("ended") == "inference":
+            return None
+        language = groups.language_of(entry.category)
+        answer = _single_answer(episode)
+        return unread_single(episode, answer, form_of(entry.id), language, tools)
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -352,6 +371,16 @@ class BFCL(Benchmark):
         if self._embeddings is None:
             self._embeddings = Embeddings(config, Service(config, self._http))
         return self._embeddings
+
+
+def _answers(episode: Episode) -> list[Answer]:
+    turns = (episode.state or {}).get("turns", ())
+    return [Answer.stored(one) for turn in turns for one in turn]
+
+
+def _single_answer(episode: Episode) -> Answer:
+    answers = _answers(episode)
+    return answers[0] if answers else Answer(episode.output)
 
 
 def _web(options: BFCLOptions) -> Mapping[str, Any] | None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from ace_ray.benchmarks.results import (
     ReportedRun,
     ScoredRow,
 )
+from ace_ray.benchmarks.second_reading import Unread, texts_of
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
@@ -165,17 +166,13 @@ class StableToolBench(Benchmark):
         if "judge" in self._roles:
             identity["episodes"]["judge"] = {
                 **judge.protocol(),
-                "prompts": self._judging.source,
-                "prompts_sha256": self._judging.sha256,
+                **self._judging.identity(),
                 "votes": options.votes,
                 "fac": options.fac,
                 "reference_sha256": digest(self._reference) if self._reference else None,
             }
             if options.fac:
-                drawn = asdict(_fac_sampling(self._roles["judge"]))
-                identity["episodes"]["judge"]["fac_sampling"] = drawn | {
-                    "stop": list(drawn["stop"])
-                }
+                identity["episodes"]["judge"]["fac_sampling"] = _fac_sampling(self._roles["judge"])
         return identity
 
     def resolved(self) -> dict[str, Any]:
@@ -272,7 +269,8 @@ class StableToolBench(Benchmark):
         options, alone = self._options, None
         model = judge.retried(context.roles["judge"], context.attempt)
         if options.fac:
-            drawn, own = model.sampling, _fac_sampling(self._roles["judge"])
+            drawn = model.sampling
+            own = drawn if _has_own_sampling(self._roles["judge"]) else judge.FAC_SAMPLING
             most = min(own.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
         return await judge.judge_answer(
@@ -288,6 +286,10 @@ class StableToolBench(Benchmark):
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
+
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+        said = [m for m in episode.messages if m.get("role") == "assistant"]
+        return Unread([texts_of(m) for m in said if not m.get("tool_calls")])
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -395,10 +397,17 @@ class StableToolBench(Benchmark):
         return model_of(role)
 
 
-def _fac_sampling(role: Role) -> Sampling:
-    """The judge's own in the config, else upstream's for FAC."""
+def _has_own_sampling(role: Role) -> bool:
+    return role != "same" and role.sampling is not None
+
+
+def _fac_sampling(role: Role) -> dict[str, Any]:
+    """What the config says of the judge's own sampling, else upstream's for FAC (JSON values)."""
     own = None if role == "same" else role.sampling
-    return own.sampling() if own else judge.FAC_SAMPLING
+    if own is None:
+        return judge.FAC_SAMPLING.as_json()
+    # What is left to the judge's model is in the identity of the role.
+    return own.sampling().as_json() if own.is_complete else own.model_dump(mode="json")
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:

@@ -36,6 +36,7 @@ FROM = "from:"
 CACHED = "cached:"
 FAILED = "failed:"
 UNRECORDED = "unrecorded"
+SCHEMA_REFUSED = "schema_refused"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
 Pairs = Sequence[Sequence[str]]
@@ -59,7 +60,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
     ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
     ``from:<source>``, of the cache also ``cached:<origin>``, and if there are any ``unrecorded``
-    (answered, but the cache could not keep it) and ``failed:<kind>`` (no answer of an API, see
+    (answered, but the cache could not keep it), ``schema_refused`` (the simulator was asked without
+    its schema) and ``failed:<kind>`` (no answer of an API, see
     `Answered.failure`); ``calls:<n>`` is 1 for n calls.
     """
     wanted = {(tool, api) for tool, api in relevant}
@@ -81,8 +83,9 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
         "errors": failed / len(made),
         "cache_hit": sources["cache"] / len(made),
     }
-    if lost := sum(bool(call.get(UNRECORDED)) for call in made):
-        shares[UNRECORDED] = lost / len(made)
+    for name in (UNRECORDED, SCHEMA_REFUSED):
+        if count := sum(bool(call.get(name)) for call in made):
+            shares[name] = count / len(made)
     kinds = Counter(call["failure"] for call in made if call.get("failure"))
     shares |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
     origins = Counter(call.get("origin") for call in made if _source(call) == "cache")

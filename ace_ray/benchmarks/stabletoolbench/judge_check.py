@@ -86,8 +86,7 @@ class JudgeCheck(Benchmark):
             "protocol": {
                 **judge.protocol(),
                 "votes": self._options.votes,
-                "prompts": self._prompts.source,
-                "prompts_sha256": self._prompts.sha256,
+                **self._prompts.identity(),
                 "temperature": self._options.temperature,
             },
         }

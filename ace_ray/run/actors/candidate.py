@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import ray
 
+from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.adapters import check_weights
 from ace_ray.models.cached import NoRoom
@@ -285,14 +286,16 @@ def start_engine(job: Job, folder: Path) -> Any:
         from ace_ray.models.fake import FakeEngine
 
         return FakeEngine(job.engine, folder)
+    if job.config.backend == ENDPOINT:
+        from ace_ray.models.endpoint_engine import EndpointEngine
+
+        return EndpointEngine(job.config.model)
     from ace_ray.models.vllm_engine import VLLMEngine
 
     return VLLMEngine(
         folder,
         job.engine,
-        template_kwargs=job.config.model.chat_template_kwargs,
-        reasoning_parser=job.config.model.reasoning_parser,
-        tool_parser=job.config.model.tool_parser,
+        job.choice,
         swappable=len(job.runs) > 1,
         adapters=job.runs[0].model.adapter is not None,
     )
@@ -311,7 +314,7 @@ class MonitoredEngine:
         self._asking: asyncio.Task[None] | None = None
         self._pending = 0
         self._heard_at = 0.0
-        self.max_model_len: int = engine.max_model_len
+        self.max_model_len: int | None = engine.max_model_len
         self.version: str = engine.version
         self.device: str = engine.device
 
@@ -365,6 +368,10 @@ class MonitoredEngine:
             await asyncio.wait_for(self._engine.alive(), ALIVE_S)
             return True
         return False
+
+    async def answers(self) -> bool:
+        """Whether the engine works, and where it asks an endpoint, that answered last."""
+        return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:
         """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.

@@ -64,8 +64,8 @@ class Checker:
                     row["category"],
                     row["status"],
                     self._scores(row),
-                    row["prompt_tokens"],
-                    row["completion_tokens"],
+                    row["prompt_tokens"] or 0,
+                    row["completion_tokens"] or 0,
                 )
                 for row in checked
             ]

@@ -18,6 +18,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.clean import one_line
+from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
@@ -130,7 +131,9 @@ class EngineWorker:
             "load_s": round(load_s, 2),
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
-            "engine": {**engine_facts(self._engine.device), **placed()},
+            "engine": {"device": self._engine.device}
+            if job.config.backend == ENDPOINT
+            else {**engine_facts(self._engine.device), **placed()},
         }
         self._clock.preparing(None)
         ray.get(self._coordinator.ready.remote(self._process, facts))
@@ -313,10 +316,11 @@ class EngineWorker:
             roles=self._roles.of(entry.benchmark, row["sample"]),
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
-            works=self._engine.works,
+            works=self._engine.answers,
             token_logprobs=self._engine.token_logprobs,
             service=self._services.get(entry.benchmark),
             attempt=row["attempt"],
+            replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
@@ -329,11 +333,7 @@ class EngineWorker:
         episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
         check_episode(episode)
         if first:
-            used = before.episode
-            episode.prompt_tokens += used.prompt_tokens
-            episode.completion_tokens += used.completion_tokens
-            episode.model_calls += used.model_calls
-            episode.generation_s += used.generation_s
+            episode.count_all(before.episode)
         return episode
 
     async def _prepared(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import EngineNotStarted, UserError
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.actors.coordinator import (
     Start,
@@ -59,6 +60,10 @@ class Job:
     """Handles of `SandboxActor`s; empty when no row is interactive."""
     services: Mapping[str, Any]
     """Handles of `ServiceActor`s by benchmark."""
+    choice: FormatChoice = field(default_factory=FormatChoice)
+    """How the candidate's chats are written and its answers read."""
+    replay: Mapping[str, str] = field(default_factory=dict)
+    """By benchmark: the reasoning that the candidate is shown again."""
     first: int = 0
     """The run whose weights an engine starts on."""
 

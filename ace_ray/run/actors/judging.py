@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Verdict
+from ace_ray.benchmarks.second_reading import second_reading
+from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.run.storage.rows import CHECK_FAILED, clean, episode_of, verdict_columns
 
 
@@ -21,14 +22,29 @@ def judged(
     while a checker's defect is handled; `log_traceback` by default."""
     verdicts: dict[str, Verdict] = {}
     failure: dict[str, Any] = {}
+    again: str | None = None
     if row["status"] == "scored":
         try:
-            verdicts = benchmark.verdicts(entry, episode_of(row))
+            episode = episode_of(row)
+            verdicts = benchmark.verdicts(entry, episode)
+            again = read_again(benchmark, entry, episode)
         except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
             what = f"{type(error).__name__}: {clean(str(error))}"
             failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
-    return {**row, **failure, **verdict_columns(verdicts, benchmark.rule_sets)}
+    columns = verdict_columns(verdicts, benchmark.rule_sets)
+    return {**row, **failure, **columns, "second_reading": again}
+
+
+def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
+    """The column ``second_reading`` of a row that has verdicts. It explains them and costs none: a
+    defect in it is logged."""
+    try:
+        second = second_reading(benchmark, entry, episode)
+    except Exception:  # noqa: BLE001 - as above
+        log_traceback()
+        return None
+    return None if second is None else second.as_json()
 
 
 def log_traceback() -> None:

@@ -105,7 +105,7 @@ def timing(
         "generation_wall_s": round(seconds, 2),
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": rows,
-        "tokens_per_s": round(tokens / seconds, 1) if seconds else None,
+        "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
         "rows_per_s": round(rows / seconds, 3) if seconds else None,
         "passes": len(tallies),
         "workers": [
@@ -114,7 +114,7 @@ def timing(
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
         "loads": [load for one in counts for load in one.loads],
-        "device": "gpu" if resources and resources.worker_gpus else "cpu",
+        "device": _device(resources),
         "devices": round(each * (resources.workers if resources else 1), 3),
         "device_s": {
             state: round(
@@ -127,10 +127,18 @@ def timing(
     }
 
 
+def _device(resources: Resources | None) -> str:
+    if resources is not None and resources.endpoint:
+        return "endpoint"
+    return "gpu" if resources and resources.worker_gpus else "cpu"
+
+
 def _each(resources: Resources | None) -> float:
     """Devices by engine worker: its own, and its share of those of served models."""
     if resources is None:
         return 1.0
+    if resources.endpoint:  # what it costs there, its tokens say
+        return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:
         return resources.worker_gpus + resources.server_gpus / resources.workers
     return resources.worker_cpus + resources.server_cpus / resources.workers

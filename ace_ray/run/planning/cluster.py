@@ -16,13 +16,15 @@ from typing import Any
 
 from rich.console import Console
 
-from ace_ray.config import RunConfig
+from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.run.health.interrupts import RunFailed
 
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
+CLIENT_CPUS = 0.25
+"""Of a worker whose candidate is behind an endpoint."""
 """Small, so that a 2-CPU cluster has room beside one engine."""
 
 LOCAL_STARTS = 3
@@ -166,6 +168,8 @@ class Resources:
     server_gpus: int = 0
     spread: bool = False
     """Whether each engine lies on several nodes, in a placement group (`placement`)."""
+    endpoint: bool = False
+    """Whether workers ask an endpoint and hold no engine."""
 
     @property
     def cpus(self) -> float:
@@ -185,6 +189,11 @@ class Resources:
 def gpus_per_worker(engine: dict[str, Any]) -> int:
     """One engine spans tensor x pipeline parallel GPUs."""
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+
+
+def worker_cpus(config: RunConfig) -> float:
+    """Logical CPUs of one engine worker."""
+    return CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
 
 
 def takes_gpus(config: RunConfig) -> bool:
@@ -283,14 +292,15 @@ def _fit(
             fix="join a cluster with GPUs, or install the CPU flavour (README)",
         )
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
+    each = worker_cpus(config)
     spread = on_gpu and spreads(config.engine, cluster)
     _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
     if spread:
         # The worker is beside one of its GPUs; the others may be anywhere.
-        beside = sum(_room(node, config.worker_cpus, 1) for node in cluster)
+        beside = sum(_room(node, each, 1) for node in cluster)
         most = min(gpus // per_worker, beside)
     else:
-        most = sum(_room(node, config.worker_cpus, per_worker) for node in cluster)
+        most = sum(_room(node, each, per_worker) for node in cluster)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
@@ -313,20 +323,21 @@ def _fit(
         small += sandboxes * SANDBOX_CPUS
     need = Resources(
         workers,
-        config.worker_cpus,
+        each,
         per_worker,
         config.checkers,
         sandboxes,
         server_cpus,
         server_gpus,
         spread,
+        endpoint=config.backend == ENDPOINT,
     )
     if workers > most or need.cpus > cpus or need.gpus > gpus:
-        fits = max(0, min(most, math.floor((cpus - small) / config.worker_cpus)))
+        fits = max(0, min(most, math.floor((cpus - small) / each)))
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise TooSmall(
-            f"{workers} worker(s) of {config.worker_cpus:g} CPU(s){gpu_text} each"
+            f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
             f"{'' if spread else ' on one node'}, and "
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all",

@@ -10,8 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -23,8 +25,14 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import UNKNOWN
+from ace_ray.models.families import FamilyFacts, FormatChoice
+from ace_ray.models.roles import endpoint_identity
+from ace_ray.models.sampling import completed
+from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
+from ace_ray.run.planning.formats import choice_identity, choose_format, replayed
 from ace_ray.run.roles import RoleBindings, bind_roles
 
 REPORTS = "report/"
@@ -92,14 +100,24 @@ class Plan:
     rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
+    choice: FormatChoice
+    """How chats are written and answers read."""
+    replay: dict[str, str]
+    """By benchmark: the reasoning that the candidate is shown again."""
 
     @property
     def uri(self) -> str:
         return f"{self.config.output.rstrip('/')}/{self.run_id}"
 
 
-def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark]) -> Plan:
-    """Declare the rows of a run. Raises `UserError` when there is nothing to run."""
+def make_plan(
+    config: RunConfig,
+    model: ModelRef,
+    benchmarks: Sequence[Benchmark],
+    family: FamilyFacts | None = None,
+) -> Plan:
+    """Declare the rows of a run of a model of which ``family`` is known. Raises `UserError` when
+    there is nothing to run."""
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if len(by_name) < len(benchmarks):
         raise UserError(
@@ -116,16 +134,22 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         entries = spread(entries, config.limit)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+    own = completed(config.sampling, model, config.engine, where="sampling")
+    config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
-    samplings = [vars_of(sampling.for_sample(i)) for i in range(config.samples)]
+    samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
+    native = any(by_name[entry.benchmark].tools(entry) is not None for entry in entries)
+    choice, facts = choose_format(config, family or FamilyFacts(), native=native)
     candidate = {
-        "model": model.revision,
+        "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
-        "reasoning_parser": config.model.reasoning_parser,
-        "tool_parser": config.model.tool_parser,
+        **choice_identity(config, choice, native=native),
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }
+    replay = {name: replayed(config, b, choice, facts) for name, b in by_name.items()}
+    if config.model.endpoint is not None:
+        candidate["endpoint"] = endpoint_identity(config.model.endpoint)
     bindings = bind_roles(config, model, benchmarks)
     described = {name: identity_of(b) for name, b in by_name.items()}
     shared = {name: digest(candidate, d.get("protocol")) for name, d in described.items()}
@@ -133,8 +157,15 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         name: {role: dict(binding.identity) for role, binding in bound.items()}
         for name, bound in bindings.items()
     }
+    shown_again = {name: [policy] for name, policy in replay.items() if policy != "none"}
     played = {
-        name: digest(shared[name], d.get("episodes"), roles[name], config.episode_timeout_s)
+        name: digest(
+            shared[name],
+            d.get("episodes"),
+            roles[name],
+            config.episode_timeout_s,
+            *shown_again.get(name, ()),
+        )
         for name, d in described.items()
     }
     sizes, together = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
@@ -181,6 +212,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         "sampling": samplings,
         "rows": hashlib.sha256(np.sort(rows.ids).tobytes()).hexdigest(),
     }
+    if shown_again and rows.interactive.any():
+        identity["replay_reasoning"] = {name: policy for name, (policy,) in shown_again.items()}
     return Plan(
         config=config,
         model=model,
@@ -190,6 +223,8 @@ def make_plan(config: RunConfig, model: ModelRef, benchmarks: Sequence[Benchmark
         rows=rows,
         identity=identity,
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
+        choice=choice,
+        replay=replay,
     )
 
 
@@ -250,13 +285,15 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
     return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
 
 
-def vars_of(sampling: Any) -> dict[str, Any]:
-    return {name: getattr(sampling, name) for name in sampling.__dataclass_fields__}
-
-
 def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
     return f"{name[:80].strip('-.')}-{identity[:10]}"
+
+
+def _absolute(paths: Any) -> Any:
+    if isinstance(paths, list):
+        return [_absolute(path) for path in paths]
+    return None if paths is None else str(Path(paths).expanduser().resolve())
 
 
 def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
@@ -271,6 +308,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         {"name": benchmark.source or name, **benchmark.resolved()}
         for name, benchmark in plan.benchmarks.items()
     ]
+    for key in ("chat_template", "plugins"):
+        resolved["model"][key] = _absolute(resolved["model"][key])
     resolved["run_id"] = plan.run_id
     return {
         "schema_version": 1,
@@ -284,9 +323,21 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "model": {
             "source": plan.model.source,
             "kind": plan.model.kind,
-            "revision": plan.model.revision,
+            "revision": plan.model.known_revision,
+            **({"unknown": list(UNKNOWN)} if plan.model.kind == "endpoint" else {}),
+            **_size(plan.model),
             **({"adapter": _described(adapter)} if adapter else {}),
         },
         "identity": plan.identity,
         **facts,
     }
+
+
+def _size(model: ModelRef) -> dict[str, Any]:
+    """``parameters`` and ``size_label``, those that are known without fetching the weights."""
+    # An engine refuses what cannot be read in its own words, if it reads it at all.
+    with suppress(UserError):
+        if (size := size_here(model)) is not None:
+            known = {"parameters": size.parameters, "size_label": size.label}
+            return {key: value for key, value in known.items() if value}
+    return {}

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
-from ace_ray.config import EXTERNAL, RunConfig
+from ace_ray.config import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
+from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.families import family_facts
 from ace_ray.models.roles import ServedRole
+from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning.plan import REPORTS, Plan
@@ -33,11 +36,15 @@ Count = Callable[[Messages, Messages | None], int]
 
 def resolve_model(config: RunConfig) -> ModelRef:
     """The model, pinned. Raises `UserError`."""
-    if config.backend == "fake" and not Path(config.model.source).is_dir():
+    if config.backend == ENDPOINT:
+        return endpoint_ref(config.model)
+    source = config.model.source
+    assert source is not None  # `run_config` refuses a model without
+    if config.backend == "fake" and not Path(source).is_dir():
         model = ModelRef("fake", "fake", "fake", "fake")
     else:
         model = resolve(
-            config.model.source,
+            source,
             config.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
@@ -71,6 +78,13 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
             from ray import cloudpickle
 
             cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
+        if benchmark.needs_logprobs and config.backend == ENDPOINT:
+            raise UserError(
+                "needs the logprobs of given texts, and endpoints give none",
+                where=f"benchmarks.{benchmark.name}",
+                fix="leave the option out (bfcl: contamination), or evaluate with an engine of "
+                "this run's own",
+            )
     return made
 
 
@@ -85,6 +99,9 @@ def check_engine(config: RunConfig) -> list[str]:
             where="backend",
             fix="set backend: vllm to evaluate, or score the outputs again",
         )
+    if config.backend == ENDPOINT:
+        check_endpoint(config)
+        return []
     if config.backend == "fake":
         from ace_ray.config import validated
         from ace_ray.models.fake import FakeScript
@@ -92,9 +109,11 @@ def check_engine(config: RunConfig) -> list[str]:
         validated(FakeScript, config.engine, where="engine")
         return list(config.engine)
     check_engine_args(config.engine)
-    check_reasoning_parser(config.model.reasoning_parser)
-    if config.model.tool_parser is not None:
-        check_tool_parser(config.model.tool_parser)
+    check_sampling(config.sampling, config.engine, config.model, where="sampling")
+    if not config.model.plugins:  # only vLLM can tell what they register
+        check_reasoning_parser(config.model.reasoning_parser)
+        if config.model.tool_parser not in (None, "auto"):
+            check_tool_parser(config.model.tool_parser)
     # These steer the plan itself: no flag, no null, nothing below 1.
     for name in _SIZES:
         value = config.engine.get(name, 1)
@@ -118,7 +137,10 @@ def check_chat(plan: Plan) -> dict[str, Any]:
     engine = plan.config.engine
     context: int | None
     count: Count
-    native = _native(plan)
+    native = is_native(plan)
+    if plan.config.backend == ENDPOINT:
+        _check_roles(plan, None)
+        return {"chat_template_sha256": None}
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
@@ -128,15 +150,21 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         from ace_ray.models.chat import Chat
 
         folder = tokenizer_folder(plan.model)
+        if family_facts(folder).writes_by_code:  # no template; each engine says what it refuses
+            _context(engine, folder)
+            return {"chat_template_sha256": ""}
         chat = Chat.load(
             folder,
-            plan.config.model.chat_template_kwargs,
+            plan.config.template_kwargs,
             trust_remote_code=engine.get("trust_remote_code") is True,
+            template=plan.choice.chat_template,
         )
+        chat.check_template(plan.config.model.chat_template or plan.model.source)
         context, template = _context(engine, folder), chat.template_sha256
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
+        _check_effort(plan, chat)
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
         if plan.model.adapter is not None:
@@ -158,15 +186,22 @@ def check_chat_of_gguf(plan: Plan) -> str:
 
     where = plan.model.location
     header = read_header(Path(where))
-    chat = Chat.of_gguf(header, plan.config.model.chat_template_kwargs, where=where)
+    chat = Chat.of_gguf(
+        header,
+        plan.config.template_kwargs,
+        where=where,
+        template=plan.choice.chat_template,
+    )
+    chat.check_template(plan.config.model.chat_template or plan.model.source)
     arch = header.get("general.architecture")
     scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
     trained = header.get(f"{arch}.context_length")
     _check_length(plan.config.engine, None if scaled else trained, where)
     context = _asked(plan.config.engine, trained)
     fewest = FewestTokens(header)
-    if _native(plan):
+    if is_native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
+    _check_effort(plan, chat)
     _check_template_probes(plan, chat)
     _check_roles(plan, chat)
 
@@ -179,20 +214,24 @@ def check_chat_of_gguf(plan: Plan) -> str:
     )
 
 
-def _native(plan: Plan) -> bool:
-    """Whether any entry goes through the template's own tool calling. Raises `UserError`."""
-    native = any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
-    if native and plan.config.backend == "vllm" and plan.config.model.tool_parser is None:
-        raise UserError(
-            "native tool calling needs a parser that reads the model's calls",
-            where="model.tool_parser",
-            fix="name the vLLM tool parser of this model, e.g. hermes",
-        )
-    return native
+def is_native(plan: Plan) -> bool:
+    """Whether any entry goes through the template's own tool calling."""
+    return any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
 
 
 def _interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
+
+
+def _check_effort(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template would not even see the effort that is asked for."""
+    effort = plan.config.sampling.reasoning_effort
+    if effort is not None and not chat.names("reasoning_effort"):
+        raise UserError(
+            f"the chat template of {plan.model.source} knows no reasoning_effort",
+            where="sampling.reasoning_effort",
+            fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
+        )
 
 
 def _check_template_probes(plan: Plan, chat: Chat) -> None:
@@ -214,8 +253,9 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
             ) from error
 
 
-def _check_roles(plan: Plan, candidate: Chat) -> None:
-    """Raise `UserError` when a model's template refuses the chats of a role that it plays."""
+def _check_roles(plan: Plan, candidate: Chat | None) -> None:
+    """Raise `UserError` when a model's template refuses the chats of a role that it plays; only its
+    provider knows that of an endpoint (``candidate`` None)."""
     from ace_ray.models.chat import Chat
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
@@ -228,8 +268,8 @@ def _check_roles(plan: Plan, candidate: Chat) -> None:
                     binding.role.model.chat_template_kwargs,
                     trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
                 )
-            elif binding.role != "same":
-                continue  # only its provider knows an endpoint's template
+            elif binding.role != "same" or chat is None:
+                continue
             messages = plan.benchmarks[name].role_chat(role)
             try:
                 chat.render(messages)
@@ -326,6 +366,14 @@ def _check_length(engine: Mapping[str, Any], trained: Any, where: str) -> None:
             where="engine",
             fix=f"set at most {trained}",
         )
+
+
+def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
+    """Facts for the manifest from asking a candidate behind an endpoint once, with tools where the
+    run offers any (`ask_endpoint`); {} for others. Raises `UserError` and `EndpointDown`."""
+    if plan.config.backend != ENDPOINT:
+        return {}
+    return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
 def check_services(plan: Plan) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.children import module_command
+from ace_ray.config import EndpointConfig
 from ace_ray.errors import UserError
-from ace_ray.models.roles import EndpointConfig, ServedRole
+from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.run.planning.cluster import gpus_per_worker
 from ace_ray.run.servers.server import GRACE_S, Server, ServerFailed, free_port

@@ -8,7 +8,7 @@ the schema (pyarrow walks it recursively). Only encodings that `pyarrow` writes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,14 @@ class Limits:
 
 
 def read_flat(
-    file: pa.NativeFile, schema: pa.Schema, limits: Limits, lacks: Sequence[str]
+    file: pa.NativeFile,
+    schema: pa.Schema,
+    limits: Limits,
+    lacks: Sequence[str],
+    optional: Collection[str] = (),
 ) -> pa.Table:
     """The columns of ``schema``, cast to it; the file also has those named in ``lacks``.
+    ``optional`` columns that it does not have are null.
 
     Raises `ValueError` or `pa.ArrowException`: it is damaged, of another shape, or too large.
     """
@@ -76,7 +81,11 @@ def read_flat(
     _fetch(file, buffer, size - 8 - length, max(0, size - _TAIL_BYTES))
     footer, _ = _Thrift(buffer, size - 8).struct(size - 8 - length)
     names = _names(footer)
+    wanted, absent = schema, [name for name in optional if name not in names]
+    schema = pa.schema([field for field in wanted if field.name not in absent])
     for name in [*lacks, *schema.names]:
+        if name in absent:
+            continue
         if names.count(name) != 1:
             raise ValueError(
                 f"it has no column {name}" if name not in names else f"it has two columns {name}"
@@ -105,7 +114,11 @@ def read_flat(
     table = table.select(schema.names).cast(schema)
     # Texts that are no UTF-8 would surface far from here.
     table.validate(full=True)
-    return table
+    for name in absent:
+        if name in wanted.names:
+            kind = wanted.field(name).type
+            table = table.append_column(name, pa.nulls(table.num_rows, kind))
+    return table.select(wanted.names)
 
 
 @dataclass(frozen=True, slots=True)

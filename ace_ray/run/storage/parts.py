@@ -21,6 +21,7 @@ from ace_ray.run.health.isolation import KILLED_FROM_OUTSIDE, SET_ASIDE
 from ace_ray.run.storage.parquet import Limits, read_flat
 from ace_ray.run.storage.rows import (
     CHECK_FAILED,
+    OPTIONAL,
     ROWS,
     ResultRow,
     check_values,
@@ -111,7 +112,7 @@ def read_part(
 
 def _columns(source: Any, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
     wanted = pa.schema([schema.field(column) for column in columns])
-    table = read_flat(source, wanted, LIMITS, schema.names)
+    table = read_flat(source, wanted, LIMITS, schema.names, OPTIONAL)
     check_values(table)
     return table
 

@@ -13,9 +13,18 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
-from ace_ray.records import RULE_SETS, STATUSES, Entry, Episode, Verdict, canonical_json
+from ace_ray.records import (
+    RULE_SETS,
+    STATUSES,
+    EndpointFacts,
+    Entry,
+    Episode,
+    Verdict,
+    canonical_json,
+)
 
 _T = TypeVar("_T")
 
@@ -57,7 +66,10 @@ _EPISODE = [
     ("duration_s", pa.float64()),
     ("worker", pa.string()),
     ("state", pa.large_string()),
+    ("endpoint", pa.large_string()),
 ]
+OPTIONAL = ("endpoint", "second_reading")
+"""Columns that parts of earlier versions lack; they read as null."""
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
 
@@ -82,6 +94,7 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
         + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
         + _EPISODE
         + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
+        + [("second_reading", pa.string())]
     )
 
 
@@ -125,10 +138,11 @@ def entry_at(table: pa.Table, index: int) -> Entry:
 
 
 _AS_THEY_ARE = (
-    *("reasoning_truncated", "finish_reason", "prompt_tokens", "completion_tokens"),
+    *("reasoning_truncated", "finish_reason"),
     *("model_calls", "generation_s"),
 )
 """Fields of an episode that are columns as they are."""
+_TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -137,8 +151,15 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "output": clean(episode.output),
         "reasoning": clean(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
+        **{name: getattr(episode, name) if _has_usage(episode) else None for name in _TOKENS},
         "state": None if episode.state is None else canonical_json(episode.state),
+        "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
     }
+
+
+def _has_usage(episode: Episode) -> bool:
+    """Whether it is known how many tokens all of its calls took."""
+    return episode.endpoint is None or not episode.endpoint["calls_without_usage"]
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -158,6 +179,39 @@ def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def state_of(row: Mapping[str, Any]) -> Any:
     """The state stored in a row, None for none. Raises `UserError`."""
     return None if row["state"] is None else _read(row, "state", json_of_row)
+
+
+def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a row says of an endpoint's answers (`EndpointFacts.as_json`, added up), None where an
+    engine of the run's own answered. Raises `UserError`: none that a run stores."""
+    if row.get("endpoint") is None:
+        return None
+    facts = _read(row, "endpoint", json_of_row)
+    if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
+        raise _damaged(row, "endpoint", "holds no facts")
+    if not _is_count(facts["calls_without_usage"]):
+        raise _damaged(row, "endpoint", "has no number of calls_without_usage")
+    for key in ("models", "fingerprints"):
+        names = facts[key]
+        if not isinstance(names, dict) or not all(map(_is_count, names.values())):
+            raise _damaged(row, "endpoint", f"names no {key}")
+    for key in ("reasoning_tokens", "cached_tokens", "attempts"):
+        if facts[key] is not None and not _is_count(facts[key]):
+            raise _damaged(row, "endpoint", f"has no number of {key}")
+    if not isinstance(facts["waited_s"], int | float) or not 0 <= facts["waited_s"] <= _MOST_COUNT:
+        raise _damaged(row, "endpoint", "has no number of waited_s")
+    return facts
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
+
+
+def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
+    """The second reading stored in a row, None for none. Raises `UserError`."""
+    if row.get("second_reading") is None:
+        return None
+    return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
 
 
 def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
@@ -183,6 +237,9 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
         reasoning=row["reasoning"],
         state=state_of(row),
         **{name: row[name] for name in _AS_THEY_ARE},
+        prompt_tokens=row["prompt_tokens"] or 0,
+        completion_tokens=row["completion_tokens"] or 0,
+        endpoint=endpoint_of(row),
     )
 
 
@@ -210,7 +267,8 @@ _MOST_COUNT = 1 << 40
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
-    *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker")
+    *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
+    *(*_TOKENS, *OPTIONAL),
 }
 
 
@@ -283,23 +341,29 @@ class ResultRow:
     repeat: int = 0
     """1 of a row that was generated again to see what two identical runs differ by."""
     error_class: str | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    """None where an endpoint did not say."""
     model_calls: int = 0
     generation_s: float = 0.0
     duration_s: float = 0.0
     reasoning_truncated: bool = False
     finish_reason: str = ""
+    endpoint: dict[str, Any] | None = None
+    """`endpoint_of`."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
+    second_reading: SecondReading | None = None
 
 
-_RESULT_FIELDS = [n for n in ResultRow.__dataclass_fields__ if n != "verdicts"]
+_RESULT_FIELDS = [
+    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "second_reading")
+]
 _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 
 def result_columns(rule_sets: Iterable[str]) -> list[str]:
     """What `result_rows` reads."""
-    return _RESULT_FIELDS + verdict_names(rule_sets, _RESULT_PARTS)
+    return [*_RESULT_FIELDS, "second_reading", *verdict_names(rule_sets, _RESULT_PARTS)]
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
@@ -316,4 +380,8 @@ def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
                 for rules in rule_sets
                 if row[f"{rules}_valid"] is not None
             }
-            yield ResultRow(**{n: row[n] for n in _RESULT_FIELDS}, verdicts=verdicts)
+            fields = {n: row[n] for n in _RESULT_FIELDS} | {
+                "endpoint": endpoint_of(row),
+                "second_reading": second_reading_of(row),
+            }
+            yield ResultRow(**fields, verdicts=verdicts)

@@ -117,8 +117,10 @@ class Manifest(Stored):
 
 
 class Tokens(Stored):
-    prompt: Count = 0
-    completion: Count = 0
+    """None: an endpoint did not say."""
+
+    prompt: Count | None = 0
+    completion: Count | None = 0
 
 
 class Load(Stored):

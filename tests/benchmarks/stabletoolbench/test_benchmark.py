@@ -7,7 +7,7 @@ import json
 import pickle
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -321,7 +321,8 @@ def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
     asyncio.run(benchmark.run(benchmark.entries()[0], context))
     *_, last = judging.samplings
     assert len(judging.samplings) == 4
-    return replace(last, seed=given.seed)
+    assert json.loads(last.schema)["properties"]["answer_status"]["enum"] == ["Solved", "Unsolved"]
+    return replace(last, seed=given.seed, schema="")
 
 
 def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
@@ -339,7 +340,7 @@ def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Pa
         assert fac_drawn(benchmark, given) == wanted
         identity = benchmark.identity()["episodes"]["judge"]["fac_sampling"]
         shown = said if wanted is said else judge.FAC_SAMPLING
-        assert identity == json.loads(json.dumps(asdict(shown)))
+        assert identity == shown.as_json()
     assert "fac_sampling" not in made(tmp_path).identity()["episodes"]["judge"]
 
 

@@ -96,7 +96,8 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
 )
 def test_the_judge_draws_as_the_config_says(labels: Path, given: Sampling, drawn: Sampling) -> None:
     (asked,) = questions(labels, given)
-    assert replace(asked, seed=drawn.seed) == drawn
+    assert replace(asked, seed=drawn.seed, schema="") == drawn
+    assert json.loads(asked.schema)["required"] == ["reason", "answer_status"]
 
 
 def test_a_row_is_tried_again_with_other_seeds(labels: Path) -> None:

@@ -147,6 +147,9 @@ def test_readings_are_rounded_and_the_count_is_not(clock: Clock, now: Now) -> No
         (Resources(2, 1.0, 4, 1, server_cpus=2.0, server_gpus=4), "gpu", 12, 120),
         (Resources(2, 1.0, 1, 1, server_gpus=1), "gpu", 3, 30),
         (Resources(2, 1.5, 0, 1), "cpu", 3, 30),
+        # An endpoint is no device of ours; a judge that is served beside it is.
+        (Resources(2, 0.25, 0, 1, endpoint=True), "endpoint", 0, 0),
+        (Resources(2, 0.25, 0, 1, server_gpus=4, endpoint=True), "endpoint", 4, 40),
         (Resources(2, 1.5, 0, 1, server_cpus=2.0), "cpu", 5, 50),
     ],
 )

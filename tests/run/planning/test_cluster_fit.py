@@ -31,6 +31,14 @@ def test_two_cpus_hold_one_worker() -> None:
     assert need.cpus <= 2.0
 
 
+def test_a_candidate_behind_an_endpoint_takes_no_engine() -> None:
+    endpoint = {"url": "http://h/v1", "model": "m"}
+    asked: dict[str, Any] = {"model": {"endpoint": endpoint}, "backend": "endpoint"}
+    need = sits({"CPU": 64.0, "GPU": 8.0}, **asked)
+    assert (need.workers, need.worker_gpus, need.gpus, need.worker_cpus) == (1, 0, 0, 0.25)
+    assert sits({"CPU": 2.0}, workers=4, **asked).cpus <= 2.0
+
+
 def test_too_many_workers_are_refused_with_numbers() -> None:
     with pytest.raises(UserError) as caught:
         sits({"CPU": 4.0}, workers=4)

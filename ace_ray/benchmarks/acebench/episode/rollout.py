@@ -62,7 +62,8 @@ class Rollout:
             self._open(sent[0])
         else:
             self._open(self.texts.native(language, self.entry.category, self.classes))
-            sent = as_sent(self.episode.messages, arguments_of)
+            replay = self.context.replay_reasoning
+            sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
         if isinstance(completion, Truncated):
             raise completion
@@ -234,6 +235,18 @@ class Rollout:
             "ended": ended,
             "user": dict(user) or None,
         }
+
+
+def texts_without_calls(steps: Any) -> list[str]:
+    """The agent's messages of a stored transcript that went to execution as no calls."""
+    if not isinstance(steps, list):
+        return []
+    mappings = [step for step in steps if isinstance(step, Mapping)]
+    return [
+        str(step.get("text", ""))
+        for step, following in zip(mappings, [*mappings[1:], {}], strict=True)
+        if step.get("speaker") == "agent" and not following.get("calls")
+    ]
 
 
 _LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}

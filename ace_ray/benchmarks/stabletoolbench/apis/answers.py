@@ -41,6 +41,7 @@ class Answered:
     answer; that a simulator gave no usable one is kept for that simulator.
 
     ``unrecorded`` is why it could not be recorded: a second run will not find it.
+    ``schema_refused`` is why a simulator was asked without its schema (`Completion`).
     """
 
     error: str
@@ -49,6 +50,7 @@ class Answered:
     origin: str = ""
     failure: str = ""
     unrecorded: str = ""
+    schema_refused: str = ""
 
 
 def observation(answered: Answered) -> str:

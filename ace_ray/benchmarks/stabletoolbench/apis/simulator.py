@@ -51,6 +51,39 @@ arguments, and short (at most about 150 words).
 the request differs."""
 
 
+_EMPTY = {"type": "string", "const": ""}
+
+
+def _reply(error: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"error": error, "response": response},
+        "required": ["error", "response"],
+        "additionalProperties": False,
+    }
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",  # for the endpoints that take no other root
+    "anyOf": [
+        _reply(
+            _EMPTY,
+            {
+                "anyOf": [
+                    # First of all: in texts of bounded length xgrammar knows no escapes.
+                    {"type": "object"},
+                    {"type": "array"},
+                    {"type": "string", "minLength": 1, "maxLength": 1200},
+                ]
+            },
+        ),
+        _reply({"type": "string", "minLength": 1, "maxLength": 300}, _EMPTY),
+    ],
+}
+"""What `OWN_SYSTEM` asks for, and `read_answer` takes."""
+SCHEMA_SHA256 = digest(SCHEMA)
+
+
 @dataclass(frozen=True, slots=True)
 class SystemText:
     """A simulator's system message and whose wording it is."""
@@ -206,6 +239,8 @@ class Simulator:
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
         self._model, self._form, self._system = model, form, system
+        # MirrorAPI knows its own form; it was not trained under a grammar.
+        self._schema = SCHEMA if form == "own" else None
 
     @property
     def takes_examples(self) -> bool:
@@ -223,6 +258,7 @@ class Simulator:
             "seed": sampling.seed,
             "attempts": ATTEMPTS,
             "retry_temperature": sampling.temperature or RETRY_TEMPERATURE,
+            **({"schema_sha256": SCHEMA_SHA256} if self._schema else {}),
         }
 
     @property
@@ -237,24 +273,26 @@ class Simulator:
         examples: Sequence[tuple[str, str]] = (),
     ) -> Answered:
         """The model's answer; a declared failure when no attempt gave one in JSON."""
-        failure = "simulator"
+        failure, refused = "simulator", ""
         for attempt in range(ATTEMPTS):
             chat = messages(self._form, self._system, api, arguments, examples)
             try:
-                completion = await self._model.ask(chat, self._drawn(attempt))
+                completion = await self._model.ask(chat, self._drawn(attempt), schema=self._schema)
             except (PromptTooLong, PromptRefused):
                 failure = "prompt"
                 if not examples:
                     break
                 examples = ()
                 continue
-            failure = "simulator"
+            failure, refused = "simulator", completion.schema_refused
             answer = read_answer(completion.text, loose=self._form != "own")
             if answer is not None:
                 # What is stored, and read by a second run, is what this one goes on with.
                 error, response = json.loads(json.dumps(answer))
-                return Answered(error, response, "simulator", origin="simulator")
-        return Answered(FAILED, "", "simulator", failure=failure)
+                return Answered(
+                    error, response, "simulator", origin="simulator", schema_refused=refused
+                )
+        return Answered(FAILED, "", "simulator", failure=failure, schema_refused=refused)
 
     def _drawn(self, attempt: int) -> Sampling:
         sampling = self._model.sampling

@@ -21,6 +21,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, r
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MIRROR_TOKENS,
     SAMPLING,
+    SCHEMA_SHA256,
     Form,
     Simulator,
     SystemText,
@@ -107,7 +108,12 @@ class ApiSources:
             }
             if "simulator" in self.backends
             else None,
+            **({"simulator_schema_sha256": SCHEMA_SHA256} if self._follows_schema else {}),
         }
+
+    @property
+    def _follows_schema(self) -> bool:
+        return self.simulator is not None and form_of(model_of(self.simulator)) == "own"
 
     def service(self, names: NamesOf) -> Service | None:
         """As `Benchmark.service`."""
@@ -190,7 +196,7 @@ def model_of(role: Role) -> str:
     """The name of the model in a role; "" for the candidate's."""
     if role == "same":
         return ""
-    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source
+    return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source or ""
 
 
 def simulator_sampling(role: Role) -> Sampling:

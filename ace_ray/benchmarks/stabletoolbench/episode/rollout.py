@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ace_ray.benchmarks import context
-from ace_ray.benchmarks.context import EpisodeContext, Truncated, call_id
+from ace_ray.benchmarks.context import EpisodeContext, Truncated, number_calls
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Answered,
     observation,
@@ -58,12 +58,14 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
     return as_sent(stored, settings)
 
 
-def as_sent(messages: Sequence[Mapping[str, Any]], settings: Settings) -> list[dict[str, Any]]:
+def as_sent(
+    messages: Sequence[Mapping[str, Any]], settings: Settings, reasoning: str = "none"
+) -> list[dict[str, Any]]:
     """The stored messages as the candidate is sent them."""
     if settings.form == "react":
         chat = react_chat(messages, settings.observation_role)
     else:
-        chat = context.as_sent(messages, arguments_of)
+        chat = context.as_sent(messages, arguments_of, reasoning=reasoning)
     return _joined(chat) if settings.rules == "fixed" else chat
 
 
@@ -153,7 +155,7 @@ class Rollout:
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
         completion = await self.context.ask(
-            as_sent(messages, self.settings),
+            as_sent(messages, self.settings, self.context.replay_reasoning),
             tools=self._tools,
             sampling=replace(drawn, seed=drawn.seed + offset),
             record=False,
@@ -186,6 +188,8 @@ class Rollout:
         Upstream goes on with the calls that follow a Finish in one reply; ``fixed`` does not.
         """
         message: Message = {"role": "assistant", "content": reply.content}
+        if reasoning := reply.note.get("reasoning"):
+            message["reasoning"] = reasoning
         first = len(tree.nodes)
         # A reply without anything is a thought too: without a node the chain would never end.
         if reply.thought or not reply.calls:
@@ -195,15 +199,15 @@ class Rollout:
             if self.fixed:
                 node.messages.append({"role": "user", "content": GO_ON})
         else:
-            before = sum(len(earlier.get("tool_calls", ())) for earlier in node.messages)
             message["tool_calls"] = [
                 {
-                    "id": call_id(before + number),
+                    "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
-                for number, call in enumerate(reply.calls)
+                for call in reply.calls
             ]
+            number_calls(message, node.messages)
         for number, call in enumerate(reply.calls):
             node = await self._act(tree, node, call)
             made = message["tool_calls"][number]
@@ -263,8 +267,9 @@ class Rollout:
             outcome = observation(answered), status_code(answered, self.settings.rules)
             made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
-            if answered.unrecorded:
-                made["unrecorded"] = answered.unrecorded
+            for why in ("unrecorded", "schema_refused"):
+                if getattr(answered, why):
+                    made[why] = getattr(answered, why)
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -38,9 +38,14 @@ class Reply:
     attempts: int
     prompt_tokens: int
     completion_tokens: int
+    schema_refused: str = ""
+    """As of `Completion`."""
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        values = asdict(self)
+        if not self.schema_refused:
+            del values["schema_refused"]
+        return values
 
 
 async def ask(
@@ -48,6 +53,7 @@ async def ask(
     prompt: Callable[[int], str],
     read: Callable[[str], Answer | None],
     *key: object,
+    schema: Mapping[str, Any] | None = None,
 ) -> tuple[Answer, Reply]:
     """The first reply that ``read`` understands, and how it came about.
 
@@ -58,6 +64,7 @@ async def ask(
         read: None for a reply that names no verdict, or several.
         key: JSON values that tell this question from all others of the row, the measure first; with
             the model's seed and the number of the attempt they make the seed.
+        schema: that replies are held to; they are read by ``read`` all the same.
 
     Raises:
         JudgeError: no reply was understood, the model failed, or no cut of the prompt fits.
@@ -71,7 +78,7 @@ async def ask(
         while True:
             messages = [{"role": "user", "content": prompt(cuts[0])}]
             try:
-                completion = await model.ask(messages, sampling)
+                completion = await model.ask(messages, sampling, schema=schema)
             except PromptTooLong as error:
                 if len(cuts) == 1:
                     what = f"{key[0]}: the question does not fit the judge: {error}"
@@ -86,7 +93,8 @@ async def ask(
         reply = completion.text
         answer = read(reply)
         if answer is not None:
-            return answer, Reply(reply.strip()[:MAX_REASON], attempt + 1, *tokens)
+            reason, refused = reply.strip()[:MAX_REASON], completion.schema_refused
+            return answer, Reply(reason, attempt + 1, tokens[0], tokens[1], refused)
     raise JudgeError(
         f"{key[0]}: the judge named no single verdict in {ATTEMPTS} replies, last {reply!r:.200}"
     )

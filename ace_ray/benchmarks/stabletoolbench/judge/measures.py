@@ -113,7 +113,15 @@ async def _vote(
                 return prompts.of_answer(query, final, limit)
             return prompts.of_trace(query, answer, final, limit)
 
-        status, reply = await ask(model, prompt, read_status, "sopr", vote, question)
+        status, reply = await ask(
+            model,
+            prompt,
+            read_status,
+            "sopr",
+            vote,
+            question,
+            schema=prompts.schema(question),
+        )
         steps.append({"question": question, "status": status, **reply.as_json()})
         if status != "Unsure":
             break
@@ -193,7 +201,11 @@ async def judge_fac(
     asked = prompts or own()
     read = read_fac if asked.source == "upstream" else read_complete
     status, reply = await ask(
-        model, lambda limit: asked.of_fac(query, final_answer_raw, limit), read, "fac"
+        model,
+        lambda limit: asked.of_fac(query, final_answer_raw, limit),
+        read,
+        "fac",
+        schema=asked.schema("fac"),
     )
     return {"status": status, **reply.as_json()}
 
@@ -251,7 +263,12 @@ async def judge_sowr(
         order = [CANDIDATE, REFERENCE] if (coin + turn) % 2 else [REFERENCE, CANDIDATE]
         shown = [both[side] for side in order]
         better, reply = await ask(
-            model, lambda limit: asked.of_two(query, shown, limit), read_index, "sowr", turn
+            model,
+            lambda limit: asked.of_two(query, shown, limit),
+            read_index,
+            "sowr",
+            turn,
+            schema=asked.schema("better"),
         )
         return {"winner": order[better], "first": order[0], **reply.as_json()}
 

@@ -25,6 +25,11 @@ from ace_ray.benchmarks.dataset import (
     python_tree,
     read_inside,
 )
+from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+    COMPLETE_SCHEMA,
+    INDEX_SCHEMA,
+    STATUS_SCHEMA,
+)
 from ace_ray.benchmarks.stabletoolbench.results.answers import chain
 from ace_ray.errors import UserError
 from ace_ray.records import digest
@@ -47,8 +52,8 @@ If you are confident that a reply which engages with the request does not fulfil
 {_DATA}
 DATA: {{data}}
 
-Say in one or two sentences why. Then write the verdict on a last line of its own, in this form:
-Answer Status: <one of Solved, Unsure, Unsolved>
+Reply with exactly one JSON object and nothing else:
+{{"reason": "<why, in one or two sentences>", "answer_status": "<one of Solved, Unsure, Unsolved>"}}
 """
 
 TRACE_STATUS = f"""\
@@ -63,8 +68,8 @@ them.
 {_DATA}
 DATA: {{data}}
 
-Say in one or two sentences why. Then write the verdict on a last line of its own, in this form:
-Answer Status: <one of Solved, Unsure, Unsolved>
+Reply with exactly one JSON object and nothing else:
+{{"reason": "<why, in one or two sentences>", "answer_status": "<one of Solved, Unsure, Unsolved>"}}
 """
 
 FAC = f"""\
@@ -79,9 +84,8 @@ and Unsolved as soon as one is left out.
 {_DATA}
 DATA: {{data}}
 
-Write two lines:
-Answer Status: <Solved or Unsolved>
-Reason: <one sentence>
+Reply with exactly one JSON object and nothing else:
+{{"reason": "<why, in one sentence>", "answer_status": "<Solved or Unsolved>"}}
 """
 
 BETTER = f"""\
@@ -95,8 +99,8 @@ The order in which the two are shown means nothing.
 {_DATA}
 DATA: {{data}}
 
-Say in one or two sentences why. Then write your choice on a last line of its own, in this form:
-Index: <0 for answer_0, 1 for answer_1>
+Reply with exactly one JSON object and nothing else:
+{{"reason": "<why, in one or two sentences>", "index": <0 for answer_0, 1 for answer_1>}}
 """
 
 AFTER_OFFICIAL_STATUS = """
@@ -207,6 +211,21 @@ class Prompts:
     @property
     def sha256(self) -> str:
         return digest(self.answer_status, self.trace_status, self.fac, self.better)
+
+    def identity(self) -> dict[str, Any]:
+        """What of them can move a verdict (JSON values)."""
+        schemas = [self.schema(name) for name in ("answer", "execution", "fac", "better")]
+        held = {"schemas_sha256": digest(schemas)} if any(schemas) else {}
+        return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
+
+    def schema(self, question: str) -> dict[str, Any] | None:
+        """Of the reply to a question ("answer", "execution", "fac", "better"); None under
+        upstream's wording, which asks for lines."""
+        if self.source != "own":
+            return None
+        if question == "better":
+            return INDEX_SCHEMA
+        return COMPLETE_SCHEMA if question == "fac" else STATUS_SCHEMA
 
     def of_answer(self, query: str, final: str, limit: int) -> str:
         """SoPR's first question."""

@@ -16,6 +16,23 @@ from typing import Any
 STATUSES = ("Solved", "Unsure", "Unsolved")
 MAX_REPLY = 20_000
 _MAX_OBJECTS = 50
+
+
+def _schema(verdict: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Of a reply to our own questions: first why, then the verdict."""
+    reason = {"type": "string", "maxLength": 240}
+    return {
+        "type": "object",
+        "properties": {"reason": reason, verdict: values},
+        "required": ["reason", verdict],
+        "additionalProperties": False,
+    }
+
+
+STATUS_SCHEMA = _schema("answer_status", {"type": "string", "enum": list(STATUSES)})
+COMPLETE_SCHEMA = _schema("answer_status", {"type": "string", "enum": ["Solved", "Unsolved"]})
+INDEX_SCHEMA = _schema("index", {"type": "integer", "enum": [0, 1]})
+
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
 _WORD = r"un-?solved|unsolved|unsure|solved"
 _ASKED_FIELDS = ("answer_status", "answer status")

@@ -22,7 +22,8 @@ Keys (``docs/results.md`` explains them)::
     CELL             {"value", "interval", "n"}; value null where nothing was judged
     MEAN             {"value", "interval", "n", "missing": [group]}; null without every group
     SOURCES          {"calls", "counts": {source: n}, "shares": {source: share},
-                     "cached": {origin: n}, "unrecorded", "failures": {kind: n}}
+                     "cached": {origin: n}, "unrecorded", "schema_refused",
+                     "failures": {kind: n}}
 
 ``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
 them out, which is upstream's denominator of SoPR, and so do ``shares``. Rows that failed are in
@@ -43,6 +44,7 @@ from ace_ray.benchmarks.stabletoolbench.check import (
     FAILED,
     FROM,
     ORIGINS,
+    SCHEMA_REFUSED,
     SOURCES,
     UNRECORDED,
     VOTE,
@@ -193,6 +195,7 @@ class Group:
         self.judge_errors = 0
         self.calls = 0
         self.unrecorded = 0
+        self.schema_refused = 0
         self.sources: Counter[str] = Counter()
         self.origins: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
@@ -254,6 +257,7 @@ class Group:
         if rules == "official":
             self.calls += calls
             self.unrecorded += round(metrics.get(UNRECORDED, 0) * calls)
+            self.schema_refused += round(metrics.get(SCHEMA_REFUSED, 0) * calls)
             for source in SOURCES:
                 self.sources[source] += round(metrics.get(f"{FROM}{source}", 0) * calls)
             for origin in ORIGINS:
@@ -291,9 +295,10 @@ def carried(groups: Sequence[Group]) -> set[str]:
 
 def sources_of(groups: Sequence[Group]) -> Cell:
     """Calls, by where their answers came from: ``{"calls", "counts", "shares", "cached",
-    "unrecorded", "failures"}``; the share of ``cache`` is the hit rate, ``cached`` counts its
-    answers by who made them, ``unrecorded`` those that it could not keep, ``failures`` the calls
-    that no API answered, by `Answered.failure`."""
+    "unrecorded", "schema_refused", "failures"}``; the share of ``cache`` is the hit rate,
+    ``cached`` counts its answers by who made them, ``unrecorded`` those that it could not keep.
+    Under ``schema_refused`` are calls that a simulator was asked without its schema, under
+    ``failures`` those that no API answered, by `Answered.failure`."""
     counts = {name: sum(group.sources[name] for group in groups) for name in SOURCES}
     calls = sum(group.calls for group in groups)
     shares = {name: count / calls if calls else None for name, count in counts.items()}
@@ -306,6 +311,7 @@ def sources_of(groups: Sequence[Group]) -> Cell:
         "shares": shares,
         "cached": cached,
         "unrecorded": lost,
+        "schema_refused": sum(group.schema_refused for group in groups),
         "failures": {kind: sum(group.failures[kind] for group in groups) for kind in kinds},
     }
 

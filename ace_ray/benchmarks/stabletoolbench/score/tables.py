@@ -105,6 +105,11 @@ def notes(summary: Mapping[str, Any]) -> list[str]:
             f"{lost} API answers could not be recorded, so a second run has to ask for them again "
             "(each call in a row's state says why)"
         )
+    if free := summary["sources"]["schema_refused"]:
+        sentences.append(
+            f"{free} API calls were simulated without a schema for the answer (each call in a "
+            "row's state says why)"
+        )
     if failures := summary["sources"]["failures"]:
         kinds = ", ".join(f"{kind} {n}" for kind, n in failures.items())
         sentences.append(

@@ -15,6 +15,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     FAILED,
     MAX_CHARS,
     OWN_SYSTEM,
+    SCHEMA,
     Form,
     Simulator,
     SystemText,
@@ -243,3 +244,38 @@ def test_the_identity_names_what_moves_an_answer() -> None:
     other = Simulator(bound, "own", SystemText("other", "own")).identity()
     assert found["system"] != other["system"]
     json.dumps(found)
+
+
+def test_our_own_form_is_asked_with_a_schema_and_mirrorapi_is_not() -> None:
+    forms: dict[Form, str] = {"own": json.dumps(SCHEMA), "mirror": "", "mirror_cache": ""}
+    for form, wanted in forms.items():
+        model = Scripted(GOOD)
+        simulator = simulated(model, form)
+        assert ask(simulator).response == {"name": "Messi"}
+        assert [drawn.schema for _, drawn in model.asked] == [wanted]
+        assert ("schema_sha256" in simulator.identity()) is bool(wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "follows"),
+    [
+        ('{"error": "", "response": {"name": ["Messi", null, 1.5]}}', True),
+        ('{"error":"","response":[]}', True),
+        ('{"error": "", "response": {"text": "a \\"b\\"\\n"}}', True),
+        ('{"error": "", "response": "x"}', True),
+        ('{"error": "no id", "response": ""}', True),
+        ('{"error": "", "response": ""}', False),
+        ('{"error": "no id", "response": {}}', False),
+        ('{"response": "x", "error": ""}', False),
+        ('{"error": "", "response": "x"} and more', False),
+        ("I cannot do that", False),
+    ],
+)
+def test_what_follows_the_schema_is_an_answer(text: str, follows: bool) -> None:
+    xgrammar = pytest.importorskip("xgrammar")
+    from xgrammar.testing import _is_grammar_accept_string
+
+    grammar = xgrammar.Grammar.from_json_schema(json.dumps(SCHEMA), any_whitespace=True)
+    assert _is_grammar_accept_string(grammar, text) is follows
+    if follows:
+        assert read_answer(text) is not None

@@ -32,7 +32,13 @@ from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
     one_line,
     trace,
 )
-from ace_ray.benchmarks.stabletoolbench.judge.reading import read_fac, read_index, read_status
+from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+    STATUSES,
+    read_complete,
+    read_fac,
+    read_index,
+    read_status,
+)
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
 from ace_ray.benchmarks.stabletoolbench.results.answers import final_text, has_finish
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, RowError, UserError
@@ -615,6 +621,8 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     judge = Judge("Solved")
     sopr(judge, prompts=prompts)
     assert "First." in judge.asked[0][0]
+    assert {drawn.schema for _, drawn in judge.asked} == {""}
+    assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
 
 
 @pytest.mark.parametrize(
@@ -735,3 +743,35 @@ def test_bad_labels_are_named_by_file_and_line(tmp_path: Path, row: Any, said: s
         read_labels(path)
     assert f"{path}:2: " in str(found.value)
     assert said in str(found.value)
+
+
+def test_our_own_questions_are_asked_with_a_schema() -> None:
+    judge = Judge('{"reason": "why", "answer_status": "Solved"}')
+    (vote,) = sopr(judge, votes=1)
+    assert vote["status"] == "Solved"
+    (schema,) = {drawn.schema for _, drawn in judge.asked}
+    assert json.loads(schema)["properties"]["answer_status"]["enum"] == list(STATUSES)
+    assert own().identity().keys() == {"prompts", "prompts_sha256", "schemas_sha256"}
+
+
+@pytest.mark.parametrize(
+    ("question", "verdict", "read"),
+    [
+        ("answer", "Unsure", read_status),
+        ("execution", "Solved", read_status),
+        ("fac", "Unsolved", read_complete),
+        ("better", 1, read_index),
+    ],
+)
+def test_what_follows_a_schema_is_a_verdict(question: str, verdict: Any, read: Any) -> None:
+    xgrammar = pytest.importorskip("xgrammar")
+    from xgrammar.testing import _is_grammar_accept_string
+
+    schema = own().schema(question)
+    assert schema is not None
+    grammar = xgrammar.Grammar.from_json_schema(json.dumps(schema), any_whitespace=True)
+    *_, name = schema["properties"]
+    reply = json.dumps({"reason": "It is so.", name: verdict})
+    assert _is_grammar_accept_string(grammar, reply)
+    assert not _is_grammar_accept_string(grammar, json.dumps({name: verdict}))
+    assert read(reply) == verdict

@@ -223,6 +223,7 @@ def test_a_group() -> None:
         "shares": {"cache": 1, "simulator": 0, "real": 0, "stub": 0, "none": 0},
         "cached": {"recorded": 0, "simulator": 0, "other simulator": 0, "real": 0},
         "unrecorded": 0,
+        "schema_refused": 0,
         "failures": {},
     }
     assert stats["fac"] == {"value": None, "interval": None, "n": 0}

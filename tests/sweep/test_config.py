@@ -113,6 +113,8 @@ class TestRuns:
             "tool_parser": "hermes",
             "reasoning_parser": "none",
             "chat_template_kwargs": {"b": 2},
+            "chat_template_content_format": "auto",
+            "plugins": [],
         }
         assert (config.sampling.max_tokens, config.limit, config.output) == (7, 3, "elsewhere")
 
@@ -261,3 +263,29 @@ class TestAdapters:
     def test_sweeps_without_adapters_keep_their_names(self, write: Write) -> None:
         sweep = load_sweep(write(models=[{"source": "m"}]))
         assert all("adapter" not in key for model in _identity(sweep)["models"] for key in model)
+
+
+def test_models_at_one_endpoint_and_at_others(tmp_path: Path) -> None:
+    tree = {
+        "model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}},
+        "models": [
+            {"endpoint": {"model": "a"}},
+            {"endpoint": {"model": "b", "url": "http://other/v1"}},
+        ],
+        "benchmarks": ["acebench"],
+    }
+    path = tmp_path / "sweep.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    sweep = load_sweep(str(path))
+    endpoints = [sweep.run_of(model, "out").model.endpoint for model in sweep.options.models]
+    assert [(e.url, e.model, e.api_key_env) for e in endpoints if e] == [
+        ("http://h/v1", "a", None),
+        ("http://other/v1", "b", None),
+    ]
+    path.write_text(yaml.safe_dump({**tree, "models": [{"endpoint": {"modell": "a"}}]}))
+    with pytest.raises(UserError, match=r"model\.endpoint\.model"):
+        load_sweep(str(path))
+    checkpoints = {**tree, "models": [], "checkpoints": str(tmp_path)}
+    path.write_text(yaml.safe_dump(checkpoints))
+    with pytest.raises(UserError, match="checkpoints need an engine"):
+        load_sweep(str(path))

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import run_config
+from ace_ray.config import EndpointConfig, run_config
 from ace_ray.errors import UserError
 from ace_ray.models import roles
 from ace_ray.models.roles import (
-    EndpointConfig,
     EndpointRole,
     ServedRole,
     candidate_identity,

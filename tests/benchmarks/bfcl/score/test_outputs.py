@@ -24,7 +24,7 @@ from ace_ray.calls import Call
 from ace_ray.errors import UserError
 from ace_ray.records import RULE_SETS, Entry, Episode
 
-CHILD = Path(__file__).resolve().parents[2] / "parity" / "bfcl_results_child.py"
+CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"
 FAILED = "Error during inference: the prompt has too many tokens"
 GROUPS = {
     **dict.fromkeys(groups.NON_LIVE, "non_live"),

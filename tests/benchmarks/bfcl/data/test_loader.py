@@ -154,7 +154,7 @@ def test_the_installed_package_is_found_and_not_imported(made_up: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{made_up}:{Path(__file__).parents[3]}"},
+        env={"PYTHONPATH": f"{made_up}:{Path(__file__).parents[4]}"},
         capture_output=True,
         text=True,
         check=True,

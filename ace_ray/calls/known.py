@@ -1,0 +1,273 @@
+"""Readers of the formats in which models are known to write calls, whatever format was asked for.
+
+Their names are those of vLLM's tool parsers, except ``fenced_json`` and ``fenced_python``, which it
+has none for. They look at text alone and are more lenient than parsers of tokens: they say what an
+answer holds, and give no verdict. An answer is read in linear time; one of more than `MAX_CODE`
+characters is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ace_ray.calls.literals import Call, literal_calls
+from ace_ray.calls.plain import plain_calls
+from ace_ray.calls.syntax import MAX_CODE, MAX_DEPTH, NotCalls, expression
+
+MAX_CALLS = 1_000
+"""Most calls of one answer."""
+_MAX_NAME = 256
+Tools = Sequence[Mapping[str, Any]]
+"""In OpenAI's form."""
+
+
+class KnownCalls(NamedTuple):
+    """What the first reader that finds calls finds; at least one."""
+
+    reader: str
+    calls: list[Call]
+
+
+def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
+    """The calls in ``text``, None where no reader finds any. Never raises.
+
+    ``tools`` are those that were offered, where they are known: XML has no types of its own."""
+    if len(text) > MAX_CODE:
+        return None
+    for name, read in READERS.items():
+        try:
+            calls = read(text, tools)
+        except (NotCalls, RecursionError):
+            continue
+        if 0 < len(calls) <= MAX_CALLS:
+            return KnownCalls(name, calls)
+    return None
+
+
+def _hermes(text: str, tools: Tools) -> list[Call]:
+    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; one unreadable block spoils
+    all, and the last may lack its end."""
+    calls = []
+    for block in text.split("<tool_call>")[1:]:
+        calls += _json_calls(block.partition("</tool_call>")[0])
+    return calls
+
+
+def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
+    """``<function=f><parameter=a>1</parameter></function>``, with or without tags around."""
+    calls = []
+    for part in text.split("<function=")[1:]:
+        name, closed, body = part.partition(">")
+        if not closed:
+            raise NotCalls("a function without a name")
+        args = {}
+        for parameter in body.partition("</function>")[0].split("<parameter=")[1:]:
+            key, closed, value = parameter.partition(">")
+            if not closed or not 0 < len(key) <= _MAX_NAME:
+                raise NotCalls("a parameter without a name")
+            value = value.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
+            args[key] = _typed(value, _type_of(tools, name, key))
+        calls.append(_call(name, args))
+    return calls
+
+
+def _type_of(tools: Tools, name: str, parameter: str) -> Any:
+    for tool in tools:
+        function = tool.get("function", {})
+        if function.get("name") == name:
+            schema = function.get("parameters", {}).get("properties", {}).get(parameter)
+            return schema.get("type") if isinstance(schema, Mapping) else None
+    return None
+
+
+def _typed(text: str, kind: Any) -> Any:
+    """A value that XML holds as text: a text where that is asked for, else what JSON takes it
+    for."""
+    if kind == "string":
+        return text
+    try:
+        values = _values(text)
+    except NotCalls:
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    return values[0] if len(values) == 1 else text
+
+
+_NAMED = re.compile(
+    r"([\w.-]{1,256})(?:\[CALL_ID\]\w{1,64})?(?:\[ARGS\])?\s*+(\{.*+)", re.DOTALL | re.ASCII
+)
+
+
+def _mistral(text: str, tools: Tools) -> list[Call]:
+    """``[TOOL_CALLS]`` before a JSON list, or before each ``name{...}`` or ``name[ARGS]{...}``."""
+    calls = []
+    for part in text.split("[TOOL_CALLS]")[1:]:
+        part = part.strip().removesuffix("</s>")
+        if named := _NAMED.fullmatch(part):
+            (args,) = _values(named[2], most=1)
+            calls.append(_call(named[1], args))
+        else:
+            calls += _json_calls(part)
+    return calls
+
+
+def _fenced_json(text: str, tools: Tools) -> list[Call]:
+    """The calls of all fenced blocks that are JSON and hold nothing but calls."""
+    return _of_blocks(text, _json_calls)
+
+
+def _fenced_python(text: str, tools: Tools) -> list[Call]:
+    """The calls of all fenced blocks that are one call, or one list of calls."""
+    return _of_blocks(text, _python_calls)
+
+
+def _llama3_json(text: str, tools: Tools) -> list[Call]:
+    """JSON objects one after the other, whatever stands around them but further objects."""
+    begin = text.find("{")
+    if begin < 0:
+        return []
+    values = list(_leading_values(text, begin))
+    if values and text.find("{", values[-1][1]) >= 0:
+        raise NotCalls("objects that are no calls")
+    return _calls_of([value for value, _ in values])
+
+
+def _pythonic(text: str, tools: Tools) -> list[Call]:
+    """All of the text: ``[f(a=1)]`` or ``f(a=1)``."""
+    text = text.strip().removeprefix("<|python_start|>").removesuffix("<|python_end|>")
+    return _python_calls(text.removeprefix("<|python_tag|>"))
+
+
+READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
+    "hermes": _hermes,
+    "qwen3_coder": _qwen3_coder,
+    "mistral": _mistral,
+    "fenced_json": _fenced_json,
+    "fenced_python": _fenced_python,
+    "llama3_json": _llama3_json,
+    "pythonic": _pythonic,
+}
+"""In the order in which they are tried. Each raises `NotCalls`, or finds none."""
+
+_LANGUAGE = re.compile(r"[A-Za-z0-9_+-]*+")
+
+
+def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
+    calls = []
+    for block in text.split("```")[1::2]:  # the last one may lack its end
+        # A language's name is one only before a line's end: `f(a=1)` may follow at once.
+        named = _LANGUAGE.match(block)
+        first, _, rest = block.partition("\n")
+        if named and (first.strip() == named[0] or block[named.end() :].lstrip()[:1] in "[{"):
+            rest = block[named.end() :]
+        else:
+            rest = block
+        try:
+            calls += read(rest)
+        except NotCalls:
+            continue
+    return calls
+
+
+def _python_calls(text: str) -> list[Call]:
+    text = text.strip()
+    if text[-1:] not in (")", "]"):  # prose is not worth a parser's time
+        raise NotCalls("no call at its end")
+    if text[:1] != "[":
+        text = f"[{text}]"
+    calls = plain_calls(text)
+    if calls is None:
+        calls = literal_calls(expression(text))
+    return [_call(call.name, call.args) for call in calls]
+
+
+def _json_calls(text: str) -> list[Call]:
+    """The calls of a text that is JSON: an object, a list, or several one after the other."""
+    calls = _calls_of(_values(text))
+    if not calls:
+        raise NotCalls("no calls")
+    return calls
+
+
+def _calls_of(values: Sequence[Any]) -> list[Call]:
+    calls: list[Call] = []
+    for value in values:
+        if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+            value = value["tool_calls"]
+        calls += [_json_call(item) for item in (value if isinstance(value, list) else [value])]
+    return calls
+
+
+def _json_call(item: Any) -> Call:
+    """``{"name", "arguments"}``, ``{"name", "parameters"}``, or OpenAI's with either inside
+    ``function``. Raises `NotCalls` for anything else, the description of a function included."""
+    if isinstance(item, dict) and isinstance(item.get("function"), dict):
+        item = item["function"]
+    if not isinstance(item, dict):
+        raise NotCalls("no object")
+    name = item.get("name", item.get("function"))
+    args = item.get("arguments", item.get("parameters"))
+    if isinstance(args, str):
+        (args,) = _values(args, most=1)
+    if "arguments" not in item and isinstance(args, dict) and {"type", "properties"} <= args.keys():
+        raise NotCalls("a function's description")
+    return _call(name, args)
+
+
+def _call(name: Any, args: Any) -> Call:
+    """Raises `NotCalls` where it is none, or its arguments are not JSON."""
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
+        raise NotCalls("a call without a name")
+    if not isinstance(args, dict):
+        raise NotCalls("arguments that are no object")
+    try:
+        # Tuples become lists, and names of keys texts.
+        return Call(name, json.loads(json.dumps(args, allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise NotCalls(f"arguments that are no JSON: {str(error)[:80]}") from None
+
+
+_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_BETWEEN = re.compile(r"[\s,;]*+")
+_DECODER = json.JSONDecoder()
+
+
+def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
+    """The JSON values that make up all of ``text``, with blanks, ``,`` or ``;`` between them.
+
+    Raises `NotCalls`: there are none, or more than ``most``, or something else is among them."""
+    values = [value for value, _ in _leading_values(text, 0, whole=True)]
+    if not 0 < len(values) <= most:
+        raise NotCalls(f"{len(values)} values")
+    return values
+
+
+def _leading_values(text: str, at: int, *, whole: bool = False) -> Iterator[tuple[Any, int]]:
+    """The JSON values from ``at`` on, as far as one follows the other, and where each ends. Raises
+    `NotCalls` where the first is none, and with ``whole`` where any is none."""
+    depth = 0
+    for match in _NESTING.finditer(text, at):
+        bracket = match[0]
+        depth += (bracket in "[{") - (bracket in "]}")
+        if depth > MAX_DEPTH:
+            raise NotCalls(f"nested more than {MAX_DEPTH} deep")
+    start, found = _after_blanks(text, at), 0
+    while start < len(text):
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except ValueError as error:  # digits beyond Python's limit, too
+            if whole or not found:
+                raise NotCalls(f"no JSON: {str(error)[:80]}") from None
+            return
+        found += 1
+        if found > MAX_CALLS:
+            raise NotCalls(f"more than {MAX_CALLS} values")
+        yield value, end
+        start = _after_blanks(text, end)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at

@@ -1,0 +1,182 @@
+"""What is wrong with a section of a config, in one line that says what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from ace_ray import vllm_source
+from ace_ray.errors import UserError
+
+Sections = Mapping[str, Sequence[str]]
+"""Dotted path of a section -> its keys; "" is the top level."""
+_LIKE, _ALIKE = 0.5, 0.8
+"""How much a name has to look like another one: of its own section, and of another."""
+
+
+def mistake(
+    model: type[BaseModel], error: ValidationError, *, where: str, run: type[BaseModel]
+) -> UserError:
+    """Of what ``model`` did not take: all unknown keys, else the first problem.
+
+    ``run`` is the model of a whole run's config, where keys may belong that are not ``model``'s.
+    """
+    problems = error.errors(include_url=False, include_context=False)
+    unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
+    if unknown:
+        return _unknown(model, unknown, where, run)
+    first = problems[0]
+    path = _path(model, first["loc"])
+    key = ".".join(path)
+    if first["type"] == "missing":
+        # Not by ``path``: it ends where a value may be of several kinds.
+        lacking = ".".join(str(part) for part in first["loc"])
+        return UserError(f"{lacking!r} is missing", where=where, fix="add it")
+    # A value that may be of several kinds has one problem for each.
+    rules = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
+    rule = " or ".join(dict.fromkeys(_plain(rule) for rule in rules))
+    quotes = first["type"] == "string_type" and isinstance(first["input"], int | float)
+    return UserError(
+        f"{key!r} is {_short(first['input'])}, it should be {rule}",
+        where=where,
+        fix="put it in quotes" if quotes else "correct the value",
+    )
+
+
+def _unknown(
+    model: type[BaseModel],
+    places: Sequence[tuple[str | int, ...]],
+    where: str,
+    run: type[BaseModel],
+) -> UserError:
+    elsewhere = sections_of(model)
+    elsewhere |= {path: keys for path, keys in sections_of(run).items() if model is not run}
+    names, fixes = [], {}
+    for loc in places:
+        path, last = _path(model, loc), str(loc[-1])
+        if path[-1] != last:  # in a section that may be of several kinds
+            name, fix = ".".join([*path, last]), "correct it or leave it out"
+        else:
+            name, own = ".".join(path), _keys(model, path[:-1])
+            fix = instead(last, own, elsewhere, but=".".join(path[:-1]) if model is run else None)
+        names.append(name)
+        fixes[last] = fix
+    return UserError(
+        f"unknown key{'s' * (len(names) > 1)} {', '.join(map(repr, names))}",
+        where=where,
+        fix=together(fixes),
+    )
+
+
+def together(fixes: Mapping[str, str]) -> str:
+    """What to write in place of each unknown key, in one line."""
+    if len(fixes) == 1:
+        return next(iter(fixes.values()))
+    # A sentence about a key that is in the right place does not name it.
+    return "; ".join(fix if repr(key) in fix else f"{key!r}: {fix}" for key, fix in fixes.items())
+
+
+def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
+    """The sections of ``model`` and their keys, those of ``engine`` by vLLM's names."""
+    found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
+    for name, field in model.model_fields.items():
+        inner = _section(field.annotation)
+        if inner is not None:
+            found |= sections_of(inner, f"{prefix}{name}.")
+        elif name == "engine":
+            found[f"{prefix}{name}"] = list(vllm_source.engine_arguments())
+    return found
+
+
+def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
+    """What to write in place of an unknown ``key`` of a section with the keys ``own``.
+
+    ``but``: the path of that section among ``elsewhere``.
+    """
+    others = {path: keys for path, keys in elsewhere.items() if path != but}
+    for path, keys in others.items():
+        if key in keys:
+            return f"{key!r} belongs {_under(path)}"
+    near = closest_of(key, own, _LIKE)
+    likeness = _likeness(key, near) if near else 0.0
+    for path, keys in others.items():
+        other = closest_of(key, keys, _ALIKE)
+        if other and _likeness(key, other) > likeness:
+            return f"did you mean {other!r}? It belongs {_under(path)}"
+    if near:
+        return f"did you mean {near!r}?"
+    return f"known keys: {', '.join(own)}" if own else "it takes none"
+
+
+def _under(path: str) -> str:
+    return f"under {path!r}" if path else "at the top level"
+
+
+def closest_of(key: str, known: Sequence[str], cutoff: float) -> str | None:
+    return next(iter(difflib.get_close_matches(key, sorted(known), n=1, cutoff=cutoff)), None)
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def _plain(rule: str) -> str:
+    """Pydantic's sentence in the words of a YAML file."""
+    words = {
+        r"^(Input|String|List) should (be|have) ": "",
+        r"a valid dictionary.*|an? (valid )?(mapping|object).*": "a mapping (key: value)",
+        r"^a valid ": "a ",
+        r"^a integer": "an integer",
+        r"^match pattern": "of the form",
+        r"^Value error, ": "",
+    }
+    rule = re.sub(r"^String should match pattern", "of the form", rule)
+    for pattern, plain in words.items():
+        rule = re.sub(pattern, plain, rule)
+    return rule
+
+
+def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """``loc`` without the tags that pydantic adds for the members of a union."""
+    path: list[str] = []
+    node: type[BaseModel] | None = model
+    for part in loc:
+        field = node.model_fields.get(str(part)) if node is not None else None
+        path.append(str(part))
+        if field is None:
+            continue
+        inner = _section(field.annotation)
+        if inner is not None:
+            node = inner
+        elif get_origin(field.annotation) in (Union, UnionType):
+            return path
+        else:
+            node = None
+    return path
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The one model that ``annotation`` is, or is beside None."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    only = kinds[0] if len(kinds) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
+
+
+def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for part in path:
+        field = node.model_fields.get(part)
+        inner = _section(field.annotation) if field else None
+        if inner is not None:
+            node = inner
+    return [field.alias or name for name, field in node.model_fields.items()]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,241 @@
+"""Reads answers as vLLM's own server does: reasoning, content and calls, by its `Parser`.
+
+The parsers read hostile text; what one raises or logs of it is an answer without calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.errors import UserError
+from ace_ray.models.engine_args import _nearest
+from ace_ray.models.reasoning import split_think
+from ace_ray.models.tool_parsers import MARKED_CHARS, MAX_CHARS, ParserLog
+from ace_ray.records import ToolAnswer, ToolCall
+
+REASONING_CHARS = 524_288
+"""Longest text that is given to a reasoning parser: 400,000 characters took 2.5 s on a busy core. A
+longer one is split at ``<think>`` marks."""
+
+_NATIVE_ID = re.compile(r"functions\.[\w.-]{1,200}:\d{1,6}")
+"""Ids that a model writes itself (Kimi), which its template shows again. The others are random."""
+
+
+class TooLong(Exception):
+    """A text beyond the bounds of its parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An answer, taken apart. ``text`` is all but the reasoning, calls included as written.
+    ``truncated``: the reasoning never ended."""
+
+    text: str
+    reasoning: str = ""
+    truncated: bool = False
+    tools: ToolAnswer | None = None
+
+
+def parser_class(
+    tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
+) -> Any:
+    """vLLM's parser of these names, as its server composes it; None for no name.
+
+    Raises:
+        UserError: vLLM has none of that name, it lacks a package, or it does not take this
+            tokenizer.
+    """
+    from vllm.parser import ParserManager
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    kinds: tuple[tuple[str | None, str, Any, str], ...] = (
+        (reasoning, "reasoning", ReasoningParserManager, "get_reasoning_parser"),
+        (tool, "tool", ToolParserManager, "get_tool_parser"),
+    )
+    for name, kind, manager, getter in kinds:
+        if name is None:
+            continue
+        where, known = f"model.{kind}_parser", manager.list_registered()
+        if name not in known:
+            raise UserError(
+                f"vLLM has no {kind} parser {name!r}",
+                where=where,
+                fix=_nearest(name, known, f"known: {', '.join(sorted(known))}"),
+            )
+        try:
+            getattr(manager, getter)(name)
+        except ImportError as error:
+            raise UserError(
+                f"the {kind} parser {name!r} needs a package: {error}",
+                where=where,
+                fix="install it beside vLLM, or name another parser",
+            ) from error
+    both = " and ".join(name for name in (reasoning, tool) if name)
+    where = f"model.{'tool' if tool else 'reasoning'}_parser"
+    if tool == "openai" and not is_harmony:
+        raise UserError(
+            f"the tool parser {tool!r} reads tokens of gpt-oss and not text",
+            where=where,
+            fix="name another parser, or write mode: prompt",
+        )
+    try:
+        with ParserLog():
+            return ParserManager.get_parser(
+                tool_parser_name=tool,
+                reasoning_parser_name=reasoning,
+                enable_auto_tools=True,
+                is_harmony=is_harmony,
+                tokenizer=tokenizer,
+            )
+    # Parsers look for their special tokens when they are made, and raise RuntimeError or others.
+    except Exception as error:
+        raise UserError(
+            f"the parser {both} does not take this model's tokenizer: {error.__cause__ or error}",
+            where=where,
+            fix="name the parser of the model's family",
+        ) from error
+
+
+class AnswerReader:
+    """Reads answers to requests; vLLM's parsers keep state, so each answer gets a new one.
+
+    Args:
+        made: the class by `parser_class`, or None.
+        tool: the name of its tool parser, for the bounds.
+        split: whether ``<think>`` blocks are taken out first, for models without a reasoning
+            parser.
+    """
+
+    def __init__(
+        self, made: Any, tokenizer: Any, model_config: Any, *, tool: str | None, split: bool
+    ) -> None:
+        self._class, self._tokenizer, self._config = made, tokenizer, model_config
+        self._mark, self._marked_chars = MARKED_CHARS.get(tool or "", ("", MAX_CHARS))
+        self._split = split
+        self._log = ParserLog()
+
+    def parser(self, request: Any, template_kwargs: dict[str, Any]) -> Any:
+        """vLLM's parser for one answer; None where there is nothing to parse."""
+        if self._class is None:
+            return None
+        return self._class(
+            self._tokenizer,
+            request.tools,
+            model_config=self._config,
+            chat_template_kwargs=template_kwargs,
+        )
+
+    def read(
+        self,
+        text: str,
+        token_ids: Sequence[int],
+        request: Any,
+        *,
+        prompt_ids: Sequence[int],
+        template_kwargs: dict[str, Any],
+        opened: bool = False,
+    ) -> Reading:
+        """``text`` taken apart. Never raises on any text.
+
+        Args:
+            token_ids: of the text; some parsers read nothing else.
+            request: as it was when the prompt was rendered.
+            opened: whether the prompt ended in an open ``<think>`` block.
+        """
+        reasoning, rest, truncated = "", text, False
+        if self._split:
+            reasoning, rest, truncated = split_think(text, opened=opened)
+        if self._class is None or truncated:
+            return Reading(rest, reasoning, truncated, _plain(rest, request))
+        with self._log as logged:
+            try:
+                parser = self.parser(request, template_kwargs)
+                parser.set_prompt_token_ids(prompt_ids)
+                shown = self._bounded(parser, rest)
+                theirs, content, calls = parser.parse(
+                    rest, request, enable_auto_tools=True, model_output_token_ids=token_ids
+                )
+            except Exception as error:  # noqa: BLE001 - hostile text, third-party parsers
+                return self._unread(rest, reasoning, request, template_kwargs, error)
+        reasoning = theirs or reasoning
+        if not shown:
+            shown = [content or ("" if theirs and not calls else rest)]
+        if content is None and theirs and not calls and not self._closed(parser, rest):
+            return Reading("", reasoning, True, _plain("", request))
+        if not request.tools:
+            return Reading(content or "", reasoning)
+        tools = ToolAnswer(content or "", tuple(map(_call, calls or ())), logged.error)
+        return Reading(shown[-1], reasoning, False, tools)
+
+    def _bounded(self, parser: Any, text: str) -> list[str]:
+        """Keep ``parser`` to the bounds. What its tool parser will be given ends up in the list."""
+        from vllm.parser.abstract_parser import DelegatingParser
+
+        given: list[str] = []
+        if len(text) > REASONING_CHARS:
+            raise TooLong
+        tool = parser.tool_parser
+        if tool is None:
+            return given
+        if type(parser).parse is not DelegatingParser.parse:
+            self._check(text)
+            return given
+        extract = tool.extract_tool_calls
+
+        def bounded(model_output: str, request: Any) -> Any:
+            given.append(model_output)
+            self._check(model_output)
+            return extract(model_output, request=request)
+
+        tool.extract_tool_calls = bounded
+        return given
+
+    def _check(self, text: str) -> None:
+        marked = len(text) > self._marked_chars and self._mark in text
+        if len(text) > MAX_CHARS or marked:
+            raise TooLong
+
+    def _unread(
+        self,
+        text: str,
+        reasoning: str,
+        request: Any,
+        template_kwargs: dict[str, Any],
+        error: Exception,
+    ) -> Reading:
+        """What is left of an answer on which a parser gave up: its reasoning may still be told."""
+        rest: str | None = text
+        if len(text) > REASONING_CHARS:
+            split = split_think(text)
+            reasoning, rest = split.reasoning or reasoning, split.answer
+            if split.truncated:
+                rest = None
+        else:
+            try:
+                parser = self.parser(request, template_kwargs)
+                theirs, rest = parser.extract_reasoning(text, request)
+                reasoning = theirs or reasoning
+            except Exception:  # noqa: BLE001 - hostile text, third-party parsers
+                rest = text
+        if not request.tools:
+            return Reading(rest or "", reasoning, rest is None)
+        tools = ToolAnswer(rest or "", error=type(error).__name__)
+        return Reading(rest or "", reasoning, rest is None, tools)
+
+    @staticmethod
+    def _closed(parser: Any, text: str) -> bool:
+        end = getattr(parser.reasoning_parser, "reasoning_end_str", None)
+        return isinstance(end, str) and bool(end) and end in text
+
+
+def _plain(text: str, request: Any) -> ToolAnswer | None:
+    return ToolAnswer(text) if request.tools else None
+
+
+def _call(call: Any) -> ToolCall:
+    native = isinstance(call.id, str) and _NATIVE_ID.fullmatch(call.id)
+    return ToolCall(call.name, call.arguments, call.id if native else "")

@@ -1,0 +1,251 @@
+"""OpenAI's chat completions: what a request says, and what an answer is taken for.
+
+An answer is a stranger's: whatever is no chat completion raises, and what is kept of it is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.config import CandidateEndpoint, EndpointConfig
+from ace_ray.models.reasoning import split_think
+from ace_ray.models.sampling import request_fields
+from ace_ray.records import (
+    Completion,
+    EndpointFacts,
+    Messages,
+    Sampling,
+    ToolAnswer,
+    ToolCall,
+    Tools,
+    digest,
+)
+
+MAX_NAME_CHARS = 300
+MAX_CALLS = 1024
+"""In one answer."""
+MAX_REPLAYED = 1024
+"""Answers with reasoning in a form of the server's own that a client remembers."""
+MAX_TOKENS_COUNTED = 1 << 31
+_SENT = ("role", "content", "name", "tool_call_id")
+"""Keys of a message that every server takes; recorded messages have others of our own."""
+_DETAILS = "reasoning_details"
+_NAMES = ("reasoning_content", "reasoning", _DETAILS)
+"""What servers call the reasoning that they separate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Reasoning that a server separated, and the field and value that hand it back as it came."""
+
+    text: str
+    name: str
+    value: Any
+
+
+class Replay:
+    """In which form reasoning goes back to the server that it came from.
+
+    Episodes keep reasoning as text. Most servers take that under the name that they gave it; of
+    those that have a form of their own, the forms of the last `MAX_REPLAYED` answers are kept.
+    """
+
+    def __init__(self) -> None:
+        self._name = _NAMES[0]
+        self._forms: dict[str, tuple[str, Any]] = {}
+
+    def remember(self, reasoning: Reasoning) -> None:
+        if isinstance(reasoning.value, str):
+            self._name = reasoning.name
+            return
+        self._forms[digest(reasoning.text)] = (reasoning.name, reasoning.value)
+        if len(self._forms) > MAX_REPLAYED:
+            del self._forms[next(iter(self._forms))]
+
+    def form(self, text: str) -> tuple[str, Any]:
+        """The field of an assistant's message that hands ``text`` back, and its value."""
+        return self._forms.get(digest(text), (self._name, text))
+
+
+def request_body(
+    config: EndpointConfig,
+    messages: Messages,
+    sampling: Sampling,
+    tools: Tools = None,
+    *,
+    template_kwargs: Mapping[str, Any] | None = None,
+    replay: Replay | None = None,
+) -> bytes:
+    """The body of a request, in UTF-8.
+
+    Args:
+        template_kwargs: variables of the server's chat template, as vLLM and SGLang take them.
+        replay: how the reasoning goes back that messages hold; without it none does.
+    """
+    tree: dict[str, Any] = {
+        "model": config.model,
+        "messages": [_sent(message, replay) for message in messages],
+        **request_fields(sampling),
+    }
+    if tools:
+        tree["tools"] = [dict(tool) for tool in tools]
+    if template_kwargs:
+        tree["chat_template_kwargs"] = dict(template_kwargs)
+    if isinstance(config, CandidateEndpoint):
+        if tools:
+            tree["tool_choice"] = config.tool_choice
+            if config.parallel_tool_calls is not None:
+                tree["parallel_tool_calls"] = config.parallel_tool_calls
+        tree |= config.extra_body
+        tree = {key: value for key, value in tree.items() if value is not None}
+    # Lone surrogates, which models do produce, are no UTF-8: servers refuse even their escapes.
+    return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
+    sent = {key: message[key] for key in _SENT if key in message}
+    if calls := message.get("tool_calls"):
+        sent["tool_calls"] = [_call(call) for call in calls]
+    reasoning = next((message[name] for name in _NAMES if message.get(name)), None)
+    if replay is not None and isinstance(reasoning, str):
+        name, value = replay.form(reasoning)
+        sent[name] = value
+    return sent
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as the protocol has it: the arguments are a text, where templates take an object."""
+    function = dict(call["function"])
+    if not isinstance(function["arguments"], str):
+        function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return {**call, "function": function}
+
+
+def completion_of(
+    tree: Any, tools: Tools = None, *, split_reasoning: bool = True
+) -> tuple[Completion, Reasoning | None]:
+    """The first choice of a chat completion, without its seconds and attempts.
+
+    Raises:
+        ValueError, LookupError, TypeError, RecursionError: it is none.
+    """
+    choice = tree["choices"][0]
+    message = choice["message"]
+    if not isinstance(message, dict):
+        raise ValueError("message is no object")
+    text, thought = _content(message.get("content"))
+    reasoning = thought or _separated(message)
+    finish = choice.get("finish_reason")
+    if finish == "error":  # said by routers of several providers
+        raise ValueError("the answer ended with an error")
+    usage = tree.get("usage")
+    prompt, answer = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    completion = Completion(
+        text=text or "",
+        reasoning=reasoning.text if reasoning else "",
+        finish_reason=finish[:32] if isinstance(finish, str) else "stop",
+        prompt_tokens=prompt or 0,
+        completion_tokens=answer or 0,
+        model=_name(tree.get("model")),
+        endpoint=EndpointFacts(
+            model=_name(tree.get("model")),
+            fingerprint=_name(tree.get("system_fingerprint")),
+            has_usage=prompt is not None and answer is not None,
+            reasoning_tokens=_detail(usage, "completion_tokens_details", "reasoning_tokens"),
+            cached_tokens=_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        ),
+    )
+    calls = _calls(message.get("tool_calls")) if tools is not None else ()
+    if reasoning:
+        # A server that separates reasoning says null, not "", where the answer never began.
+        began = text is not None or bool(calls)
+        completion.reasoning_truncated = not began and completion.finish_reason == "length"
+    elif split_reasoning:
+        split = split_think(completion.text)
+        completion.text, completion.reasoning = split.answer, split.reasoning
+        completion.reasoning_truncated = split.truncated
+    if tools is not None:
+        completion.tools = ToolAnswer(completion.text, calls)
+    return completion, reasoning
+
+
+def _content(content: Any) -> tuple[str | None, Reasoning | None]:
+    """The text of a message's content, and the thinking in it, which goes back as it came."""
+    if content is None or isinstance(content, str):
+        return content, None
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise ValueError("content is no text")
+    texts, thoughts = [], []
+    for part in content:
+        kind = part.get("type")
+        if kind == "text":
+            texts.append(_text(part["text"]))
+        elif kind in ("thinking", "reasoning"):
+            thinking = part.get(kind, part.get("text", ""))
+            parts = thinking if isinstance(thinking, list) else [{"text": thinking}]
+            thoughts += [_text(one.get("text", "")) for one in parts]
+        else:
+            raise ValueError(f"content has a part of type {kind!r:.40}")
+    thought = "".join(thoughts)
+    whole = Reasoning(thought, "content", content) if thought else None
+    return "".join(texts) if texts else None, whole
+
+
+def _separated(message: Mapping[str, Any]) -> Reasoning | None:
+    """The reasoning beside a message's content. Structured details go first: a server that gives
+    them wants them back, signatures included."""
+    details = message.get(_DETAILS)
+    if isinstance(details, list) and details:
+        parts = [part for part in details if isinstance(part, dict)]
+        texts = [part.get("text") or part.get("summary") for part in parts]
+        joined = "".join(text for text in texts if isinstance(text, str))
+        named = [message.get(name) for name in ("reasoning_content", "reasoning")]
+        plain = next((text for text in named if isinstance(text, str) and text), "")
+        if plain or joined:
+            return Reasoning(plain or joined, _DETAILS, details)
+    for name in ("reasoning_content", "reasoning"):
+        value = message.get(name)
+        if isinstance(value, str) and value:
+            return Reasoning(value, name, value)
+    return None
+
+
+def _calls(calls: Any) -> tuple[ToolCall, ...]:
+    if calls is None:
+        return ()
+    if not isinstance(calls, list) or len(calls) > MAX_CALLS:
+        raise ValueError("tool_calls is no list of calls")
+    return tuple(_tool_call(call) for call in calls)
+
+
+def _tool_call(call: Any) -> ToolCall:
+    function = call["function"]
+    name, arguments = _text(function["name"]), function.get("arguments")
+    if isinstance(arguments, dict):  # against the protocol, but as some servers do
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    given = call.get("id")
+    return ToolCall(name, _text(arguments or ""), _name(given))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text is none")
+    return value
+
+
+def _name(value: Any) -> str:
+    return value[:MAX_NAME_CHARS] if isinstance(value, str) else ""
+
+
+def _detail(usage: Any, part: str, name: str) -> int | None:
+    return _count(usage.get(part), name) if isinstance(usage, dict) else None
+
+
+def _count(counts: Any, name: str) -> int | None:
+    value = counts.get(name) if isinstance(counts, dict) else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < MAX_TOKENS_COUNTED else None

@@ -1,0 +1,196 @@
+"""The candidate behind an endpoint: what stands where a run's own engine would.
+
+Nothing is loaded, and much is unknown: which weights answer, through which chat template, read by
+which tool parser. `UNKNOWN` names it, and manifests and comparisons say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ace_ray.config import CandidateEndpoint, ModelConfig, RunConfig
+from ace_ray.errors import RequestFailed, UserError
+from ace_ray.models.endpoint import EndpointModel, EndpointRefused
+from ace_ray.models.probe import Logprobs, ProbeFailed
+from ace_ray.models.roles import check_url, host_of, read_key
+from ace_ray.models.sources import ModelRef
+from ace_ray.records import Completion, Messages, Sampling, Tools
+
+WHERE = "model.endpoint"
+UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine and its arguments")
+"""What an endpoint does not tell of its model."""
+_OURS = ("model", "messages", "tools", "stream", "n")
+"""Keys of a request that ``extra_body`` may not touch: answers would be read wrongly."""
+_OPTIONS = ("tool_choice", "parallel_tool_calls")
+"""Those that have keys of their own in the config; null leaves them out."""
+_QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "Looks a fact up.",
+        "parameters": {
+            "type": "object",
+            "properties": {"key": {"type": "string", "description": "What to look up."}},
+            "required": ["key"],
+        },
+    },
+}
+
+
+class EndpointEngine(EndpointModel):
+    """The candidate's client, one per worker. Raises `UserError` as `EndpointModel`."""
+
+    version = "endpoint"
+    max_model_len = None
+    """Unknown; prompts that do not fit are refused by the server."""
+
+    def __init__(self, model: ModelConfig) -> None:
+        endpoint = endpoint_of(model)
+        super().__init__(
+            endpoint,
+            split_reasoning=model.reasoning_parser != "none",
+            template_kwargs=model.chat_template_kwargs,
+            where=WHERE,
+        )
+        self.device = f"endpoint {host_of(endpoint.url)}"
+
+    async def alive(self) -> None:
+        """This process works; whether the endpoint does, `answering` says. It is no reason to end
+        the process, which holds nothing that a new one would have in a better state."""
+
+    def processes(self) -> list[Any]:
+        return []
+
+    async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
+        raise RequestFailed("an endpoint gives no logprobs of a text")
+
+    async def swap(self, folder: Path) -> None:
+        raise ProbeFailed("an endpoint has no weights to swap")
+
+    async def logprobs(self) -> Logprobs:
+        raise ProbeFailed("an endpoint has no weights to examine")
+
+    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
+        raise ProbeFailed("an endpoint has no weights to examine")
+
+
+def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
+    """The endpoint of a candidate that has one."""
+    if model.endpoint is None:
+        raise ValueError("the candidate is behind no endpoint")
+    return model.endpoint
+
+
+def endpoint_ref(model: ModelConfig) -> ModelRef:
+    """The candidate's model as far as it is known: its name. The revision names what answers, which
+    may change without a word."""
+    endpoint = endpoint_of(model)
+    named = f"{endpoint.model} at {host_of(endpoint.url)}"
+    return ModelRef(endpoint.model, "endpoint", endpoint.model, named)
+
+
+def check_endpoint(config: RunConfig) -> None:
+    """What can be known of a candidate behind an endpoint before it is asked.
+
+    Raises:
+        UserError: a bad URL, no key, or a key of the config that only an engine has.
+    """
+    model = config.model
+    endpoint = endpoint_of(model)
+    check_url(endpoint.url, f"{WHERE}.url")
+    read_key(endpoint, f"{WHERE}.api_key_env")
+    for key, value in sorted(endpoint.extra_body.items()):
+        _check_extra(key, value)
+    engine_only = {
+        "engine": bool(config.engine),
+        "model.revision": model.revision is not None,
+        "model.adapter": model.adapter is not None,
+        "model.tool_parser": model.tool_parser is not None,
+        "model.reasoning_parser": model.reasoning_parser not in ("auto", "none"),
+        "worker_cpus": config.worker_cpus != RunConfig.model_fields["worker_cpus"].default,
+    }
+    for key, is_set in engine_only.items():
+        if is_set:
+            raise UserError(
+                "is of an engine of this run's own, and the candidate is behind an endpoint",
+                where=key,
+                fix="write auto or none, the server has a parser of its own"
+                if key.endswith("reasoning_parser")
+                else "leave it out: what the server is told, it is told where it runs",
+            )
+
+
+def _check_extra(key: str, value: Any) -> None:
+    where = f"{WHERE}.extra_body"
+    if key in _OURS:
+        raise UserError(f"{key!r} is set by ace_ray itself", where=where, fix="leave it out")
+    own = "sampling" if key in Sampling.__dataclass_fields__ else WHERE if key in _OPTIONS else ""
+    if own and value is not None:
+        raise UserError(
+            f"{key!r} belongs to {own}",
+            where=where,
+            fix=f"write {own}.{key}, or null here to leave it out of requests",
+        )
+    if not own and value is None:
+        raise UserError(f"no request has {key!r}", where=where, fix="give it a value")
+
+
+def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dict[str, Any]:
+    """Ask the candidate one question, as rows will, and return what its answer shows (JSON values
+    for the manifest): ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``, and with
+    ``tools`` the number of ``calls``.
+
+    ``patient``: with the retries of a row, else with one attempt.
+
+    Raises:
+        UserError: it refuses the question: no such model, wrong key, no tools.
+        EndpointDown: it does not answer now.
+    """
+    model = config.model
+    if not patient:
+        once = endpoint_of(model).model_copy(update={"max_retries": 0})
+        model = model.model_copy(update={"endpoint": once})
+    try:
+        # In a thread: where a notebook calls this, its event loop runs already.
+        with ThreadPoolExecutor(1) as thread:
+            asked = _asked(model, config.sampling.sampling(), tools=tools)
+            completion = thread.submit(asyncio.run, asked).result()
+    except EndpointRefused as error:
+        raise UserError(str(error), where=WHERE, fix=_fix(str(error), tools=tools)) from error
+    facts = completion.endpoint
+    assert facts is not None  # what an endpoint answers has them
+    answer: dict[str, Any] = {
+        "model": facts.model,
+        "fingerprint": facts.fingerprint,
+        "usage": facts.has_usage,
+        "finish_reason": completion.finish_reason,
+        "text": completion.text[:200],
+    }
+    return answer | ({"calls": len(completion.tools.calls)} if completion.tools else {})
+
+
+async def _asked(model: ModelConfig, sampling: Sampling, *, tools: bool) -> Completion:
+    engine = EndpointEngine(model)
+    offered: Tools = [_TOOL] if tools else None
+    try:
+        return await engine.chat(_QUESTION, sampling, offered)
+    finally:
+        await engine.close()
+
+
+def _fix(refusal: str, *, tools: bool) -> str:
+    if "does not accept" in refusal:
+        return "set the key that api_key_env names to one that the endpoint takes"
+    if "HTTP 404" in refusal:
+        return "check url, which ends before /chat/completions, and model"
+    if tools:
+        return (
+            "if it takes no tools, start the server with a tool parser, or evaluate with "
+            "mode: prompt; keys that it refuses are left out with extra_body: {KEY: null}"
+        )
+    return "keys that it refuses are left out with extra_body: {KEY: null}"

@@ -1,0 +1,235 @@
+"""Which of vLLM's parsers reads a model's answers, told by what its files show of its family.
+
+Marks in the chat template come first, since a fine-tune keeps its architecture and may speak
+another format; then the architecture and the model type. Nothing here imports vLLM.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import UserError
+
+_TOOL_MARKS: tuple[tuple[str, str], ...] = (
+    ("<arg_key>", "glm45"),
+    ("<function=", "qwen3_coder"),
+    ("<|tool_calls_section_begin|>", "kimi_k2"),
+    ("<｜tool▁calls▁begin｜>", "deepseek_v3"),
+    ("<minimax:tool_call>", "minimax_m2"),
+    ("[TOOL_CALLS]", "mistral"),
+    ("<|python_tag|>", "llama3_json"),
+    ("<|tool_call>", "gemma4"),
+    ("<start_function_call>", "functiongemma"),
+    ("<function_calls>", "olmo3"),
+    ("<|START_ACTION|>", "cohere_command3"),
+    ("<seed:tool_call>", "seed_oss"),
+    ("<|tool_call_start|>", "lfm2"),
+    ("<|tool|>", "phi4_mini_json"),
+    ("<|start_of_role|>", "granite"),
+    ("<|channel|>", "openai"),
+)
+"""Marks in a chat template -> the tool parser of their format."""
+
+_HERMES = re.compile(r"<tool_call>")
+_TOOL_TYPES = {
+    "gpt_oss": "openai",
+    "deepseek_v32": "deepseek_v32",
+    "deepseek_v4": "deepseek_v4",
+    "llama4": "llama4_pythonic",
+    "kimi_k3": "kimi_k3",
+    "kimi_k2": "kimi_k2",
+    "mistral": "mistral",
+    "mistral3": "mistral",
+    "phi4": "phi4_mini_json",
+    "xlam": "xlam",
+}
+"""Model types whose chats no template writes, or whose template shows no mark."""
+
+_GLM47 = ("glm4_moe_lite", "glm_moe_dsa", "glm5")
+_REASONING_TYPES = {
+    "gpt_oss": "openai_gptoss",
+    "deepseek_v32": "deepseek_v3",
+    "deepseek_v4": "deepseek_v4",
+    "kimi_k3": "kimi_k3",
+    "nemotron_h": "nemotron_v3",
+    "seed_oss": "seed_oss",
+    "minimax_m2": "minimax_m2",
+}
+_ENCODED = ("gpt_oss", "deepseek_v32", "deepseek_v4", "kimi_k3")
+"""Model types whose chats vLLM writes by code."""
+_SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
+
+
+@dataclass(frozen=True)
+class FamilyFacts:
+    """What a model's files show of its family."""
+
+    templates: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    model_type: str = ""
+    tekken: bool = False
+    """Whether it comes in Mistral's own format, which has no chat template."""
+    thinks: bool = False
+    """Whether that format has tokens for thoughts."""
+
+    @property
+    def writes_by_code(self) -> bool:
+        """Whether vLLM writes its chats with an encoder, whatever template there is."""
+        return self.tekken or self.model_type in _ENCODED
+
+    @property
+    def reads_reasoning(self) -> bool:
+        """Whether the reasoning of earlier answers may show in a prompt."""
+        if self.tekken:
+            return self.thinks
+        return self.writes_by_code or any(
+            re.search(r"\breasoning(_content)?\b", text) for text in self.templates
+        )
+
+
+@dataclass(frozen=True)
+class FormatChoice:
+    """How a model's chats are written and its answers read.
+
+    Attributes:
+        reasoning_parser: ``auto`` takes ``<think>`` blocks out, ``none`` nothing; else vLLM's.
+        tool_parser: vLLM's, None: no tools can be offered.
+        chat_template: in place of the model's own, as text.
+        content_format: of the template's messages: auto, string or openai.
+        plugins: (name, text) of files with parsers of their own.
+        start_date: the day that gpt-oss is told.
+    """
+
+    reasoning_parser: str = "auto"
+    tool_parser: str | None = None
+    chat_template: str | None = None
+    content_format: str = "auto"
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    plugins: tuple[tuple[str, str], ...] = ()
+    start_date: str | None = None
+
+    @property
+    def named_reasoning(self) -> str | None:
+        """The reasoning parser if it is vLLM's."""
+        return None if self.reasoning_parser in ("auto", "none") else self.reasoning_parser
+
+    def load_plugins(self) -> None:
+        """Have vLLM know the parsers of the plugin files. Raises `UserError`: one does not load."""
+        from ace_ray.models.parser_plugins import load_plugin
+
+        for name, text in self.plugins:
+            load_plugin(name, text)
+
+
+def family_facts(folder: Path) -> FamilyFacts:
+    """Of a model folder; what is not there, or cannot be read, is not known."""
+    templates: list[Any] = []
+    for name in ("tokenizer_config.json", "chat_template.json"):
+        listed = _tree(folder / name).get("chat_template")
+        found = listed if isinstance(listed, list) else [listed]
+        templates += [one.get("template") if isinstance(one, dict) else one for one in found]
+    for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
+        templates.append(_text(path))
+    config = _tree(folder / "config.json")
+    tekken = folder / "tekken.json"
+    own = tekken.is_file() and not (folder / "tokenizer_config.json").is_file()
+    named = config.get("architectures")
+    return FamilyFacts(
+        tuple(text for text in templates if isinstance(text, str) and text),
+        tuple(map(str, named)) if isinstance(named, list) else (),
+        str(config.get("model_type", "")),
+        own,
+        own and "[THINK]" in _text(tekken),
+    )
+
+
+def tool_parsers(facts: FamilyFacts) -> list[str]:
+    """The tool parsers that may read the calls of such a model; one where it is clear."""
+    text = "\n".join(facts.templates)
+    hits = list(dict.fromkeys(parser for mark, parser in _TOOL_MARKS if mark in text))
+    if facts.tekken:
+        hits = ["mistral"]
+    elif facts.model_type in _TOOL_TYPES and (facts.writes_by_code or not hits):
+        hits = [_TOOL_TYPES[facts.model_type]]
+    if "glm45" in hits and facts.model_type in _GLM47:
+        hits[hits.index("glm45")] = "glm47"
+    # The older of two formats writes its arguments as a fenced JSON block.
+    if "deepseek_v3" in hits and "```json" not in text:
+        hits[hits.index("deepseek_v3")] = "deepseek_v31"
+    if hits == ["granite"] and _HERMES.search(text):
+        hits = ["granite4"]
+    if not hits and _HERMES.search(text):
+        hits = ["hermes"]
+    if not hits and any("Llama4" in name for name in facts.architectures):
+        hits = ["llama4_pythonic"]
+    return hits
+
+
+def reasoning_parser(facts: FamilyFacts) -> str:
+    """The reasoning parser of a model whose template opens thinking or has a switch for it; "auto"
+    where there is none: some parsers take a whole answer for reasoning."""
+    text = "\n".join(facts.templates)
+    if facts.tekken:
+        return "mistral" if facts.thinks else "auto"
+    if facts.model_type in _REASONING_TYPES and (facts.writes_by_code or "think" in text):
+        return _REASONING_TYPES[facts.model_type]
+    switch = _SWITCH.search(text) is not None
+    think = "<think>" in text or "</think>" in text
+    hits = {
+        "glm47" if facts.model_type in _GLM47 else "glm45": "[gMASK]" in text and think,
+        "kimi_k2": "<|im_middle|>" in text and think,
+        "deepseek_v3": "<｜Assistant｜>" in text and think and switch,
+        "deepseek_r1": bool(re.search(r"<｜Assistant｜><think>", text)) and not switch,
+        "minimax_m2": "]~b]" in text and think,
+        "granite": "<|start_of_role|>" in text and switch,
+        "gemma4": ("<|tool_call>" in text or "<|think|>" in text) and switch,
+        "openai_gptoss": "<|channel|>" in text,
+        "mistral": "[THINK]" in text,
+        "seed_oss": "<seed:think>" in text,
+        "olmo3": "<function_calls>" in text and think,
+        "cohere_command3": "<|START_THINKING|>" in text,
+        "qwen3": "<|im_start|>" in text
+        and think
+        and (switch or bool(re.search(r"<\|im_start\|>assistant(\\n|\n)<think>", text))),
+    }
+    found = [name for name, hit in hits.items() if hit]
+    # Others took their thoughts over from these two, with marks of their own.
+    for common in ("qwen3", "deepseek_r1"):
+        if len(found) > 1 and common in found:
+            found.remove(common)
+    return found[0] if len(found) == 1 else "auto"
+
+
+def choose_tool_parser(facts: FamilyFacts, source: str) -> str:
+    """The one tool parser of the family. Raises `UserError`, with the candidates."""
+    hits = tool_parsers(facts)
+    if len(hits) == 1:
+        return hits[0]
+    problem = "shows no format of tool calls that is known"
+    if hits:
+        problem = f"shows marks of several formats: {', '.join(hits)}"
+    raise UserError(
+        f"the chat template of {source} {problem}",
+        where="model.tool_parser",
+        fix=f"name one of them: {', '.join(hits)}" if hits else "name vLLM's parser of the family",
+    )
+
+
+def _tree(path: Path) -> dict[str, Any]:
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,56 @@
+"""Files with reasoning and tool parsers of somebody's own, as vLLM's plugin options name them."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from ace_ray.config import config_text
+from ace_ray.errors import UserError
+
+_loaded: set[str] = set()
+
+
+def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
+    """(name, text) of each file. Raises `UserError`: one cannot be read."""
+    read = []
+    for path in paths:
+        text = config_text(path)
+        try:
+            compile(text, path, "exec")
+        except (SyntaxError, ValueError) as error:
+            raise UserError(
+                f"is no Python file: {error}", where=path, fix="name a file of parsers"
+            ) from error
+        read.append((Path(path).name, text))
+    return tuple(read)
+
+
+def plugin_sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_plugin(name: str, text: str) -> None:
+    """Run a plugin file in this process, once; what it registers vLLM knows then.
+
+    Raises `UserError`: it does not load.
+    """
+    sha = plugin_sha256(text)
+    if sha in _loaded:
+        return
+    from vllm.utils.import_utils import import_from_path
+
+    with tempfile.TemporaryDirectory(prefix="ace_ray_plugin_") as folder:
+        path = Path(folder) / name
+        path.write_text(text, encoding="utf-8")
+        try:
+            import_from_path(f"ace_ray_plugin_{sha[:16]}", str(path))
+        # Somebody's own program: whatever it raises, it does not load.
+        except Exception as error:
+            raise UserError(
+                f"does not load: {type(error).__name__}: {error}",
+                where=f"model.plugins: {name}",
+                fix="correct the file; it registers its parsers with vLLM's managers",
+            ) from error
+    _loaded.add(sha)

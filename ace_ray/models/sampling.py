@@ -1,0 +1,208 @@
+"""How a `Sampling` is said to those who draw tokens, and what a model's own is.
+
+The one place that knows vLLM's and OpenAI's names for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ace_ray.bounded import json_object
+from ace_ray.config import ModelConfig, SamplingConfig
+from ace_ray.errors import UserError
+from ace_ray.models.gguf_header import read_header
+from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.records import Sampling
+
+FILE = "generation_config.json"
+MOST_BYTES = 1 << 20
+_OPTIONAL = (
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "min_tokens",
+    "stop_token_ids",
+    "bad_words",
+    "thinking_token_budget",
+)
+"""Equally named by vLLM's parameters and its server, and of no effect at their defaults."""
+_DEFAULT = {field.name: field.default for field in fields(Sampling)}
+
+
+def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
+    """The arguments of vLLM's ``SamplingParams``; ``room`` is the tokens that the context has left.
+
+    ``reasoning_effort`` is none of them: the prompt says it (`RunConfig.template_kwargs`).
+    """
+    most = min(sampling.max_tokens, room)
+    values: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "max_tokens": most,
+        # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
+        "seed": sampling.seed if sampling.temperature > 0 else None,
+        "stop": list(sampling.stop) or None,
+        **_changed(sampling),
+    }
+    if sampling.min_tokens:
+        values["min_tokens"] = min(sampling.min_tokens, most)
+    if sampling.schema:
+        from vllm.sampling_params import StructuredOutputsParams
+
+        values["structured_outputs"] = StructuredOutputsParams(json=sampling.schema)
+    return values
+
+
+def request_fields(sampling: Sampling) -> dict[str, Any]:
+    """The fields of a chat completion request. What is not OpenAI's own is sent only where it was
+    asked for: their API refuses what it does not know."""
+    values: dict[str, Any] = {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        **_changed(sampling),
+    }
+    if sampling.top_k:
+        values["top_k"] = sampling.top_k
+    if sampling.temperature > 0:
+        values["seed"] = sampling.seed
+    if sampling.stop:
+        values["stop"] = list(sampling.stop)
+    if sampling.min_tokens:
+        values["min_tokens"] = min(sampling.min_tokens, sampling.max_tokens)
+    if sampling.reasoning_effort is not None:
+        values["reasoning_effort"] = sampling.reasoning_effort
+    if sampling.schema:
+        named = {"name": "answer", "schema": json.loads(sampling.schema)}
+        values["response_format"] = {"type": "json_schema", "json_schema": named}
+    return values
+
+
+def _changed(sampling: Sampling) -> dict[str, Any]:
+    values = {name: getattr(sampling, name) for name in _OPTIONAL}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value != _DEFAULT[name]
+    }
+
+
+def check_sampling(
+    config: SamplingConfig | None,
+    engine: Mapping[str, Any],
+    model: ModelConfig,
+    *,
+    where: str,
+) -> None:
+    """Raise `UserError` for what would be refused with every request, or be without effect, in an
+    engine with the arguments ``engine``."""
+    if config is None:
+        return
+    read = model.reasoning_parser not in ("auto", "none")
+    read = read or bool(engine.get("reasoning_parser") or engine.get("reasoning_config"))
+    if config.thinking_token_budget is not None and not read:
+        raise UserError(
+            "vLLM counts the tokens of reasoning only where it is told what that is",
+            where=f"{where}.thinking_token_budget",
+            fix="name the vLLM reasoning parser of this model in model.reasoning_parser",
+        )
+    if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
+        raise UserError(
+            "is in model.chat_template_kwargs too",
+            where=f"{where}.reasoning_effort",
+            fix="name it once",
+        )
+
+
+_OWN = (
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+)
+"""Those that vLLM's ``ModelConfig.get_diff_sampling_param`` takes from the file."""
+_OF_GGUF = {
+    "general.sampling.temp": "temperature",
+    "general.sampling.top_k": "top_k",
+    "general.sampling.top_p": "top_p",
+    "general.sampling.min_p": "min_p",
+    "general.sampling.penalty_repeat": "repetition_penalty",
+}
+
+
+def completed(
+    config: SamplingConfig, model: ModelRef | None, engine: Mapping[str, Any], *, where: str
+) -> SamplingConfig:
+    """``config`` with the sampling of ``model`` where it asks for that, as vLLM's server draws by
+    default: its engine, asked directly, never does.
+
+    Args:
+        config: of the candidate or of a role.
+        model: who answers; None for one whose files nobody can read, behind an endpoint.
+        engine: its arguments, which may name another folder of the file.
+        where: the key of ``config``.
+
+    Raises:
+        UserError: the model says nothing about sampling, or what is out of vLLM's ranges.
+    """
+    if config.is_complete:
+        return config
+    if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):
+        raise UserError(
+            "the model's own sampling is asked for, and its files cannot be read here",
+            where=where,
+            fix="name the values instead of model",
+        )
+    source, own = _named_by(model, engine)
+    if not own:
+        raise UserError(
+            f"the model's own sampling is asked for, and {source} names none",
+            where=where,
+            fix="name the values instead of model",
+        )
+    # What a model that names only top_p means: temperature 1, not greedy.
+    return config.completed({"temperature": 1.0, **own}, where=source)
+
+
+def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The file that says it, and what it says under our names."""
+    other = engine.get("generation_config", "auto")
+    if model.kind == "gguf" and other in (None, "auto", "vllm"):
+        header = read_header(Path(model.location))
+        named = {ours: _as_written(header.get(theirs)) for theirs, ours in _OF_GGUF.items()}
+        return model.location, _plain(named)
+    folder = tokenizer_folder(model) if other in (None, "auto", "vllm") else Path(str(other))
+    file = folder / FILE
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES)
+    except FileNotFoundError:
+        return str(file), {}
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror or error}", where=str(file), fix="check the model"
+        ) from error
+    tree = json_object(content, str(file))
+    named = {name: tree.get(name) for name in _OWN}
+    return str(file), _plain({**named, "max_tokens": tree.get("max_new_tokens")})
+
+
+def _as_written(value: Any) -> Any:
+    """GGUF holds 0.7 as the nearest number of 32 bits."""
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _plain(named: Mapping[str, Any]) -> dict[str, Any]:
+    own = {name: value for name, value in named.items() if value is not None}
+    if own.get("top_k") == -1:  # also means all
+        own["top_k"] = 0
+    return own

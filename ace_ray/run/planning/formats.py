@@ -1,0 +1,144 @@
+"""How the candidate's chats are written and its answers read, decided before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.config import RunConfig, config_text
+from ace_ray.errors import UserError
+from ace_ray.models.families import (
+    FamilyFacts,
+    FormatChoice,
+    choose_tool_parser,
+    family_facts,
+    reasoning_parser,
+    tool_parsers,
+)
+from ace_ray.models.gguf_header import read_header
+from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
+from ace_ray.models.sources import ModelRef, tokenizer_folder
+
+START_DATE = "2025-08-05"
+"""The day that gpt-oss is told where nobody says another: prompts are the same on every day."""
+
+
+def choose_format(
+    config: RunConfig, facts: FamilyFacts, *, native: bool
+) -> tuple[FormatChoice, FamilyFacts]:
+    """The format of a model of which ``facts`` are known; ``native``: whether tools go through its
+    own template. Also the facts, with the template that the config names instead.
+
+    Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
+    """
+    asked = config.model
+    template = None
+    if asked.chat_template is not None:
+        template = config_text(asked.chat_template)
+        facts = FamilyFacts((template,), facts.architectures, facts.model_type, facts.tekken)
+    reasoning, tool = asked.reasoning_parser, asked.tool_parser
+    if reasoning == "auto" and config.backend == "vllm":
+        reasoning = reasoning_parser(facts)
+    if tool == "auto" and config.backend == "vllm":
+        tool = (
+            choose_tool_parser(facts, asked.chat_template or str(asked.source)) if native else None
+        )
+    if facts.model_type == "gpt_oss" and tool is None and reasoning == "openai_gptoss" and native:
+        tool = "openai"
+    if native and tool is None and config.backend == "vllm":
+        hits = tool_parsers(facts)
+        raise UserError(
+            "native tool calling needs a parser that reads the model's calls",
+            where="model.tool_parser",
+            fix=f"write {hits[0]}, the parser of this model's family, or auto"
+            if len(hits) == 1
+            else "name the vLLM tool parser of this model, e.g. hermes",
+        )
+    date = asked.start_date or os.environ.get("VLLM_SYSTEM_START_DATE") or START_DATE
+    choice = FormatChoice(
+        reasoning_parser=reasoning,
+        tool_parser=tool,
+        chat_template=template,
+        content_format=asked.chat_template_content_format,
+        template_kwargs=config.template_kwargs,
+        plugins=read_plugins(asked.plugins),
+        start_date=date if facts.model_type == "gpt_oss" else None,
+    )
+    return choice, facts
+
+
+def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
+    """Of the candidate, before it is loaded. Raises `UserError`: it cannot be read."""
+    if config.backend != "vllm":
+        return FamilyFacts()
+    if model.kind in ("folder", "hub", "s3"):
+        return family_facts(tokenizer_folder(model))
+    if model.kind != "gguf":
+        return FamilyFacts()
+    # Always by the header, so that a run is the same before and after the conversion.
+    header = read_header(Path(model.location))
+    template = header.get("tokenizer.chat_template")
+    named = (template,) if isinstance(template, str) else ()
+    return FamilyFacts(named, (), str(header.get("general.architecture", "")))
+
+
+def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
+    """What of ``choice`` decides what the model is shown or how its answers are read; what nobody
+    asked for is left out, so that the ids of other runs stay."""
+    identity: dict[str, Any] = {
+        "reasoning_parser": choice.reasoning_parser,
+        "tool_parser": choice.tool_parser,
+    }
+    if choice.chat_template is not None:
+        text = choice.chat_template.encode()
+        identity["chat_template_sha256"] = hashlib.sha256(text).hexdigest()
+    if choice.content_format != "auto":
+        identity["chat_template_content_format"] = choice.content_format
+    if choice.plugins:
+        identity["plugins"] = [plugin_sha256(text) for _, text in choice.plugins]
+    if choice.start_date is not None:
+        identity["start_date"] = choice.start_date
+    # The server prepares tools for the template, and its parsers know the template's variables.
+    if config.backend == "vllm" and (native or choice.named_reasoning):
+        identity["format"] = "vllm"
+    return identity
+
+
+def choice_facts(choice: FormatChoice) -> dict[str, Any]:
+    """``choice`` for the manifest, without texts."""
+    facts = asdict(choice)
+    facts["plugins"] = {name: plugin_sha256(text) for name, text in choice.plugins}
+    if choice.chat_template is not None:
+        facts["chat_template"] = hashlib.sha256(choice.chat_template.encode()).hexdigest()
+    return facts
+
+
+def choice_line(config: RunConfig, choice: FormatChoice) -> str:
+    """What ``auto`` has chosen, for the start of a run; "" where it had nothing to choose."""
+    chosen = []
+    if config.model.reasoning_parser == "auto" and choice.reasoning_parser != "auto":
+        chosen.append(f"reasoning parser {choice.reasoning_parser}")
+    if config.model.tool_parser == "auto" and choice.tool_parser is not None:
+        chosen.append(f"tool parser {choice.tool_parser}")
+    return f"by the model's family: {', '.join(chosen)}" if chosen else ""
+
+
+def replayed(
+    config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
+) -> str:
+    """The reasoning that the model is shown again in episodes of ``benchmark``: none where its
+    answers have none, or where its template would not show it. Raises `UserError`: the class says
+    what is no policy."""
+    if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
+        raise UserError(
+            f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",
+            where=f"the class of {benchmark.name}",
+            fix="write none, tool_steps or all",
+        )
+    if choice.reasoning_parser == "none" or not facts.reads_reasoning:
+        return "none"
+    return config.model.replay_reasoning or benchmark.replay_reasoning

@@ -1,0 +1,42 @@
+"""vLLM's own source, read without importing it: that costs 5-20 s of CPU."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def folder() -> Path | None:
+    """Where the installed vLLM is; None where there is none."""
+    # find_spec does not import a top-level package.
+    spec = importlib.util.find_spec("vllm")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def parsed(file: Path) -> ast.Module:
+    """Without content where there is none: a vLLM of another layout."""
+    try:
+        return ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+def engine_arguments() -> dict[str, ast.expr]:
+    """Names and annotations of vLLM's engine arguments; {} where they cannot be read."""
+    vllm = folder()
+    if vllm is None:
+        return {}
+    return _fields(parsed(vllm / "engine/arg_utils.py"), ("EngineArgs", "AsyncEngineArgs"))
+
+
+def _fields(module: ast.Module, classes: Iterable[str]) -> dict[str, ast.expr]:
+    """Names and annotations of the dataclass fields of ``classes``."""
+    return {
+        item.target.id: item.annotation
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and node.name in classes
+        for item in node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel, as_sent
+from ace_ray.records import RAW_CHARS, Completion, Sampling, ToolAnswer, ToolCall, bounded_raw
+
+
+class Thinker:
+    """Answers with a thought and a call, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    async def chat(self, messages: Any, sampling: Any, tools: Any = None) -> Completion:
+        self.sent.append([dict(message) for message in messages])
+        call = ToolCall("find", "{}", "functions.find:0")
+        return Completion(
+            "a", reasoning="why", raw="<think>why</think>a", tools=ToolAnswer("a", (call,))
+        )
+
+
+@pytest.mark.parametrize(
+    ("policy", "shown"), [("none", []), ("tool_steps", [4, 6]), ("all", [1, 4, 6])]
+)
+def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown: list[int]) -> None:
+    model = Thinker()
+    context = EpisodeContext(RoleModel(model, Sampling()), replay_reasoning=policy)
+
+    async def episode() -> None:
+        context.say("user", "go")
+        await context.ask(tools=[])
+        context.say("user", "again")
+        context.say("system", "x")
+        for _ in range(2):
+            await context.ask(tools=[])
+            context.say("tool", "found")
+        await context.ask(tools=[])
+
+    asyncio.run(episode())
+    stored = context.episode.messages[1]
+    assert stored["reasoning"] == "why"
+    assert stored["raw"] == "<think>why</think>a"
+    assert stored["tool_calls"][0]["id"] == "functions.find:0"
+    last = model.sent[-1]
+    assert [at for at, message in enumerate(last) if "reasoning" in message] == shown
+    assert not any("raw" in message or "text" in message for message in last)
+
+
+def test_without_tools_the_model_is_sent_what_was_said_alone() -> None:
+    sent = as_sent([{"role": "assistant", "content": "a", "reasoning": "r", "raw": "ra"}])
+    assert sent == [{"role": "assistant", "content": "a"}]
+
+
+def test_what_is_stored_of_an_answer_as_written_is_bounded() -> None:
+    assert bounded_raw("a", "a") == ""
+    assert bounded_raw("x" * RAW_CHARS + "end", "end").endswith("end")
+    assert len(bounded_raw("x" * RAW_CHARS + "end", "end")) == RAW_CHARS

@@ -1,0 +1,135 @@
+"""When a run says that its rows do not show what the model can do, and with which numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.diagnosis import MIN_ROWS, MIN_SHARE, diagnose
+from ace_ray.benchmarks.second_reading import SecondReading
+from ace_ray.records import SCORE, Verdict
+from ace_ray.run.storage.rows import ResultRow
+
+
+def row(valid: bool = False, status: str = "scored", **more: Any) -> ResultRow:
+    verdict = Verdict(valid, "" if valid else "no_calls")
+    return ResultRow(
+        row_id="r",
+        benchmark="toy",
+        category="c",
+        language="en",
+        id="i",
+        group="i",
+        sample=0,
+        status=status,
+        verdicts={"official": verdict, "strict": verdict} if status == "scored" else {},
+        **more,
+    )
+
+
+def unread(official: float = 1.0, strict: float = 0.0, **more: Any) -> ResultRow:
+    scores = {"official": official, "strict": strict}
+    return row(second_reading=SecondReading("fenced_json", "answer", 1, scores), **more)
+
+
+def test_a_run_whose_calls_were_read_has_no_findings() -> None:
+    assert diagnose([row(True)] * 100) == []
+    assert diagnose([row(False)] * 100) == []
+    assert diagnose([]) == []
+
+
+def test_the_threshold_is_a_number_of_rows_and_a_share() -> None:
+    assert (MIN_ROWS, MIN_SHARE) == (5, 0.05)
+    assert diagnose([unread()] * 4) == []
+    assert len(diagnose([unread()] * 5)) == 1
+    assert diagnose([unread()] * 5 + [row()] * 96) == []
+    assert len(diagnose([unread()] * 5 + [row()] * 95)) == 1
+
+
+def test_unread_calls_say_reader_counts_and_what_the_verdicts_would_be() -> None:
+    right, half = unread(1.0, 1.0), unread(1.0, 0.5)
+    (finding,) = diagnose([row(True)] * 2 + [right] * 4 + [half] * 2 + [row()] * 2)
+    assert (finding.kind, finding.reader, finding.where) == (
+        "unread_calls",
+        "fenced_json",
+        "answer",
+    )
+    assert (finding.rows, finding.of, finding.answers, finding.not_judged) == (6, 10, 6, 0)
+    assert finding.accuracy == {"official": 0.2, "strict": 0.2}
+    assert finding.otherwise == pytest.approx({"official": 0.8, "strict": 0.7})
+    assert "6 of 10 rows hold calls that were not read" in finding.text
+    assert "reader fenced_json" in finding.text
+    assert "official 20.0 % -> 80.0 %, strict 20.0 % -> 70.0 %" in finding.text
+    assert "no score" in finding.text
+    assert json.loads(json.dumps(finding.as_json()))["text"] == finding.text
+
+
+def test_a_right_answer_without_a_call_may_be_a_wrong_call() -> None:
+    (finding,) = diagnose([unread(0.0, 0.0, valid=True)] * 10)
+    assert finding.accuracy == {"official": 1.0, "strict": 1.0}
+    assert finding.otherwise == {"official": 0.0, "strict": 0.0}
+
+
+def test_episodes_are_counted_and_have_no_second_verdict() -> None:
+    episode = row(second_reading=SecondReading("hermes", "answer", 3))
+    (finding,) = diagnose([episode] * 5 + [row(True)] * 5)
+    assert (finding.rows, finding.answers, finding.not_judged) == (5, 15, 5)
+    assert finding.otherwise == finding.accuracy
+    assert "in 15 answers" in finding.text
+    assert "->" not in finding.text
+
+
+def test_episodes_beside_single_answers() -> None:
+    episode = row(second_reading=SecondReading("fenced_json", "answer", 2))
+    (finding,) = diagnose([episode] * 2 + [unread()] * 8)
+    assert (finding.rows, finding.answers, finding.not_judged) == (10, 12, 2)
+    assert finding.otherwise["official"] == 0.8
+    assert "of 2 of them it cannot be said" in finding.text
+
+
+def test_each_reader_is_a_finding_the_one_with_most_rows_first() -> None:
+    hermes = row(second_reading=SecondReading("hermes", "answer", 1, {"official": 1.0}))
+    thought = row(second_reading=SecondReading("hermes", "reasoning", 1, {"official": 1.0}))
+    findings = diagnose([hermes] * 6 + [unread()] * 9 + [thought] * 5)
+    assert [(one.reader, one.where) for one in findings] == [
+        ("fenced_json", "answer"),
+        ("hermes", "answer"),
+        ("hermes", "reasoning"),
+    ]
+    assert "in reasoning that never ended" in findings[2].text
+
+
+def test_answers_that_were_cut_say_the_accuracy_of_the_others() -> None:
+    cut = row(finish_reason="length")
+    (finding,) = diagnose([cut] * 6 + [row(True, finish_reason="stop")] * 3 + [row()])
+    assert (finding.kind, finding.rows, finding.of) == ("cut_by_length", 6, 10)
+    assert finding.accuracy == {"official": 0.3, "strict": 0.3}
+    assert finding.otherwise == {"official": 0.75, "strict": 0.75}
+    assert "6 of 10 rows end in an answer cut by max_tokens or the context" in finding.text
+    assert "official 75.0 % (of all rows 30.0 %)" in finding.text
+    assert "reader" not in finding.as_json()
+
+
+def test_reasoning_that_never_ended_in_all_rows() -> None:
+    endless = row(reasoning_truncated=True, finish_reason="length")
+    cut, reasoning = diagnose([endless] * 5)
+    assert (cut.kind, reasoning.kind) == ("cut_by_length", "reasoning_never_ended")
+    assert reasoning.otherwise == {"official": None, "strict": None}
+    assert "5 of 5 rows have reasoning that never ended" in reasoning.text
+    assert "official N/A (of all rows 0.0 %)" in reasoning.text
+
+
+def test_repeats_and_rows_without_a_verdict_do_not_count() -> None:
+    again = unread(repeat=1)
+    failed = row(status="infra_error", finish_reason="length")
+    assert diagnose([again] * 50 + [failed] * 50 + [row()] * 10) == []
+
+
+def test_shares_of_graded_answers_are_used() -> None:
+    graded = row()
+    graded.verdicts = {"correct": Verdict(False, "half", metrics={SCORE: 0.5})}
+    graded.second_reading = SecondReading("hermes", "answer", 1, {"correct": 0.75})
+    (finding,) = diagnose([graded] * 8)
+    assert (finding.accuracy, finding.otherwise) == ({"correct": 0.5}, {"correct": 0.75})

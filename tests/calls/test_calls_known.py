@@ -1,0 +1,147 @@
+"""Readers of the formats in which models are known to write calls."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ace_ray.calls import MAX_CODE, MAX_DEPTH, Call
+from ace_ray.calls.known import MAX_CALLS, READERS, known_calls
+
+F, G = Call("f", {"a": 1}), Call("g", {"b": ["x", None], "c": {"d": True}})
+F_JSON, G_JSON = ({"name": call.name, "arguments": call.args} for call in (F, G))
+F_TEXT, G_TEXT = json.dumps(F_JSON), json.dumps(G_JSON, indent=2)
+BOTH = f"[{F_TEXT}, {G_TEXT}]"
+XML_F = "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>"
+XML_G = (
+    '<function=g><parameter=b>["x", null]</parameter><parameter=c>{"d": true}</parameter>'
+    "</function>"
+)
+OPENAI = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+
+READ: list[tuple[str, str, list[Call]]] = [
+    ("hermes", f"<tool_call>\n{F_TEXT}\n</tool_call>", [F]),
+    ("hermes", f"Well.<tool_call>{F_TEXT}</tool_call> and <tool_call>{G_TEXT}</tool_call>", [F, G]),
+    ("hermes", f"<tool_call>{F_TEXT}", [F]),
+    ("hermes", f"```xml\n<tool_call>{F_TEXT}</tool_call>\n```", [F]),
+    ("qwen3_coder", f"<tool_call>\n{XML_F}\n</tool_call>", [F]),
+    ("qwen3_coder", XML_F + XML_G, [F, G]),
+    ("qwen3_coder", "<function=f>\n<parameter=a>\n1", [F]),
+    ("qwen3_coder", "<function=f></function>", [Call("f", {})]),
+    ("qwen3_coder", "<function=f><parameter=a>x\ny</parameter>", [Call("f", {"a": "x\ny"})]),
+    ("qwen3_coder", "<function=f><parameter=a>True</parameter>", [Call("f", {"a": True})]),
+    ("qwen3_coder", "<function=f><parameter=a>None</parameter>", [Call("f", {"a": None})]),
+    ("qwen3_coder", "<function=f><parameter=a>1 2</parameter>", [Call("f", {"a": "1 2"})]),
+    ("mistral", f"[TOOL_CALLS]{BOTH}", [F, G]),
+    ("mistral", f"Let me. [TOOL_CALLS] {F_TEXT}</s>", [F]),
+    ("mistral", '[TOOL_CALLS]f{"a": 1}', [F]),
+    ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]f[CALL_ID]abc123[ARGS]{"a": 1}', [F, F]),
+    ("fenced_json", f"```json\n{F_TEXT}\n```", [F]),
+    ("fenced_json", f"I call it:\n\n```json\n{BOTH}\n```\nThat is all.", [F, G]),
+    ("fenced_json", f"```json\n{F_TEXT}\n```\n```\n{G_TEXT}\n```", [F, G]),
+    ("fenced_json", f"```json\n{F_TEXT}\n{G_TEXT}\n```", [F, G]),
+    ("fenced_json", f"```{F_TEXT}```", [F]),
+    ("fenced_json", f"```json {F_TEXT}```", [F]),
+    ("fenced_json", f"```json\n{F_TEXT}", [F]),
+    ("fenced_json", f'```json\n{{"a": 1}}\n```\n```json\n{F_TEXT}\n```', [F]),
+    ("fenced_json", f"```json\n{json.dumps(OPENAI)}\n```", [F]),
+    ("fenced_json", f"```json\n{json.dumps({'tool_calls': [OPENAI, OPENAI]})}\n```", [F, F]),
+    ("fenced_json", '```json\n{"name": "f", "parameters": {"a": 1}}\n```', [F]),
+    ("fenced_json", '```json\n{"function": {"name": "f", "parameters": {"a": 1}}}\n```', [F]),
+    ("fenced_json", '```json\n[{"function": "f", "parameters": {"a": 1}}]\n```', [F]),
+    ("fenced_python", "```python\n[f(a=1), g(b=('x', None), c={'d': True})]\n```", [F, G]),
+    ("fenced_python", "```tool_code\nf(a=1)\n```", [F]),
+    ("fenced_python", "Call ```f(a=1)``` now", [F]),
+    ("llama3_json", F_TEXT, [F]),
+    ("llama3_json", f"<|python_tag|>{F_TEXT}; {G_TEXT}<|eom_id|>", [F, G]),
+    ("llama3_json", f"Here: {F_TEXT} is the call.", [F]),
+    ("llama3_json", BOTH, [F, G]),
+    ("llama3_json", '{"name": "f", "parameters": {"a": 1}}', [F]),
+    ("llama3_json", f"functools{BOTH}", [F, G]),
+    ("pythonic", "[f(a=1), g(b=['x', None], c={'d': True})]", [F, G]),
+    ("pythonic", " f(a=1)\n", [F]),
+    ("pythonic", "<|python_start|>[f(a=1)]<|python_end|>", [F]),
+    ("pythonic", "[a.b.f(a=-1.5)]", [Call("a.b.f", {"a": -1.5})]),
+]
+
+
+@pytest.mark.parametrize(("reader", "text", "calls"), READ)
+def test_a_known_format_is_read_by_the_reader_of_its_name(
+    reader: str, text: str, calls: list[Call]
+) -> None:
+    assert known_calls(text) == (reader, calls)
+
+
+def test_every_reader_is_tried_here() -> None:
+    assert {reader for reader, _, _ in READ} == set(READERS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "No function fits.",
+        "I cannot (sorry).",
+        "[]",
+        "[TOOL_CALLS][]",
+        "<tool_call></tool_call>",
+        f"<tool_call>{F_TEXT}</tool_call><tool_call>{{'name'</tool_call>",
+        "<function=f",
+        "<function=>",
+        "<function=f><parameter=a",
+        "```json\n{}\n```",
+        '```json\n{"name": "Ada", "age": 36}\n```',
+        '```json\n{"name": "f"}\n```',
+        '```json\n{"name": "f", "arguments": [1]}\n```',
+        '```json\n{"name": "f", "arguments": "no object"}\n```',
+        '```json\n{"name": 1, "arguments": {}}\n```',
+        '```json\n{"name": "", "arguments": {}}\n```',
+        '```json\n{"name": "f", "arguments": {"a": NaN}}\n```',
+        '```json\n{"name": "f", "arguments": {"a": 1e999}}\n```',
+        '{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}',
+        "```python\nprint('hello')\n```",
+        "```python\ndef f(a):\n    return a\n```",
+        "[f(1)]",
+        "[f(a=b)]",
+        "[f(a=__import__('os').system('true'))]",
+        "[f(a=1, a=2)]",
+        "[1, 2]",
+        "Either f(a=1) or g(b=2)",
+    ],
+)
+def test_what_holds_no_call_is_not_read(text: str) -> None:
+    assert known_calls(text) is None
+
+
+def test_values_of_xml_have_the_types_that_the_tools_say() -> None:
+    def read(kind: str | None) -> Any:
+        schema = {"properties": {"a": {"type": kind}} if kind else {}}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        found = known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool])
+        assert found is not None
+        return found.calls[0].args["a"]
+
+    assert read("string") == "12"
+    assert read("integer") == 12
+    assert read(None) == 12
+
+
+def test_numbers_of_calls_names_and_characters_are_bounded() -> None:
+    assert len((known_calls(f"[{'f(),' * MAX_CALLS}]") or ("", []))[1]) == MAX_CALLS
+    assert known_calls(f"[{'f(),' * (MAX_CALLS + 1)}]") is None
+    assert known_calls("```json\n" + F_TEXT * (MAX_CALLS + 1)) is None
+    assert known_calls(f"{'f' * 257}(a=1)") is None
+    assert known_calls(" " * MAX_CODE + F_TEXT) is None
+
+
+def test_depth_and_digits_are_bounded() -> None:
+    def nested(depth: int) -> str:
+        return f'{{"name": "f", "arguments": {{"a": {"[" * depth}{"]" * depth}}}}}'
+
+    assert known_calls(nested(MAX_DEPTH - 2))
+    assert known_calls(nested(MAX_DEPTH - 1)) is None
+    assert known_calls(nested(40_000)) is None
+    assert known_calls(f'{{"name": "f", "arguments": {{"a": {"9" * 5_000}}}}}') is None
+    assert known_calls(f"f(a={'9' * 5_000})") is None

@@ -1,0 +1,189 @@
+"""What a request to a chat completions server says, and what its answers are taken for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ace_ray.config import CandidateEndpoint, EndpointConfig
+from ace_ray.models.completions import MAX_CALLS, Replay, completion_of, request_body
+from ace_ray.models.sampling import request_fields
+from ace_ray.records import Messages, Sampling, Tools
+
+ASKED = [{"role": "user", "content": "hello"}]
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+
+def sent(
+    messages: Messages = ASKED,
+    sampling: Sampling | None = None,
+    tools: Tools = None,
+    **endpoint: Any,
+) -> dict[str, Any]:
+    replay = endpoint.pop("replay", None)
+    kwargs = endpoint.pop("template_kwargs", None)
+    config = CandidateEndpoint(url="http://h/v1", model="m", **endpoint)
+    body = request_body(config, messages, Sampling(), tools, template_kwargs=kwargs, replay=replay)
+    tree: dict[str, Any] = json.loads(body)
+    return tree
+
+
+def read(message: dict[str, Any], tools: Tools = None, **more: Any) -> Any:
+    finish = more.pop("finish_reason", "stop")
+    tree = {"choices": [{"message": message, "finish_reason": finish}], **more}
+    return completion_of(tree, tools)
+
+
+def test_only_what_differs_from_a_default_is_sent() -> None:
+    assert request_fields(Sampling()) == {"max_tokens": 1200, "temperature": 0.0, "top_p": 1.0}
+    drawn = request_fields(Sampling(temperature=0.7, top_k=5, seed=0, stop=("a", "b")))
+    assert drawn["seed"] == 0
+    assert drawn["stop"] == ["a", "b"]
+    assert drawn["top_k"] == 5
+
+
+def test_tools_and_what_goes_with_them() -> None:
+    body = sent(tools=TOOLS, parallel_tool_calls=False, tool_choice="required")
+    assert body["tools"] == TOOLS
+    assert body["tool_choice"] == "required"
+    assert body["parallel_tool_calls"] is False
+    without = sent(parallel_tool_calls=False)
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(without)
+    assert "parallel_tool_calls" not in sent(tools=TOOLS)
+
+
+def test_a_role_is_asked_as_before() -> None:
+    body = json.loads(request_body(EndpointConfig(url="http://h", model="m"), ASKED, Sampling()))
+    assert set(body) == {"model", "messages", "max_tokens", "temperature", "top_p"}
+
+
+def test_further_keys_are_added_and_null_leaves_one_out() -> None:
+    body = sent(
+        extra_body={"temperature": None, "provider": {"only": ["x"]}},
+        template_kwargs={"enable_thinking": False},
+    )
+    assert "temperature" not in body
+    assert body["provider"] == {"only": ["x"]}
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_recorded_messages_lose_what_is_ours_and_arguments_become_texts() -> None:
+    function = {"name": "f", "arguments": {"x": "ä"}}
+    call = {"id": "c1", "type": "function", "function": function}
+    message = {"role": "assistant", "content": "", "text": "ours", "tool_calls": [call]}
+    result = {"role": "tool", "name": "f", "tool_call_id": "c1", "content": "1"}
+    first, second = sent([message, result])["messages"]
+    assert first == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{**call, "function": {"name": "f", "arguments": '{"x": "ä"}'}}],
+    }
+    assert second == result
+    assert function["arguments"] == {"x": "ä"}, "the recorded message stays as it is"
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_goes_back_under_the_name_that_it_came_with(name: str) -> None:
+    done, reasoning = read({"content": "hi", name: "because"})
+    assert (done.text, done.reasoning) == ("hi", "because")
+    replay = Replay()
+    replay.remember(reasoning)
+    message = {"role": "assistant", "content": "hi", "reasoning": "because"}
+    assert sent([message], replay=replay)["messages"] == [
+        {"role": "assistant", "content": "hi", name: "because"}
+    ]
+    assert sent([message])["messages"] == [{"role": "assistant", "content": "hi"}]
+
+
+def test_reasoning_with_a_form_of_its_own_goes_back_as_it_came() -> None:
+    details = [{"type": "reasoning.text", "text": "be", "signature": "s"}, {"text": "cause"}]
+    done, reasoning = read({"content": "hi", "reasoning_details": details, "reasoning": "because"})
+    assert done.reasoning == "because"
+    replay = Replay()
+    replay.remember(reasoning)
+    message = {"role": "assistant", "content": "hi", "reasoning": "because"}
+    (back,) = sent([message], replay=replay)["messages"]
+    assert back == {"role": "assistant", "content": "hi", "reasoning_details": details}
+
+
+def test_thinking_parts_of_the_content_are_reasoning_and_go_back_whole() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "because"}]},
+        {"type": "text", "text": "hi"},
+    ]
+    done, reasoning = read({"content": parts})
+    assert (done.text, done.reasoning) == ("hi", "because")
+    replay = Replay()
+    replay.remember(reasoning)
+    message = {"role": "assistant", "content": "hi", "reasoning": "because"}
+    assert sent([message], replay=replay)["messages"][0]["content"] == parts
+
+
+def test_calls_are_read_with_their_ids() -> None:
+    call = {"id": "c9", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    other = {"function": {"name": "g", "arguments": {"y": 2}}}
+    bare = {"id": 7, "function": {"name": "h", "arguments": None}}
+    done, _ = read({"content": None, "tool_calls": [call, other, bare]}, TOOLS)
+    assert [(c.name, c.arguments, c.id) for c in done.tools.calls] == [
+        ("f", '{"x": 1}', "c9"),
+        ("g", '{"y": 2}', ""),
+        ("h", "", ""),
+    ]
+    assert done.tools.content == ""
+
+
+def test_thinking_without_a_parser_is_still_no_answer_beside_calls() -> None:
+    done, _ = read({"content": "<think>hm</think>ok", "tool_calls": None}, TOOLS)
+    assert (done.text, done.reasoning, done.tools.content) == ("ok", "hm", "ok")
+
+
+def test_a_call_after_reasoning_is_an_answer_even_when_cut() -> None:
+    call = {"function": {"name": "f", "arguments": "{"}}
+    message = {"content": None, "reasoning": "hm", "tool_calls": [call]}
+    done, _ = read(message, TOOLS, finish_reason="length")
+    assert not done.reasoning_truncated
+    done, _ = read({"content": None, "reasoning": "hm"}, TOOLS, finish_reason="length")
+    assert done.reasoning_truncated
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": None, "tool_calls": {}},
+        {"content": None, "tool_calls": [{}]},
+        {"content": None, "tool_calls": ["f"]},
+        {"content": None, "tool_calls": [{"function": "f"}]},
+        {"content": None, "tool_calls": [{"function": {"name": 3}}]},
+        {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": 3}}]},
+        {"content": None, "tool_calls": [{"function": {"name": "f"}}] * (MAX_CALLS + 1)},
+        {"content": [{"type": "image_url"}]},
+        {"content": [{"type": "text"}]},
+    ],
+)
+def test_what_is_no_answer_to_tools_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
+        read(message, TOOLS)
+
+
+def test_an_answer_that_ended_with_an_error_is_none() -> None:
+    with pytest.raises(ValueError, match="ended with an error"):
+        read({"content": "hal"}, finish_reason="error")
+
+
+def test_usage_is_known_or_it_is_not() -> None:
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "completion_tokens_details": {"reasoning_tokens": 2},
+        "prompt_tokens_details": {"cached_tokens": 5},
+    }
+    done, _ = read({"content": "hi"}, usage=usage, model="m-2", system_fingerprint="fp")
+    facts = done.endpoint
+    assert (facts.has_usage, facts.reasoning_tokens, facts.cached_tokens) == (True, 2, 5)
+    assert (facts.model, facts.fingerprint) == ("m-2", "fp")
+    for bad in (None, {}, {"prompt_tokens": 7}, {"prompt_tokens": True, "completion_tokens": 1}):
+        done, _ = read({"content": "hi"}, usage=bad)
+        assert not done.endpoint.has_usage
+        assert done.endpoint.reasoning_tokens is None

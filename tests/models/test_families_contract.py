@@ -1,0 +1,459 @@
+"""Every family is written and read as vLLM's server does: prompts equal to its renderer's, token by
+token, and recorded answers taken apart like its parser does.
+
+Mistral's tokenizer and gpt-oss's vocabulary are the real ones, from their wheels. The others are
+toys, which have the family's marks as tokens, with templates of our own that show its marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+
+from ace_ray.models import families
+from ace_ray.models.families import FamilyFacts, FormatChoice
+from ace_ray.records import ToolCall
+
+pytest.importorskip("vllm")
+
+from ace_ray.models.format import Format
+
+Make = Callable[..., tuple[Any, Any]]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "find",
+            "description": "Finds it, \u00e9 <b>.",
+            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
+            "response": {"type": "object"},
+        },
+    }
+]
+CALLED: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "reasoning": "RRR",
+    "tool_calls": [
+        {
+            "id": "call00000",
+            "type": "function",
+            "function": {"name": "find", "arguments": '{"key": "x"}'},
+        }
+    ],
+}
+RESULT = {"role": "tool", "name": "find", "tool_call_id": "call00000", "content": "found"}
+CHATS: tuple[list[dict[str, Any]], ...] = (
+    [{"role": "user", "content": "go"}],
+    [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}],
+    [{"role": "user", "content": "go"}, CALLED, RESULT],
+    [{"role": "user", "content": "go"}, CALLED, RESULT, {"role": "assistant", "content": "x"},
+     {"role": "user", "content": "again"}],
+)  # fmt: skip
+FIND = (ToolCall("find", '{"key": "x"}'),)
+THINK = ("<think>", "</think>")
+CALL = ("<tool_call>", "</tool_call>")
+
+
+class Answer(NamedTuple):
+    """What a model wrote, and what it is read as."""
+
+    text: str
+    reasoning: str
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    truncated: bool = False
+
+
+def chatml(call: str, generation: str = "", thought: str = "") -> str:
+    """A template of the shape that most have."""
+    return (
+        "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}"
+        + call
+        + "<|im_end|>\n{% endif %}"
+        "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+        "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        + thought
+        + "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n"
+        "{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>"
+        "{% endfor %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n" + generation + "{% endif %}"
+    )
+
+
+KEPT = (
+    "{% if m.reasoning_content and loop.index0 > ns.last %}<think>\n{{ m.reasoning_content }}\n"
+    "</think>\n\n{% endif %}"
+)
+OFF = (
+    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n"
+    "{% endif %}"
+)
+JSON_CALL = 'Call with <tool_call>\n{"name": ..., "arguments": ...}\n</tool_call>'
+HERMES = '<tool_call>\n{"name": "find", "arguments": {"key": "x"}}\n</tool_call>'
+CODER = "<tool_call>\n<function=find>\n<parameter=key>\nx\n</parameter>\n</function>\n</tool_call>"
+GLM = "<tool_call>find\n<arg_key>key</arg_key>\n<arg_value>x</arg_value>\n</tool_call>"
+KIMI = (
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>"
+    '{"key": "x"}<|tool_call_end|><|tool_calls_section_end|>'
+)
+DEEPSEEK = tuple(
+    f"<｜tool▁{mark}｜>" for mark in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end")
+)
+V3 = (
+    f'{DEEPSEEK[0]}{DEEPSEEK[1]}function{DEEPSEEK[2]}find\n```json\n{{"key": "x"}}\n```'
+    f"{DEEPSEEK[3]}{DEEPSEEK[4]}"
+)
+V31 = f'{DEEPSEEK[0]}{DEEPSEEK[1]}find{DEEPSEEK[2]}{{"key": "x"}}{DEEPSEEK[3]}{DEEPSEEK[4]}'
+
+
+class Family(NamedTuple):
+    template: str
+    reasoning: str
+    tool: str
+    marks: tuple[str, ...] = ()
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+    answers: tuple[Answer, ...] = ()
+    model_type: str = "llama"
+
+
+def thinking_off(call: str) -> tuple[Answer, ...]:
+    return (Answer("plain", "", "plain"), Answer(call, "", "", FIND))
+
+
+def thinking_on(call: str) -> tuple[Answer, ...]:
+    return (
+        Answer("y</think>ok", "y", "ok"),
+        Answer(f"y</think>{call}", "y", "", FIND),
+        Answer("y and no end", "y and no end", "", truncated=True),
+    )
+
+
+QWEN3 = chatml(JSON_CALL, OFF, KEPT)
+GLM45 = "[gMASK]<sop>" + chatml("<tool_call>f<arg_key>k</arg_key>", OFF, KEPT)
+KIMI_TEMPLATE = chatml(KIMI, "", KEPT).replace(
+    "<|im_start|>assistant", "<|im_assistant|>a<|im_middle|>"
+)
+KIMI_ID = (ToolCall("find", '{"key": "x"}', "functions.find:0"),)
+KIMI_MARKS = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+              "<|tool_call_end|>", "<|tool_call_argument_begin|>")  # fmt: skip
+DEEPSEEK_TEMPLATE = chatml("".join(DEEPSEEK), "<｜Assistant｜>{% if thinking %}<think>{% endif %}")
+GRANITE = (
+    chatml("")
+    .replace("<|im_start|>", "<|start_of_role|>")
+    .replace("<tool_call>", "<|tool_call|>")
+    .replace("</tool_call>", "")
+)
+
+GEMMA = chatml("<|tool_call>", "{% if enable_thinking %}<|think|>{% endif %}")
+GEMMA_MARKS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
+GEMMA_CALL = '<|tool_call>call:find{key:<|"|>x<|"|>}<tool_call|>'
+
+FAMILIES = {
+    "Qwen2.5": Family(chatml(JSON_CALL), "auto", "hermes", CALL, {}, thinking_off(HERMES)),
+    "Qwen3 on": Family(QWEN3, "qwen3", "hermes", THINK + CALL, {}, thinking_on(HERMES)),
+    "Qwen3 off": Family(
+        QWEN3, "qwen3", "hermes", THINK + CALL, {"enable_thinking": False}, thinking_off(HERMES)
+    ),
+    "Qwen3-Coder": Family(
+        chatml("<function=f>"), "auto", "qwen3_coder", THINK + CALL, {}, thinking_off(CODER)
+    ),
+    "Llama": Family(
+        chatml("<|python_tag|>"),
+        "auto",
+        "llama3_json",
+        ("<|python_tag|>",),
+        {},
+        (
+            Answer("plain", "", "plain"),
+            Answer('{"name": "find", "parameters": {"key": "x"}}', "", "", FIND),
+        ),
+    ),
+    "DeepSeek V3": Family(
+        chatml("".join(DEEPSEEK) + "```json"), "auto", "deepseek_v3", DEEPSEEK, {}, thinking_off(V3)
+    ),
+    "DeepSeek V3.1 on": Family(
+        DEEPSEEK_TEMPLATE + "</think>",
+        "deepseek_v3",
+        "deepseek_v31",
+        THINK + DEEPSEEK,
+        {"thinking": True},
+        (Answer("y</think>ok", "y", "ok"),),
+    ),
+    "DeepSeek V3.1 off": Family(
+        DEEPSEEK_TEMPLATE + "</think>",
+        "deepseek_v3",
+        "deepseek_v31",
+        THINK + DEEPSEEK,
+        {"thinking": False},
+        thinking_off(V31),
+    ),
+    "GLM on": Family(GLM45, "glm45", "glm45", THINK + CALL, {}, thinking_on(GLM)),
+    "GLM off": Family(
+        GLM45, "glm45", "glm45", THINK + CALL, {"enable_thinking": False}, thinking_off(GLM)
+    ),
+    "Kimi on": Family(
+        KIMI_TEMPLATE,
+        "kimi_k2",
+        "kimi_k2",
+        THINK + KIMI_MARKS,
+        {},
+        (Answer("y</think>ok", "y", "ok"), Answer(f"y</think>{KIMI}", "y", "", KIMI_ID)),
+        "kimi_k2",
+    ),
+    "Kimi off": Family(
+        KIMI_TEMPLATE,
+        "kimi_k2",
+        "kimi_k2",
+        THINK + KIMI_MARKS,
+        {"thinking": False},
+        (Answer("plain", "", "plain"), Answer(KIMI, "", "", KIMI_ID)),
+        "kimi_k2",
+    ),
+    "Granite": Family(
+        GRANITE,
+        "auto",
+        "granite",
+        ("<|tool_call|>",),
+        {},
+        (
+            Answer("plain", "", "plain"),
+            Answer('<|tool_call|>[{"name": "find", "arguments": {"key": "x"}}]', "", "", FIND),
+        ),
+    ),
+    "Phi": Family(
+        chatml("<|tool|>"),
+        "auto",
+        "phi4_mini_json",
+        (),
+        {},
+        (
+            Answer("plain", "", "plain"),
+            Answer('functools[{"name": "find", "arguments": {"key": "x"}}]', "", "", FIND),
+        ),
+    ),
+    "Gemma 4 on": Family(
+        GEMMA,
+        "gemma4",
+        "gemma4",
+        GEMMA_MARKS,
+        {"enable_thinking": True},
+        (
+            Answer("<|channel>thought\ny<channel|>ok", "y", "ok"),
+            Answer(f"<|channel>thought\ny<channel|>{GEMMA_CALL}", "y", "", FIND),
+        ),
+    ),
+    "Gemma 4 off": Family(GEMMA, "gemma4", "gemma4", GEMMA_MARKS, {}, thinking_off(GEMMA_CALL)),
+    "Hermes": Family(chatml(JSON_CALL), "auto", "hermes", CALL, {}, thinking_off(HERMES)),
+}  # fmt: skip
+
+
+def choice_of(family: Family) -> FormatChoice:
+    return FormatChoice(family.reasoning, family.tool, template_kwargs=family.kwargs)
+
+
+def server(config: Any, renderer: Any, choice: FormatChoice) -> Any:
+    """vLLM's own renderer of these arguments."""
+    from vllm.renderers.online_renderer import OnlineRenderer
+
+    return OnlineRenderer(
+        config,
+        renderer,
+        request_logger=None,
+        chat_template=None,
+        chat_template_content_format="auto",
+        enable_auto_tools=True,
+        tool_parser=choice.tool_parser,
+        reasoning_parser=choice.named_reasoning,
+        default_chat_template_kwargs=dict(choice.template_kwargs),
+    )
+
+
+def request(chat: Any, **more: Any) -> Any:
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    return ChatCompletionRequest(
+        messages=copy.deepcopy(chat), tools=copy.deepcopy(TOOLS), tool_choice="auto", **more
+    )
+
+
+def same_prompts(form: Format, online: Any, chats: Any = CHATS, **more: Any) -> None:
+    async def both(chat: Any) -> tuple[Any, Any]:
+        _, (theirs,) = await online.render_chat(request(chat, **more))
+        return (await form.render(chat, TOOLS)).ids, theirs["prompt_token_ids"]
+
+    for chat in chats:
+        ours, theirs = asyncio.run(both(chat))
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_prompt_is_the_servers(name: str, make_renderer: Make) -> None:
+    family = FAMILIES[name]
+    made = make_renderer(family.template, family.marks, model_type=family.model_type)
+    online = server(*made, choice_of(family))
+    theirs = [asyncio.run(online.render_chat(request(chat)))[1][0] for chat in CHATS]
+    # Only now, since it changes the tokenizer.
+    form = Format(*made, choice_of(family))
+    for chat, prompt in zip(CHATS, theirs, strict=True):
+        ours = asyncio.run(form.render(chat, TOOLS))
+        assert ours.text == prompt["prompt"]
+        assert list(ours.ids) == prompt["prompt_token_ids"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_answer_is_read_as_the_server_reads_it(name: str, make_renderer: Make) -> None:
+    family = FAMILIES[name]
+    made = make_renderer(family.template, family.marks, model_type=family.model_type)
+    form = Format(*made, choice_of(family))
+    online = server(*made, choice_of(family))
+    prompt = asyncio.run(form.render(CHATS[0], TOOLS))
+    for answer in family.answers:
+        ids = form.encode(answer.text)
+        reading = form.read(prompt, answer.text, ids)
+        assert reading.tools is not None
+        read = (reading.reasoning, reading.tools.content, reading.tools.calls, reading.truncated)
+        assert read == (answer.reasoning, answer.content, answer.calls, answer.truncated)
+        assert not reading.tools.error
+        if family.reasoning == "auto":
+            assert reading.text == answer.text
+        asked = request(CHATS[0])
+        parser = online.parser(
+            form.tokenizer,
+            asked.tools,
+            model_config=made[0],
+            chat_template_kwargs=online.effective_chat_template_kwargs(asked),
+        )
+        parser.set_prompt_token_ids(prompt.ids)
+        reasoning, content, calls = parser.parse(
+            answer.text, asked, enable_auto_tools=True, model_output_token_ids=ids
+        )
+        assert (reasoning or "", content or "") == (answer.reasoning, answer.content)
+        said = [(call.name, call.arguments) for call in calls or ()]
+        assert said == [(call.name, call.arguments) for call in answer.calls]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_family_is_found(name: str) -> None:
+    family = FAMILIES[name]
+    facts = FamilyFacts((family.template,), (), family.model_type)
+    assert families.tool_parsers(facts) == [family.tool]
+    assert families.reasoning_parser(facts) == family.reasoning
+
+
+def test_reasoning_is_shown_between_tool_calls(make_renderer: Make) -> None:
+    family = FAMILIES["Qwen3 on"]
+    form = Format(*make_renderer(family.template, family.marks), choice_of(family))
+    shown = [asyncio.run(form.render(chat, TOOLS)).text.count("RRR") for chat in CHATS]
+    assert shown == [0, 0, 1, 0]
+
+
+def test_glm_binds_decoding_by_a_grammar(make_renderer: Make) -> None:
+    family = FAMILIES["GLM off"]
+    form = Format(*make_renderer(family.template, family.marks), choice_of(family))
+    assert "structured_outputs" in asyncio.run(form.render(CHATS[0], TOOLS)).adjusted
+    assert "structured_outputs" not in asyncio.run(form.render(CHATS[0])).adjusted
+
+
+def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> None:
+    common = pytest.importorskip("mistral_common")
+    from vllm.renderers.mistral import MistralRenderer
+    from vllm.tokenizers.mistral import MistralTokenizer
+
+    data = Path(common.__file__).parent / "data" / "tekken_240911.json"
+    (tmp_path / "mistral").mkdir()
+    (tmp_path / "mistral" / "tekken.json").symlink_to(data)
+    tokenizer = MistralTokenizer.from_pretrained(str(tmp_path / "mistral"))
+    made = make_renderer("", tokenizer=tokenizer, renderer=MistralRenderer)
+    choice = FormatChoice("auto", "mistral")
+    form = Format(*made, choice)
+    # Only the tokenizers of thinking models take thoughts.
+    silent = {key: value for key, value in CALLED.items() if key != "reasoning"}
+    chats = [[silent if message is CALLED else message for message in chat] for chat in CHATS]
+    same_prompts(form, server(*made, choice), chats)
+    prompt = asyncio.run(form.render(CHATS[0], TOOLS))
+    text = '[TOOL_CALLS][{"name": "find", "arguments": {"key": "x"}}]'
+    reading = form.read(prompt, text, [])
+    assert reading.tools is not None
+    assert reading.tools.calls == FIND
+    assert form.read(prompt, "plain", []).text == "plain"
+
+
+def test_gpt_oss_with_its_own_vocabulary(
+    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
+    from vllm.entrypoints.openai.parser.harmony_utils import get_encoding
+
+    made = make_renderer("{{ raise_exception('not read') }}", model_type="gpt_oss")
+    choice = FormatChoice(
+        "openai_gptoss",
+        "openai",
+        template_kwargs={"reasoning_effort": "low"},
+        start_date="2025-08-05",
+    )
+    monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "")
+    form = Format(*made, choice)
+    same_prompts(form, server(*made, choice), reasoning_effort="low")
+    harmony = get_encoding()
+    prompt = asyncio.run(form.render(CHATS[0], TOOLS))
+    system = harmony.decode(list(prompt.ids))
+    assert "Current date: 2025-08-05" in system
+    assert "Reasoning: low" in system
+    call = (
+        "<|channel|>analysis<|message|>y<|end|><|start|>assistant to=functions.find"
+        '<|channel|>commentary <|constrain|>json<|message|>{"key": "x"}<|call|>'
+    )
+    reading = form.read(prompt, call, harmony.encode(call, allowed_special="all"))
+    assert (reading.reasoning, reading.tools and reading.tools.calls) == ("y", FIND)
+    final = "<|channel|>analysis<|message|>y<|end|><|start|>assistant<|channel|>final<|message|>ok"
+    reading = form.read(prompt, final, harmony.encode(final, allowed_special="all"))
+    assert (reading.reasoning, reading.text) == ("y", "ok")
+
+
+def test_deepseek_v32_is_written_by_its_encoder(make_renderer: Make) -> None:
+    from vllm.renderers.deepseek_v32 import DeepseekV32Renderer
+    from vllm.tokenizers.deepseek_v32 import get_deepseek_v32_tokenizer
+
+    _, toy = make_renderer("x", THINK)
+    tokenizer = get_deepseek_v32_tokenizer(toy.get_tokenizer())
+    made = make_renderer(
+        "", tokenizer=tokenizer, renderer=DeepseekV32Renderer, model_type="deepseek_v32"
+    )
+    choice = FormatChoice("deepseek_v3", "deepseek_v32", template_kwargs={"thinking": True})
+    form = Format(*made, choice)
+    same_prompts(form, server(*made, choice))
+    assert "RRR" in asyncio.run(form.render(CHATS[2], TOOLS)).text
+
+
+@pytest.mark.parametrize(
+    ("template", "model_type", "found"),
+    [
+        ("x", "", []),
+        ("[TOOL_CALLS] <|python_tag|>", "", ["mistral", "llama3_json"]),
+        ("<|start_of_role|> <tool_call>", "", ["granite4"]),
+        ("<tool_call><arg_key>", "glm_moe_dsa", ["glm47"]),
+        ("", "gpt_oss", ["openai"]),
+        ("", "llama4", ["llama4_pythonic"]),
+        ("<|tool_call>", "gemma4", ["gemma4"]),
+    ],
+)
+def test_candidates(template: str, model_type: str, found: list[str]) -> None:
+    assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
+
+
+def test_every_parser_imports() -> None:
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    for name in ReasoningParserManager.list_registered():
+        ReasoningParserManager.get_reasoning_parser(name)
+    for name in ToolParserManager.list_registered():
+        ToolParserManager.get_tool_parser(name)

@@ -1,0 +1,232 @@
+"""A `Format` writes and reads as vLLM's server does, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import resource
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, UserError
+from ace_ray.models import renderer as bounded
+from ace_ray.models.answers import Reading
+from ace_ray.models.families import FormatChoice
+from ace_ray.models.tool_parsers import MAX_CHARS
+from ace_ray.records import Sampling, ToolAnswer, ToolCall
+
+pytest.importorskip("vllm")
+
+from ace_ray.models.format import Format
+from ace_ray.models.vllm_engine import VLLMEngine
+
+Make = Callable[..., tuple[Any, Any]]
+MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "find",
+            "description": "Finds it.",
+            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
+        },
+    }
+]
+TEMPLATE = (
+    "{% if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+    "{% for call in m.tool_calls or [] %}{{ call.function.arguments | tojson }}{% endfor %}"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+CALL = '<tool_call>{"name": "find", "arguments": {"key": "x"}}</tool_call>'
+HERMES = FormatChoice(tool_parser="hermes")
+
+
+def rendered(form: Format, messages: Any = MESSAGES, tools: Any = None) -> Any:
+    return asyncio.run(form.render(messages, tools))
+
+
+@pytest.fixture
+def hermes(make_renderer: Make) -> Format:
+    return Format(*make_renderer(TEMPLATE), HERMES)
+
+
+class StubEngine:
+    """In place of vLLM's engine: gives one answer and keeps what it was asked."""
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+        self.asked: list[Any] = []
+
+    async def generate(
+        self, prompt: Any, params: Any, request_id: str, **more: Any
+    ) -> AsyncIterator[Any]:
+        self.asked.append((prompt, params, more))
+        said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
+        yield SimpleNamespace(outputs=[said])
+
+
+def engine_on(form: Format, answer: str) -> tuple[Any, StubEngine]:
+    """A `VLLMEngine` around a stub, without loading a model."""
+    engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
+    vars(engine).update(
+        _engine=stub,
+        _format=form,
+        _params=lambda **values: values,
+        _final=None,
+        _dead=EngineDead,
+        _ids=itertools.count(),
+        max_model_len=1000,
+    )
+    return engine, stub
+
+
+def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(hermes: Format) -> None:
+    written = f"<think><tool_call>no</think>{CALL}"
+    engine, stub = engine_on(hermes, written)
+    answer = asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
+    assert answer.text == CALL
+    assert answer.raw == written
+    assert answer.reasoning == "<tool_call>no"
+    assert answer.tools == ToolAnswer("", (ToolCall("find", '{"key": "x"}'),))
+    ((prompt, params, more),) = stub.asked
+    assert prompt["prompt_token_ids"] == hermes.encode(rendered(hermes, tools=TOOLS).text)
+    assert params["skip_special_tokens"] is False
+    assert more == {"reasoning_ended": None, "reasoning_parser_kwargs": None}
+
+
+def test_an_engine_without_tools_reads_no_calls(hermes: Format) -> None:
+    engine, stub = engine_on(hermes, CALL)
+    answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
+    assert (answer.text, answer.raw, answer.tools) == (CALL, "", None)
+    ((prompt, params, _),) = stub.asked
+    assert prompt["prompt"] == "<|system|>be brief<|user|>go<|assistant|>"
+    assert params["skip_special_tokens"] is True
+    assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer(CALL)
+
+
+def test_tools_need_a_tool_parser(make_renderer: Make) -> None:
+    engine, stub = engine_on(Format(*make_renderer(TEMPLATE), FormatChoice()), "x")
+    with pytest.raises(ValueError, match="without a tool parser"):
+        asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
+    assert stub.asked == []
+
+
+def test_a_long_prompt_is_told_from_a_refused_one(hermes: Format) -> None:
+    for length in (4097, 500_000):
+        with pytest.raises(PromptTooLong):
+            rendered(hermes, [{"role": "user", "content": "x" * length}])
+
+
+def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
+    call = {"id": "call00000", "type": "function", "function": {"name": "find", "arguments": "{"}}
+    asked = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    before = repr(asked)
+    text = rendered(hermes, asked, TOOLS).text
+    assert text.endswith("<|user|>go<|assistant|>{}<|assistant|>")
+    assert repr(asked) == before
+    assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text or (
+        "?" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
+    )
+
+
+def test_a_template_in_place_of_the_models_own(make_renderer: Make) -> None:
+    form = Format(*make_renderer(TEMPLATE), FormatChoice(chat_template="{{ messages[0].content }}"))
+    assert rendered(form).text == "be brief"
+
+
+def test_content_in_parts(make_renderer: Make) -> None:
+    loops = "{% for m in messages %}{% for c in m.content %}[{{ c.text }}]{% endfor %}{% endfor %}"
+    assert rendered(Format(*make_renderer(loops), FormatChoice())).text == "[be brief][go]"
+    plain = FormatChoice(content_format="openai")
+    text = rendered(Format(*make_renderer("{{ messages[1].content }}"), plain)).text
+    assert text == "[{'type': 'text', 'text': 'go'}]"
+
+
+HOSTILE = {
+    "loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}"
+    "{% endfor %}{% endfor %}{% endfor %}",
+    "a constant": "{{ 'x' * 3000000000 }}",
+    "a filter": "{{ 'x' | center(2000000000) }}",
+    "a circle": "{% set a = messages %}{% set b = a %}{% set a = b %}{{ a }}",
+    "raises": "{{ raise_exception('no') }}",
+    "brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_template_is_refused_within_bounds(
+    make_renderer: Make, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "CPU_S", 2.0)
+    form = Format(*make_renderer(HOSTILE[kind]), FormatChoice())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(PromptRefused) as caught:
+        rendered(form)
+    assert len(str(caught.value)) < 3000
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 400 << 10, f"{grown >> 10} MiB in this process"
+
+
+def read(form: Format, text: str, tools: Any = TOOLS) -> Reading:
+    return form.read(rendered(form, tools=tools), text, [])
+
+
+def test_hostile_answers_are_answers_without_calls(hermes: Format) -> None:
+    for text in ("<tool_call>{bad}</tool_call>", "<tool_call>" + "[" * 60_000):
+        reading = read(hermes, text)
+        assert reading.tools is not None
+        assert (reading.text, reading.tools.content, reading.tools.calls) == (text, text, ())
+        assert reading.tools.error
+    assert read(hermes, "plain") == Reading("plain", tools=ToolAnswer("plain"))
+
+
+def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: Format) -> None:
+    long = CALL + " " * MAX_CHARS
+    reading = read(hermes, f"<think>{'y' * MAX_CHARS}</think>{long}")
+    assert reading.tools == ToolAnswer(long, error="TooLong")
+    assert reading.reasoning == "y" * MAX_CHARS
+    fits = read(hermes, f"<think>{'y' * MAX_CHARS}</think>{CALL}")
+    assert fits.tools is not None
+    assert fits.tools.calls
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"tool_parser": "hermess"}, "tool parser 'hermess'; did you mean 'hermes'"),
+        ({"reasoning_parser": "qwen33"}, "reasoning parser 'qwen33'; did you mean 'qwen3'"),
+        ({"tool_parser": "openai"}, "'openai' reads tokens of gpt-oss"),
+        ({"tool_parser": "llama3_json"}, "llama3_json does not take this model's tokenizer"),
+        ({"tool_parser": "gone"}, "'gone' needs a package: .*ace_ray_no_such_module"),
+    ],
+)
+def test_a_parser_that_cannot_work_is_refused_at_once(
+    make_renderer: Make, choice: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.tool_parsers import ToolParserManager
+
+    monkeypatch.setitem(ToolParserManager.lazy_parsers, "gone", ("ace_ray_no_such_module", "P"))
+    with pytest.raises(UserError, match=f"^model.(tool|reasoning)_parser: .*{message}"):
+        Format(*make_renderer(TEMPLATE), FormatChoice(**choice))
+
+
+PLUGIN = """
+from vllm.tool_parsers import ToolParserManager
+from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+@ToolParserManager.register_module("of_our_own")
+class Ours(Hermes2ProToolParser):
+    pass
+"""
+
+
+def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
+    choice = FormatChoice(tool_parser="of_our_own", plugins=(("ours.py", PLUGIN),))
+    reading = read(Format(*make_renderer(TEMPLATE), choice), CALL)
+    assert reading.tools is not None
+    assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)
+    with pytest.raises(UserError, match=r"^model.plugins: bad.py: does not load: ZeroDivision"):
+        FormatChoice(plugins=(("bad.py", "1 / 0"),)).load_plugins()

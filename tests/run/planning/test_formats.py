@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.families import FamilyFacts, family_facts
+from ace_ray.records import Entry
+from ace_ray.run.planning.formats import choice_line, facts_of
+from ace_ray.run.planning.plan import Plan, make_manifest, make_plan
+from tests.run.planning.toy_benchmark import MODEL, Toy
+
+QWEN3 = FamilyFacts(
+    ("<|im_start|>{{ enable_thinking }}<think></think><tool_call> message.reasoning_content",)
+)
+PLAIN = FamilyFacts(("{{ messages }}",))
+
+
+class Calls(Toy):
+    """Offers a tool, in episodes."""
+
+    replay_reasoning = "tool_steps"
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        return [{"type": "function", "function": {"name": "find"}}]
+
+    def interactive(self, entry: Entry) -> bool:
+        return True
+
+
+def planned(toy: Toy, facts: FamilyFacts | None, **model: Any) -> Plan:
+    tree = {"model": {"source": "org/tiny", **model}, "benchmarks": ["toy"]}
+    return make_plan(RunConfig.model_validate(tree), MODEL, [toy], facts)
+
+
+def test_a_family_that_thinks_gets_its_parser_and_other_ids() -> None:
+    plan = planned(Toy(), QWEN3)
+    assert plan.identity["reasoning_parser"] == plan.choice.reasoning_parser == "qwen3"
+    assert plan.run_id != planned(Toy(), PLAIN).run_id
+    assert choice_line(plan.config, plan.choice) == "by the model's family: reasoning parser qwen3"
+    assert plan.run_id == planned(Toy(), PLAIN, reasoning_parser="qwen3").run_id
+
+
+def test_a_model_of_no_family_stays_as_it_was() -> None:
+    plan = planned(Toy(), PLAIN)
+    assert plan.run_id == planned(Toy(), None).run_id
+    assert plan.identity["reasoning_parser"] == "auto"
+    assert plan.identity.keys() <= {
+        "model", "chat_template_kwargs", "reasoning_parser", "tool_parser", "backend", "benchmarks",
+        "roles", "episode_timeout_s", "engine", "sampling", "rows",
+    }  # fmt: skip
+    assert choice_line(plan.config, plan.choice) == ""
+
+
+def test_tools_take_the_parser_of_the_family_or_none() -> None:
+    assert planned(Calls(), QWEN3, tool_parser="auto").choice.tool_parser == "hermes"
+    # Nothing reads calls where no tools are offered.
+    assert planned(Toy(), QWEN3, tool_parser="auto").choice.tool_parser is None
+    two = FamilyFacts(("[TOOL_CALLS]<|python_tag|>",))
+    for facts, words in ((two, "several formats: mistral, llama3_json"), (PLAIN, "no format")):
+        with pytest.raises(UserError, match=f"^model.tool_parser: .*{words}"):
+            planned(Calls(), facts, tool_parser="auto")
+    with pytest.raises(UserError, match=r"needs a parser .*write hermes, the parser of this"):
+        planned(Calls(), QWEN3)
+
+
+def test_reasoning_is_replayed_where_the_benchmark_and_the_template_do() -> None:
+    again = planned(Calls(), QWEN3, tool_parser="hermes")
+    assert again.replay == {"toy": "tool_steps"}
+    assert again.identity["replay_reasoning"] == {"toy": "tool_steps"}
+    never = planned(Calls(), QWEN3, tool_parser="hermes", replay_reasoning="none")
+    assert never.replay == {"toy": "none"}
+    assert not {r.row_id for r in never.rows} & {r.row_id for r in again.rows}
+    blind = FamilyFacts((QWEN3.templates[0].replace("reasoning_content", ""),))
+    assert planned(Calls(), blind, tool_parser="hermes").replay == {"toy": "none"}
+    # A single call has nothing to replay.
+    single = [planned(Toy(), QWEN3, replay_reasoning=policy).run_id for policy in ("all", "none")]
+    assert single[0] == single[1]
+
+
+def test_what_a_config_names_is_in_the_identity(tmp_path: Path) -> None:
+    template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
+    template.write_text("<|im_start|>{{ enable_thinking }}</think>")
+    plugin.write_text("x = 1")
+    plan = planned(Toy(), PLAIN, chat_template=str(template), plugins=[str(plugin)])
+    assert len(plan.identity["chat_template_sha256"]) == len(plan.identity["plugins"][0]) == 64
+    assert plan.choice.chat_template == template.read_text()
+    assert plan.choice.reasoning_parser == "qwen3"
+    manifest = make_manifest(plan, {})
+    again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Toy()], PLAIN)
+    assert again.run_id == plan.run_id
+    plugin.write_text("x = (")
+    with pytest.raises(UserError, match=r"p.py: is no Python file"):
+        planned(Toy(), PLAIN, plugins=[str(plugin)])
+    with pytest.raises(UserError, match=r"gone.jinja: cannot be read"):
+        planned(Toy(), PLAIN, chat_template=str(tmp_path / "gone.jinja"))
+
+
+def test_gpt_oss_is_told_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
+    facts = FamilyFacts((), (), "gpt_oss")
+    plan = planned(Calls(), facts)
+    assert plan.identity["start_date"] == plan.choice.start_date == "2025-08-05"
+    assert (plan.choice.reasoning_parser, plan.choice.tool_parser) == ("openai_gptoss", "openai")
+    assert planned(Calls(), facts, start_date="2026-01-01").run_id != plan.run_id
+    assert planned(Toy(), PLAIN).choice.start_date is None
+
+
+def test_what_a_folder_shows(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]})
+    )
+    listed = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
+    (tmp_path / "chat_template.jinja").write_text("c")
+    facts = family_facts(tmp_path)
+    assert facts == FamilyFacts(("a", "b", "c"), ("Qwen3ForCausalLM",), "qwen3", False)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    assert family_facts(tmp_path).model_type == ""
+    config = RunConfig.model_validate(
+        {"model": {"source": "x"}, "benchmarks": ["toy"], "backend": "fake"}
+    )
+    assert facts_of(config, MODEL) == FamilyFacts()

@@ -1,0 +1,86 @@
+"""An OpenAI-compatible server that answers as it is told, and notes what it was asked.
+
+For runs, whose processes are not the test's: it lives in threads of the test's process.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[[dict[str, Any]], Any]
+"""Request -> a chat completion (JSON values), or (status, text of the body)."""
+
+
+def completion(text: str | None = "hi", model: str = "m-1", **message: Any) -> dict[str, Any]:
+    """A chat completion with usage."""
+    said = {"role": "assistant", "content": text, **message}
+    return {
+        "model": model,
+        "system_fingerprint": "fp_1",
+        "choices": [{"message": said, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 7,
+            "completion_tokens": 3,
+            "completion_tokens_details": {"reasoning_tokens": 1},
+            "prompt_tokens_details": {"cached_tokens": 2},
+        },
+    }
+
+
+def call(name: str, arguments: Any, number: int = 0) -> dict[str, Any]:
+    """A tool call of a message."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {
+        "id": f"fn-{number}",
+        "type": "function",
+        "function": {"name": name, "arguments": text},
+    }
+
+
+class Scripted:
+    """``answer`` may be replaced at any time; ``asked`` are the requests' bodies in order."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.answer: Answer = lambda body: completion()
+
+
+@contextmanager
+def scripted_endpoint() -> Iterator[Scripted]:
+    """The server, up until the context ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            scripted.asked.append(body)
+            scripted.headers.append(dict(self.headers))
+            answer = scripted.answer(body)
+            status, text = answer if isinstance(answer, tuple) else (200, json.dumps(answer))
+            content = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *values: Any) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    scripted = Scripted(f"http://127.0.0.1:{server.server_port}/v1")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield scripted
+    finally:
+        server.shutdown()
+        server.server_close()
