@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, UserError
+from ace_ray.models import format
 from ace_ray.models import renderer as bounded
 from ace_ray.models.answers import Reading
 from ace_ray.models.families import FormatChoice
@@ -163,7 +164,9 @@ def test_a_hostile_template_is_refused_within_bounds(
     make_renderer: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded, "CPU_S", 2.0)
-    form = Format(*make_renderer(HOSTILE[kind]), FormatChoice())
+    made = make_renderer(HOSTILE[kind])
+    monkeypatch.setattr(format, "Renderer", bounded.Renderer)  # a child of its own
+    form = Format(*made, FormatChoice())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(PromptRefused) as caught:
         rendered(form)
