@@ -151,7 +151,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
 
         folder = tokenizer_folder(plan.model)
         if plan.model.adapter is not None:
-            adapters.check_texts(plan.model)
+            adapters.check_texts(plan.model, plan.choice.chat_template)
         if family_facts(folder).writes_by_code:  # no template; each engine says what it refuses
             _context(engine, folder)
             return {"chat_template_sha256": ""}
