@@ -127,7 +127,12 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
     reasoning."""
     texts = [message.get("text"), message.get("content")]
     if isinstance(raw := message.get("raw"), str):
-        texts.append(raw.rpartition(_END_OF_REASONING)[2])
+        _, ended, rest = raw.rpartition(_END_OF_REASONING)
+        reasoning = message.get("reasoning")
+        # Reasoning that never ended, or that other marks end, is no answer either.
+        if not ended and isinstance(reasoning, str) and reasoning and reasoning in raw:
+            rest = raw.partition(reasoning)[2]
+        texts.append(rest)
     return [text for text in dict.fromkeys(texts) if isinstance(text, str) and text]
 
 

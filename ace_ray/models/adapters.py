@@ -135,21 +135,23 @@ def check_weights(folder: Path, base: Path) -> None:
         )
 
 
-def check_texts(model: ModelRef) -> None:
+def check_texts(model: ModelRef, template: str | None = None) -> None:
     """Raise `UserError` when the adapter brings a tokenizer or a chat template that is not its
-    base's: vLLM would go on with the base's."""
+    base's, or not ``template`` in that one's place: vLLM would go on with these."""
     assert model.adapter is not None  # who asks has one
     folder, base = tokenizer_folder(model.adapter.ref), tokenizer_folder(model)
     different = [name for name in _TOKENIZER if _differ(folder / name, base / name)]
     own = _template(folder)
-    if own is not None and own != _template(base):
+    if own is not None and own != (_template(base) if template is None else template.strip()):
         different.append("chat template")
     if different:
         raise UserError(
             f"the adapter's {different[0]} is not its base's, and would be ignored",
             where=model.adapter.ref.source,
             fix="merge the adapter into its base and name the result as model.source, or remove "
-            "the file if it differs in nothing that matters",
+            "the file if it differs in nothing that matters"
+            + "; a chat template may be named as model.chat_template"
+            * (different == ["chat template"]),
         )
 
 

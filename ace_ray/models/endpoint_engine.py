@@ -110,8 +110,13 @@ def check_endpoint(config: RunConfig) -> None:
         "engine": bool(config.engine),
         "model.revision": model.revision is not None,
         "model.adapter": model.adapter is not None,
+        "model.adapter_revision": model.adapter_revision is not None,
         "model.tool_parser": model.tool_parser is not None,
         "model.reasoning_parser": model.reasoning_parser not in ("auto", "none"),
+        "model.chat_template": model.chat_template is not None,
+        "model.chat_template_content_format": model.chat_template_content_format != "auto",
+        "model.plugins": bool(model.plugins),
+        "model.start_date": model.start_date is not None,
         "worker_cpus": config.worker_cpus != RunConfig.model_fields["worker_cpus"].default,
     }
     for key, is_set in engine_only.items():

@@ -101,12 +101,17 @@ def check_reasoning_parser(name: str) -> None:
     """Raise `UserError` for a name that is neither ours nor one of vLLM's reasoning parsers."""
     if name in ("auto", "none"):
         return
-    known = {"auto", "none", *_string_keys(_parsed("reasoning/__init__.py"))}
+    known = {"auto", "none", *reasoning_parsers()}
     if len(known) > 2 and name not in known:
         fix = _nearest(name, known, f"known: {', '.join(sorted(known))}")
         raise UserError(
             f"there is no reasoning parser {name!r}", where="model.reasoning_parser", fix=fix
         )
+
+
+def reasoning_parsers() -> set[str]:
+    """The names of vLLM's own, none where it has another layout."""
+    return _string_keys(_parsed("reasoning/__init__.py"))
 
 
 def _nearest(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -6,6 +6,7 @@ another format; then the architecture and the model type. Nothing here imports v
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
+from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 
 _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<arg_key>", "glm45"),
@@ -118,10 +120,25 @@ class FormatChoice:
         """The reasoning parser if it is vLLM's."""
         return None if self.reasoning_parser in ("auto", "none") else self.reasoning_parser
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What of it decides what a model is shown or how its answers are read, as JSON values,
+        besides the variables and the tool parser; what nobody asked for is left out, so that the
+        ids of other runs stay."""
+        identity: dict[str, Any] = {"reasoning_parser": self.reasoning_parser}
+        if self.chat_template is not None:
+            text = self.chat_template.encode()
+            identity["chat_template_sha256"] = hashlib.sha256(text).hexdigest()
+        if self.content_format != "auto":
+            identity["chat_template_content_format"] = self.content_format
+        if self.plugins:
+            identity["plugins"] = [plugin_sha256(text) for _, text in self.plugins]
+        if self.start_date is not None:
+            identity["start_date"] = self.start_date
+        return identity
+
     def load_plugins(self) -> None:
         """Have vLLM know the parsers of the plugin files. Raises `UserError`: one does not load."""
-        from ace_ray.models.parser_plugins import load_plugin
-
         for name, text in self.plugins:
             load_plugin(name, text)
 

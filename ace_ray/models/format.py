@@ -127,8 +127,9 @@ class Format:
         # one for both, and its class keeps what it was made for last.
         self._plain = online(None) if tool and not self.is_harmony else self._with_tools
 
-    async def render(self, messages: Messages, tools: Tools = None) -> Prompt:
-        """The prompt, with ``tools`` in OpenAI's form if any.
+    async def render(self, messages: Messages, tools: Tools = None, *, schema: str = "") -> Prompt:
+        """The prompt, with ``tools`` in OpenAI's form if any, for an answer that follows the JSON
+        ``schema``: some parsers write the grammar of all answers, and know it by the request.
 
         Raises:
             PromptRefused: the template or the encoder rejects the messages.
@@ -139,7 +140,7 @@ class Format:
         try:
             if self._of_jinja:
                 self._try(offered)
-            request = self._asked(messages, offered)
+            request = self._asked(messages, offered, schema)
             rendered = await online.render_chat(request)
         # A template is a program of somebody else's: whatever it raises, it refuses.
         except Exception as error:
@@ -185,10 +186,10 @@ class Format:
         # Tools could have been offered, and none were.
         return Reading(reading.text, reading.reasoning, reading.truncated, ToolAnswer(reading.text))
 
-    def thinks_unseen(self, prompt: Prompt) -> bool:
-        """Whether the answer may begin with reasoning whose end vLLM does not see."""
+    def may_think(self, prompt: Prompt) -> bool:
+        """Whether the answer may begin with reasoning."""
         if self.choice.named_reasoning:
-            return False
+            return True
         template = self._template(prompt.request.tools)
         return template is None or may_think(template, prompt.text)
 
@@ -197,11 +198,15 @@ class Format:
         ids: list[int] = self.tokenizer.encode(_valid(text), add_special_tokens=False)
         return ids
 
-    def _asked(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None) -> Any:
+    def _asked(
+        self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, schema: str
+    ) -> Any:
         # A copy: the server changes the messages that it is given.
         asked: dict[str, Any] = {"messages": _copied(messages)}
         if tools:
             asked |= {"tools": _copied(tools), "tool_choice": "auto"}
+        if schema:
+            asked["structured_outputs"] = {"json": schema}
         if self._effort is not None:
             asked["reasoning_effort"] = self._effort
         return self._request(**asked)

@@ -26,6 +26,7 @@ from ace_ray.config import (
 )
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
@@ -196,14 +197,14 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
     return identity
 
 
-def candidate_identity(config: RunConfig, model: ModelRef) -> dict[str, Any]:
+def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice) -> dict[str, Any]:
     """What of the candidate, ``model`` in the engine of ``config``, can move what it says in any
     role, besides sampling; JSON values without secrets."""
     identity = {
         "model": model.source,
         "revision": model.known_revision,
-        "chat_template_kwargs": config.model.chat_template_kwargs,
-        "reasoning_parser": config.model.reasoning_parser,
+        "chat_template_kwargs": config.template_kwargs,
+        **choice.identity,
         "backend": config.backend,
         "engine": config.engine,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),

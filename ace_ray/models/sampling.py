@@ -14,6 +14,7 @@ from typing import Any
 from ace_ray.bounded import json_object
 from ace_ray.config import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
+from ace_ray.models.engine_args import reasoning_parsers
 from ace_ray.models.gguf_header import read_header
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import Sampling
@@ -105,12 +106,14 @@ def check_sampling(
     if config is None:
         return
     read = model.reasoning_parser not in ("auto", "none")
+    if model.plugins:  # the engine's core knows none of theirs
+        read = model.reasoning_parser in reasoning_parsers()
     read = read or bool(engine.get("reasoning_parser") or engine.get("reasoning_config"))
     if config.thinking_token_budget is not None and not read:
         raise UserError(
             "vLLM counts the tokens of reasoning only where it is told what that is",
             where=f"{where}.thinking_token_budget",
-            fix="name the vLLM reasoning parser of this model in model.reasoning_parser",
+            fix="name the parser of vLLM's own for this model in model.reasoning_parser",
         )
     if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
         raise UserError(

@@ -164,7 +164,7 @@ def _within(message: Sequence[str]) -> str:
     return whole
 
 
-class Overheard:
+class OutputCapture:
     """What this process and the children it starts print, while it goes where it went before.
 
     A context: what was printed within is `text` if an exception ended it. Children keep printing
@@ -180,7 +180,7 @@ class Overheard:
         self._pipes: list[tuple[int, int, int]] = []
         """Of each: the descriptor, what it was, and where it is read."""
 
-    def __enter__(self) -> Overheard:
+    def __enter__(self) -> OutputCapture:
         _flush()
         for descriptor in (1, 2):
             source, sink = os.pipe()
@@ -229,7 +229,7 @@ class Overheard:
                     self._keep(chunk)
             if not chunk:
                 break
-            with suppress(OSError):  # whoever reads the log is gone; it is heard all the same
+            with suppress(OSError):  # whoever reads the log is gone; it is kept all the same
                 _write(target, chunk)
         self._left.wait()  # until then it is asked whether something waits here
         os.close(source)

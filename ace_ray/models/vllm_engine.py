@@ -27,14 +27,14 @@ from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.sampling import vllm_arguments
-from ace_ray.models.start_failure import Overheard, root_cause
+from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.records import Completion, Messages, Sampling, Tools, bounded_raw
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
 UNSEEN = (
     "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
-    "has to name the parser that finds their end"
+    "has to name the parser of vLLM's own that finds their end"
 )
 """Why an answer is free: a grammar that binds at the first token leaves no room for reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
@@ -65,30 +65,33 @@ class VLLMEngine:
         from vllm import SamplingParams, __version__
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.platforms import current_platform
+        from vllm.reasoning import ReasoningParserManager
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.async_llm import AsyncLLM
         from vllm.v1.engine.exceptions import EngineDeadError
 
         defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
-        choice.load_plugins()
         # So that a grammar binds after the reasoning. The core does not know a plugin's.
-        if choice.named_reasoning and not choice.plugins:
+        if choice.named_reasoning in ReasoningParserManager.list_registered():
             defaults["reasoning_parser"] = choice.named_reasoning
+        choice.load_plugins()
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
-        heard = Overheard()
+        captured = OutputCapture()
         try:
-            with heard:
+            with captured:
                 self._engine = AsyncLLM.from_engine_args(
                     AsyncEngineArgs(model=str(folder), **{**defaults, **engine_args})
                 )
         except Exception as error:
-            raise EngineNotStarted(root_cause(heard.text, error)) from error
+            raise EngineNotStarted(root_cause(captured.text, error)) from error
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
         self._format = Format(self._engine.model_config, self._engine.renderer, choice)
         self._ids = itertools.count()
+        parser = {**defaults, **engine_args}.get("reasoning_parser")
+        self._core_sees_reasoning = bool(parser)
         self._adapters = adapters
         self._adapter: Any = None
         """The `LoRARequest` of what answers; None for the base."""
@@ -227,15 +230,17 @@ class VLLMEngine:
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         if tools is not None and self._format.choice.tool_parser is None:
             raise ValueError("tools without a tool parser to read the answer with")
-        prompt = await self._format.render(messages, tools)
+        prompt = await self._format.render(messages, tools, schema=sampling.schema)
         room = self.max_model_len - len(prompt.ids)
         if room < 1:
             raise PromptTooLong(
                 f"the prompt has {len(prompt.ids)} tokens, the context holds {self.max_model_len}"
             )
-        free = bool(sampling.schema) and self._format.thinks_unseen(prompt)
+        unseen = not self._core_sees_reasoning and self._format.may_think(prompt)
+        free = bool(sampling.schema) and unseen
         if free:
             sampling = sampling.following(None)
+            prompt = await self._format.render(messages, tools)
         # What the parser of the answer asks for wins: a grammar of calls.
         params = self._params(
             **{**vllm_arguments(sampling, room), **prompt.adjusted}, output_kind=self._final

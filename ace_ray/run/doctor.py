@@ -66,6 +66,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
     if names is not None and config.backend == ENDPOINT:
+        _, failure = _tried(lambda: preflight.check_chat(plan))
+        if failure:
+            yield Line("roles", failure, problem=True)
         yield _asked(plan)
     elif names is not None and not tokenizer_is_near(model):
         verdict, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))

@@ -191,19 +191,24 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
         cast(dict[str, Any], section)["name"] = f"./{there}:{attribute}"
         yield f"--file={there}:{text}"
         yield f"--set=benchmarks.{number}.name=./{there}:{attribute}"
-    model = tree.get("model")
-    if not isinstance(model, dict):
-        return
+    listed = enumerate(_mappings(tree.get("models")))
+    models = {"model": tree.get("model"), **{f"models.{n}": model for n, model in listed}}
+    for where, model in models.items():
+        if isinstance(model, dict):
+            yield from _files_of_model(model, where)
+
+
+def _files_of_model(model: dict[str, Any], where: str) -> Iterator[str]:
     if isinstance(template := model.get("chat_template"), str):
         there, text = _travelling(template, "template")
         model["chat_template"] = f"./{there}"
         yield f"--file={there}:{text}"
-        yield f"--set=model.chat_template=./{there}"
+        yield f"--set={where}.chat_template=./{there}"
     for number, plugin in enumerate(model.get("plugins") or ()):
         there, text = _travelling(str(plugin), "plugin")
         model["plugins"][number] = f"./{there}"
         yield f"--file={there}:{text}"
-        yield f"--set=model.plugins.{number}=./{there}"
+        yield f"--set={where}.plugins.{number}=./{there}"
 
 
 def _travelling(path: str, kind: str) -> tuple[str, str]:

@@ -283,8 +283,8 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     """What makes a sweep this one: all but which of its models are taken, and how."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
-    for model in own["models"]:  # as it was before there were adapters
-        for key in ("adapter", "adapter_revision"):
+    for model in own["models"]:  # later keys change no id of sweeps that do not use them
+        for key in ("adapter", "adapter_revision", "endpoint", "chat_template"):
             if model[key] is None:
                 del model[key]
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}

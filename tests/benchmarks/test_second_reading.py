@@ -103,6 +103,13 @@ def test_a_message_is_read_as_the_model_wrote_it() -> None:
     assert texts_of(message) == ["t", "the rest"]
     assert texts_of(said("only")) == ["only"]
     assert texts_of({"content": None, "text": 1, "raw": None}) == []
+    never = {**said(""), "reasoning": FENCED, "raw": f"<think>{FENCED}"}
+    assert texts_of(never) == []
+    other = {**said(""), "reasoning": FENCED, "raw": f"[THINK]{FENCED}[/THINK]the rest"}
+    assert texts_of(other) == ["[/THINK]the rest"]
+    found = read("", messages=[never], reasoning=FENCED, reasoning_truncated=True)
+    assert found is not None
+    assert found.where == "reasoning"
     raw = {**said("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
     assert answer_texts(Episode(messages=[raw]), "f") == ["f", "f(a=1)", raw["raw"]]
     assert answer_texts(Episode(messages=[{"role": "user", "content": FENCED}]), "f") == ["f"]

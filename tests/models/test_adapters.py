@@ -141,6 +141,9 @@ def test_a_tokenizer_or_template_of_its_own_is_refused(
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     with pytest.raises(UserError, match="the adapter's chat template is not its base's"):
         adapters.check_texts(model)
+    adapters.check_texts(model, "{{ messages }}\n")  # named as model.chat_template
+    with pytest.raises(UserError, match=r"may be named as model\.chat_template"):
+        adapters.check_texts(model, "{{ other }}")
     tree["model"]["vocab"]["new"] = 600
     (folder / "tokenizer.json").write_text(json.dumps(tree))
     with pytest.raises(UserError, match=r"the adapter's tokenizer\.json is not its base's"):

@@ -21,6 +21,7 @@ from ace_ray.models.endpoint_engine import (
     check_endpoint,
     endpoint_ref,
 )
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Sampling
 from tests.scripted_endpoint import Scripted, call, completion, scripted_endpoint
@@ -87,7 +88,15 @@ def test_exactly_one_candidate_is_named(tree: dict[str, Any], line: str) -> None
         ({"engine": {"max_model_len": 9}}, "engine: is of an engine of this run's own"),
         ({"worker_cpus": 2.0}, "worker_cpus: is of an engine of this run's own"),
         ({"model": {"revision": "main"}}, "model.revision: is of an engine"),
+        ({"model": {"adapter_revision": "main"}}, "model.adapter_revision: is of an engine"),
         ({"model": {"tool_parser": "hermes"}}, "model.tool_parser: is of an engine"),
+        ({"model": {"chat_template": "t.jinja"}}, "model.chat_template: is of an engine"),
+        (
+            {"model": {"chat_template_content_format": "openai"}},
+            "model.chat_template_content_format: is of an engine",
+        ),
+        ({"model": {"plugins": ["p.py"]}}, "model.plugins: is of an engine"),
+        ({"model": {"start_date": "2026-01-01"}}, "model.start_date: is of an engine"),
         ({"model": {"reasoning_parser": "qwen3"}}, "write auto or none, the server has a parser"),
     ],
 )
@@ -133,7 +142,7 @@ def test_where_and_with_which_key(endpoint: dict[str, Any], line: str) -> None:
 
 def test_the_identity_has_the_host_and_no_secret() -> None:
     made = config(extra_body={"x": 1})
-    identity = candidate_identity(made, endpoint_ref(made.model))
+    identity = candidate_identity(made, endpoint_ref(made.model), FormatChoice())
     assert identity["revision"] is None
     assert identity["model"] == "org/m"
     assert identity["endpoint"] == {

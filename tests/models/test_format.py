@@ -82,8 +82,32 @@ def engine_on(form: Format, answer: str) -> tuple[Any, StubEngine]:
         _dead=EngineDead,
         _ids=itertools.count(),
         max_model_len=1000,
+        _core_sees_reasoning=False,
     )
     return engine, stub
+
+
+def test_a_schema_binds_where_the_end_of_reasoning_is_seen(make_renderer: Make) -> None:
+    schema = {"type": "object"}
+    for choice, seen, bound in (
+        (FormatChoice(), False, True),
+        (FormatChoice("qwen3"), True, True),
+        (FormatChoice("qwen3"), False, False),  # as of a plugin, which the engine's core lacks
+    ):
+        form = Format(*make_renderer(TEMPLATE, ("<think>", "</think>")), choice)
+        engine, stub = engine_on(form, "{}")
+        engine._core_sees_reasoning = seen
+        answer = asyncio.run(engine.chat(MESSAGES, Sampling().following(schema)))
+        ((_, params, _),) = stub.asked
+        assert (params.get("structured_outputs") is not None) is bound
+        assert bool(answer.schema_refused) is not bound
+
+
+def test_a_parser_that_writes_the_grammar_knows_the_schema(hermes: Format) -> None:
+    prompt = asyncio.run(hermes.render(MESSAGES, schema='{"type": "object"}'))
+    assert prompt.request.structured_outputs.json == '{"type": "object"}'
+    assert prompt.adjusted["structured_outputs"].json == '{"type": "object"}'
+    assert "structured_outputs" not in rendered(hermes).adjusted
 
 
 def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(hermes: Format) -> None:

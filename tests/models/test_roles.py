@@ -11,6 +11,7 @@ import pytest
 from ace_ray.config import EndpointConfig, run_config
 from ace_ray.errors import UserError
 from ace_ray.models import roles
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.roles import (
     EndpointRole,
     ServedRole,
@@ -181,7 +182,7 @@ def test_what_the_manifest_records() -> None:
     "change",
     [
         {"model": {"source": "org/m", "chat_template_kwargs": {"enable_thinking": False}}},
-        {"model": {"source": "org/m", "reasoning_parser": "none"}},
+        {"sampling": {"reasoning_effort": "low"}},
         {"engine": {"max_model_len": 2048}},
         {"backend": "fake"},
     ],
@@ -190,12 +191,33 @@ def test_what_moves_the_candidates_answers(change: dict[str, Any]) -> None:
     plain = {"model": {"source": "org/m"}, "benchmarks": ["x"]}
     ref = ModelRef("org/m", "hub", "org/m", "abc123")
     one, other = (
-        candidate_identity(run_config(tree, where="x"), ref) for tree in (plain, plain | change)
+        candidate_identity(run_config(tree, where="x"), ref, FormatChoice())
+        for tree in (plain, plain | change)
     )
     assert one != other
     assert (one["model"], one["revision"]) == ("org/m", "abc123")
     assert json.loads(json.dumps(other)) == other
-    assert candidate_identity(run_config(plain | {"run_id": "a"}, where="x"), ref) == one
+    again = run_config(plain | {"run_id": "a"}, where="x")
+    assert candidate_identity(again, ref, FormatChoice()) == one
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        FormatChoice("qwen3"),
+        FormatChoice(chat_template="{{ messages }}"),
+        FormatChoice(content_format="openai"),
+        FormatChoice(plugins=(("p.py", "x = 1"),)),
+        FormatChoice(start_date="2026-01-01"),
+    ],
+)
+def test_the_format_moves_the_candidates_answers(choice: FormatChoice) -> None:
+    config = run_config({"model": {"source": "org/m"}, "benchmarks": ["x"]}, where="x")
+    ref = ModelRef("org/m", "hub", "org/m", "abc123")
+    plain, other = (candidate_identity(config, ref, one) for one in (FormatChoice(), choice))
+    assert plain["reasoning_parser"] == "auto"
+    assert other != plain
+    assert json.loads(json.dumps(other)) == other
 
 
 def test_the_host_of_a_url_holds_no_password() -> None:

@@ -222,6 +222,9 @@ def test_what_is_not_completed_is_not_stored_as_if_it_were() -> None:
 def test_a_budget_needs_a_parser_that_finds_the_reasoning() -> None:
     config = validated(SamplingConfig, {"thinking_token_budget": 5}, where="")
     plain = ModelConfig(source="org/m")
+    ours = ModelConfig(source="m", reasoning_parser="of_a_plugin", plugins=["p.py"])
+    with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*vLLM's own"):
+        check_sampling(config, {}, ours, where="sampling")
     with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
         check_sampling(config, {}, plain, where="sampling")
     check_sampling(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ace_ray.models import start_failure
-from ace_ray.models.start_failure import LONGEST, Overheard, first_error, root_cause, tail
+from ace_ray.models.start_failure import LONGEST, OutputCapture, first_error, root_cause, tail
 
 WRAPPER = RuntimeError(
     "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
@@ -130,33 +130,33 @@ def fail(*commands: str) -> None:
     raise ZeroDivisionError
 
 
-def test_children_are_heard_while_they_go_where_they_went(capfd: pytest.CaptureFixture[str]):
-    heard = Overheard()
-    with pytest.raises(ZeroDivisionError), heard:
+def test_what_children_print_is_kept_and_goes_where_it_went(capfd: pytest.CaptureFixture[str]):
+    captured = OutputCapture()
+    with pytest.raises(ZeroDivisionError), captured:
         fail("import os; os.write(1, b'out'); os.write(2, b'err')")
-    assert sorted([heard.text[:3], heard.text[3:]]) == ["err", "out"]
+    assert sorted([captured.text[:3], captured.text[3:]]) == ["err", "out"]
     subprocess.run([sys.executable, "-c", "print('later')"], check=True)
     said = capfd.readouterr()
     assert said.out.split() == ["outlater"]
     assert said.err == "err"
-    assert "later" not in heard.text
+    assert "later" not in captured.text
 
 
 def test_a_child_that_stays_prints_on(capfd: pytest.CaptureFixture[str]):
-    with Overheard() as heard:
+    with OutputCapture() as captured:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     child.communicate(b"still here")
     wait_until(lambda: "still here" in capfd.readouterr().out)
-    assert heard.text == ""
+    assert captured.text == ""
 
 
 def test_of_much_the_end_is_kept(monkeypatch: pytest.MonkeyPatch, capfd: object):
     monkeypatch.setattr(start_failure, "MOST_BYTES", 1000)
-    heard = Overheard()
-    with pytest.raises(ZeroDivisionError), heard:
+    captured = OutputCapture()
+    with pytest.raises(ZeroDivisionError), captured:
         fail("for number in range(30_000): print('line', number)")
-    assert heard.text.endswith("line 29999\n")
-    assert "line 0\n" not in heard.text
+    assert captured.text.endswith("line 29999\n")
+    assert "line 0\n" not in captured.text
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

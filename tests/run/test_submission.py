@@ -362,3 +362,18 @@ def test_a_chat_template_and_plugins_travel(tmp_path: Path, checkout: Path) -> N
     plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
     with pytest.raises(UserError, match=r"p.py: line 1 holds what looks like a secret"):
         make_submission("evaluate", str(config), checkout=checkout)
+
+
+def test_chat_templates_of_a_sweeps_models_travel(tmp_path: Path, checkout: Path) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages }}")
+    models = [{"source": "org/a"}, {"source": "org/b", "chat_template": str(template)}]
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        yaml.safe_dump({"models": models, "benchmarks": ["acebench"], "output": "s3://b/p"})
+    )
+    sent = make_submission("sweep", str(config), checkout=checkout)
+    (file,) = (item for item in sent.arguments if item.startswith("--file="))
+    name, text = file.removeprefix("--file=").split(":", 1)
+    assert text == "{{ messages }}"
+    assert f"--set=models.1.chat_template=./{name}" in sent.arguments

@@ -310,7 +310,7 @@ class EngineWorker:
         sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
         limit = self._job.config.episode_timeout_s
         model = self._job.runs[row["run"]].model
-        identity = candidate_identity(self._job.config, model)
+        identity = candidate_identity(self._job.config, model, self._job.choice)
         context = EpisodeContext(
             candidate=RoleModel(self._engine, sampling, identity),
             roles=self._roles.of(entry.benchmark, row["sample"]),

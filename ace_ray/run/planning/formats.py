@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.config import RunConfig, config_text
+from ace_ray.config import ENDPOINT, RunConfig, config_text
 from ace_ray.errors import UserError
 from ace_ray.models.families import (
     FamilyFacts,
@@ -87,21 +87,8 @@ def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
-    """What of ``choice`` decides what the model is shown or how its answers are read; what nobody
-    asked for is left out, so that the ids of other runs stay."""
-    identity: dict[str, Any] = {
-        "reasoning_parser": choice.reasoning_parser,
-        "tool_parser": choice.tool_parser,
-    }
-    if choice.chat_template is not None:
-        text = choice.chat_template.encode()
-        identity["chat_template_sha256"] = hashlib.sha256(text).hexdigest()
-    if choice.content_format != "auto":
-        identity["chat_template_content_format"] = choice.content_format
-    if choice.plugins:
-        identity["plugins"] = [plugin_sha256(text) for _, text in choice.plugins]
-    if choice.start_date is not None:
-        identity["start_date"] = choice.start_date
+    """`FormatChoice.identity` of the candidate, with its tool parser."""
+    identity = {**choice.identity, "tool_parser": choice.tool_parser}
     # The server prepares tools for the template, and its parsers know the template's variables.
     if config.backend == "vllm" and (native or choice.named_reasoning):
         identity["format"] = "vllm"
@@ -139,6 +126,8 @@ def replayed(
             where=f"the class of {benchmark.name}",
             fix="write none, tool_steps or all",
         )
-    if choice.reasoning_parser == "none" or not facts.reads_reasoning:
+    # Nobody knows an endpoint's template: the reasoning that came from there goes back.
+    unread = choice.reasoning_parser == "none" or not facts.reads_reasoning
+    if config.backend != ENDPOINT and unread:
         return "none"
     return config.model.replay_reasoning or benchmark.replay_reasoning

@@ -310,6 +310,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     ]
     for key in ("chat_template", "plugins"):
         resolved["model"][key] = _absolute(resolved["model"][key])
+    # Else that of the environment, which the next machine may not have.
+    resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
     resolved["run_id"] = plan.run_id
     return {
         "schema_version": 1,

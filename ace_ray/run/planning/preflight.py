@@ -150,6 +150,8 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         from ace_ray.models.chat import Chat
 
         folder = tokenizer_folder(plan.model)
+        if plan.model.adapter is not None:
+            adapters.check_texts(plan.model, plan.choice.chat_template)
         if family_facts(folder).writes_by_code:  # no template; each engine says what it refuses
             _context(engine, folder)
             return {"chat_template_sha256": ""}
@@ -167,8 +169,6 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         _check_effort(plan, chat)
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
-        if plan.model.adapter is not None:
-            adapters.check_texts(plan.model)
 
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))

@@ -8,6 +8,7 @@ import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import endpoint_ref
 from ace_ray.models.families import FamilyFacts, family_facts
 from ace_ray.records import Entry
 from ace_ray.run.planning.formats import choice_line, facts_of
@@ -82,6 +83,16 @@ def test_reasoning_is_replayed_where_the_benchmark_and_the_template_do() -> None
     assert single[0] == single[1]
 
 
+def test_an_endpoint_gets_the_reasoning_back_that_came_from_it() -> None:
+    server = {"url": "http://h/v1", "model": "org/m", "api_key_env": None}
+    for policy, shown in ((None, "tool_steps"), ("all", "all"), ("none", "none")):
+        tree = {"model": {"endpoint": server}, "benchmarks": ["toy"], "backend": "endpoint"}
+        config = RunConfig.model_validate(tree)
+        config.model.replay_reasoning = policy
+        plan = make_plan(config, endpoint_ref(config.model), [Calls()])
+        assert plan.replay == {"toy": shown}
+
+
 def test_what_a_config_names_is_in_the_identity(tmp_path: Path) -> None:
     template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
     template.write_text("<|im_start|>{{ enable_thinking }}</think>")
@@ -107,6 +118,11 @@ def test_gpt_oss_is_told_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.identity["start_date"] == plan.choice.start_date == "2025-08-05"
     assert (plan.choice.reasoning_parser, plan.choice.tool_parser) == ("openai_gptoss", "openai")
     assert planned(Calls(), facts, start_date="2026-01-01").run_id != plan.run_id
+    monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "2026-02-03")
+    dated = planned(Calls(), facts)
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE")
+    again = RunConfig.model_validate(make_manifest(dated, {})["config"])
+    assert make_plan(again, MODEL, [Calls()], facts).run_id == dated.run_id
     assert planned(Toy(), PLAIN).choice.start_date is None
 
 
