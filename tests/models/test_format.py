@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, UserError
+from ace_ray.models import format
 from ace_ray.models import renderer as bounded
 from ace_ray.models.answers import Reading
 from ace_ray.models.families import FormatChoice
@@ -62,7 +63,7 @@ class StubEngine:
         self.asked: list[Any] = []
 
     async def generate(
-        self, prompt: Any, params: Any, request_id: str, **more: Any
+        self, prompt: Any, params: Any, request_id: str, lora_request: Any, **more: Any
     ) -> AsyncIterator[Any]:
         self.asked.append((prompt, params, more))
         said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
@@ -74,6 +75,7 @@ def engine_on(form: Format, answer: str) -> tuple[Any, StubEngine]:
     engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
     vars(engine).update(
         _engine=stub,
+        _adapter=None,
         _format=form,
         _params=lambda **values: values,
         _final=None,
@@ -186,7 +188,9 @@ def test_a_hostile_template_is_refused_within_bounds(
     make_renderer: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded, "CPU_S", 2.0)
-    form = Format(*make_renderer(HOSTILE[kind]), FormatChoice())
+    made = make_renderer(HOSTILE[kind])
+    monkeypatch.setattr(format, "Renderer", bounded.Renderer)  # a child of its own
+    form = Format(*made, FormatChoice())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(PromptRefused) as caught:
         rendered(form)

@@ -30,6 +30,7 @@ class AsyncLLM:
 def swap(nth: int) -> list[Any]:
     engine = VLLMEngine.__new__(VLLMEngine)
     engine._engine = llm = AsyncLLM(nth)
+    engine._adapters = False
     asyncio.run(engine.swap(Path("/c/step_2")))
     return llm.asked
 

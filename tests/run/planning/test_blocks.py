@@ -61,7 +61,11 @@ def test_a_call_of_its_own_has_no_preparation() -> None:
 def shaped(
     rows: int, *, interactive: int = 0, workers: int = 1, max_num_seqs: int = 32, **config: object
 ) -> Shape:
-    auto = {"concurrency": "auto", "rows_per_block": "auto"}
+    auto = {
+        "concurrency": "auto",
+        "rows_per_block": "auto",
+        "model": SimpleNamespace(endpoint=None),
+    }
     job: Any = SimpleNamespace(
         config=SimpleNamespace(**auto | config), engine={"max_num_seqs": max_num_seqs}
     )
