@@ -23,7 +23,7 @@ def test_other_roles_are_checked_beside_an_endpoint(
         raise UserError("a chat of system is what this role is sent", where="user", fix="no")
 
     answer = {"model": "m", "usage": True, "text": "x", "calls": 1}
-    monkeypatch.setattr(doctor.preflight, "check_chat", refused)
+    monkeypatch.setattr("ace_ray.run.planning.preflight.check_chat", refused)
     monkeypatch.setattr(doctor, "ask_endpoint", lambda *_, **__: answer)
     lines = {line.topic: line for line in doctor.examine(lambda: run_config(tree, where="x"))}
     assert lines["roles"].problem
