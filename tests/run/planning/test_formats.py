@@ -85,11 +85,11 @@ def test_reasoning_is_replayed_where_the_benchmark_and_the_template_do() -> None
 
 def test_an_endpoint_gets_the_reasoning_back_that_came_from_it() -> None:
     server = {"url": "http://h/v1", "model": "org/m", "api_key_env": None}
-    policies: tuple[tuple[Any, str], ...] = ((None, "tool_steps"), ("all", "all"), ("none", "none"))
-    for policy, shown in policies:
-        tree = {"model": {"endpoint": server}, "benchmarks": ["toy"], "backend": "endpoint"}
-        config = RunConfig.model_validate(tree)
-        config.model.replay_reasoning = policy
+    for policy, shown in ((None, "tool_steps"), ("all", "all"), ("none", "none")):
+        model = {"endpoint": server, "replay_reasoning": policy}
+        config = RunConfig.model_validate(
+            {"model": model, "benchmarks": ["toy"], "backend": "endpoint"}
+        )
         plan = make_plan(config, endpoint_ref(config.model), [Calls()])
         assert plan.replay == {"toy": shown}
 
