@@ -257,8 +257,8 @@ def test_of_a_work_tree_only_what_git_tracks_travels(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     tracked = {"jobs/evaluate.py", "ace_ray/a.py", "ace_ray/with blank.py", "configs/é.yaml"}
     untracked = {"notes", "mine/diary.txt", "ace_ray/new.py", "configs/other.yaml"}
-    named = {"configs/mine.yaml", "mine/template.jinja"}
-    for name in tracked | untracked | named | {"prod.env"}:
+    named = {"configs/mine.yaml"}
+    for name in tracked | untracked | named | {"mine/template.jinja", "prod.env"}:
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text("x")
     config = checkout / "configs" / "mine.yaml"
@@ -268,6 +268,8 @@ def test_of_a_work_tree_only_what_git_tracks_travels(tmp_path: Path) -> None:
     git(checkout, "add", *tracked, "prod.env")
     made = make_submission("sweep", str(config), output="s3://b/p", checkout=with_sweep(checkout))
     assert packed(made) == tracked | named | {"jobs/sweep.py"}
+    # A template travels as text, wherever it lies.
+    assert any(word.startswith("--file=") and word.endswith(":x") for word in made.arguments)
     # What git tracks may still be a key.
     assert "prod.env" not in packed(made)
 

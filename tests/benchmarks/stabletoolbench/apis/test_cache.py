@@ -289,7 +289,7 @@ def test_a_file_that_somebody_else_has_written_is_left_alone(tmp_path: Path) -> 
     path.write_bytes(path.read_bytes() + b"{}\t")
     before = path.read_bytes()
     why = json.loads(folder.put(*NAMES, '{"a": 2}', ANSWER))["unrecorded"]
-    assert "written by somebody else" in why
+    assert "written by another process" in why
     assert path.read_bytes() == before
     folder.close()
 
