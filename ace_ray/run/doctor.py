@@ -70,6 +70,8 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         if failure:
             yield Line("roles", failure, problem=True)
         yield _asked(plan)
+    elif family is None:
+        pass  # said above: nothing of the model's format can be read
     elif names is not None and not tokenizer_is_near(model):
         verdict, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
         yield Line("prompts", failure or str(verdict), bool(failure))

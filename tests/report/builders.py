@@ -25,6 +25,7 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.results import own_task
 from ace_ray.config import RunConfig
+from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import RULE_SETS, Episode, Verdict, digest
 from ace_ray.report.paired import Cells, PairedData, groups_of
@@ -163,6 +164,7 @@ def write_run(
         rows=[None] * (len(rows) + missing),
         identity=identity,
         run_id=run_id or folder.name,
+        choice=FormatChoice(),
     )
     manifest = json.loads(json.dumps(make_manifest(cast(Any, plan), {})))
     if parameters is not None:
