@@ -292,7 +292,7 @@ class Session:
         finally:
             self._interrupts.forget()
             if monitor is not None:
-                self._tallies.append(monitor.refresh())
+                self._tallies.append(monitor.last_look())
                 for index, counts in self._tallies[-1].runs.items():
                     self._runs[index].broken = counts.broken
             ray.shutdown()

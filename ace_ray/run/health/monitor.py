@@ -93,6 +93,13 @@ class HealthMonitor:
             pass
         return self.latest
 
+    def last_look(self) -> Tally:
+        """Read the coordinator for the last time, and tell of the engines that have ended since the
+        look before: that may be long ago where the driver did not get the CPU."""
+        tally = self.refresh()
+        self._tell_deaths(tally)
+        return tally
+
     def _loop(self) -> None:
         try:
             while not self._over.wait(POLL_S):

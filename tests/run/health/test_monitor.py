@@ -75,6 +75,20 @@ def failure(ended: Ended) -> RunFailed:
     return ended.error
 
 
+def test_the_last_look_tells_what_ended_since_the_look_before(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monitor = HealthMonitor(
+        None, CONFIG, Ended(), lambda: "", lines.append, rows=10, had_success=False
+    )
+    looks = [tally(deaths=["host:7: told to die"]), tally(deaths=["host:7: told to die", "host:8"])]
+    monkeypatch.setattr(monitor, "refresh", lambda: looks.pop(0))
+    monitor.last_look()
+    assert monitor.last_look().deaths[-1] == "host:8"
+    assert lines == ["engine worker host:7: told to die", "engine worker host:8"]
+
+
 def test_a_run_that_works_goes_on(clock: Clock) -> None:
     monitor, ended = monitored()
     monitor.engines_start()
