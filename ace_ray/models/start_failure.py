@@ -26,6 +26,8 @@ from ace_ray.clean import printed
 
 MOST_BYTES = 1 << 20
 """Kept of what is printed during a start: the last of it."""
+DRAIN_S = 5.0
+"""Longest wait for what was printed before a start ended; a full log may take no more."""
 LONGEST = 600
 """Characters of a cause."""
 
@@ -200,11 +202,12 @@ class OutputCapture:
         trace: TracebackType | None,
     ) -> None:
         _flush()
+        until = time.monotonic() + DRAIN_S
         for descriptor, before, source in self._pipes:
             os.dup2(before, descriptor)
             os.close(before)
             # What lies in the pipe was printed within. Its end comes only with the last child's.
-            while self._waiting(source):
+            while self._waiting(source) and time.monotonic() < until:
                 time.sleep(0.001)
         with self._lock:
             self._open = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
 import time
@@ -218,3 +220,21 @@ def test_damaged_weights_are_named(tiny_llama: Callable[..., Path], tmp_path: Pa
     file.write_bytes(file.read_bytes()[:-100])
     line = started(folder, kv_cache_memory_bytes=1 << 24, max_model_len=128)
     assert "safetensors" in line.lower()
+
+
+def test_a_log_that_nobody_reads_does_not_hold_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_failure, "DRAIN_S", 0.2)
+    unread, full = os.pipe()
+    before = os.dup(1)
+    os.dup2(full, 1)
+    try:
+        with OutputCapture():
+            child = subprocess.Popen([sys.executable, "-c", "print('x' * (1 << 20))"])
+            select.select([unread], [], [])  # more than both pipes hold is on its way
+    finally:
+        os.dup2(before, 1)
+        for descriptor in (before, full):
+            os.close(descriptor)
+    child.kill()
+    child.wait()
+    os.close(unread)
