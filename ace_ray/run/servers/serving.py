@@ -16,6 +16,7 @@ from typing import Any
 from ace_ray.children import module_command
 from ace_ray.config import EndpointConfig
 from ace_ray.errors import UserError
+from ace_ray.models.families import family_facts, reasoning_parser
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.run.planning.cluster import gpus_per_worker
@@ -182,8 +183,11 @@ def command(
     start = module_command("vllm.entrypoints.openai.api_server")
     defaults = {"disable_log_stats": True, "generation_config": "vllm"}
     ours = [f"--model={folder}", "--served-model-name", name, f"--host={host}", f"--port={port}"]
-    if role.model.reasoning_parser not in ("auto", "none"):
-        ours.append(f"--reasoning-parser={role.model.reasoning_parser}")
+    reasoning = role.model.reasoning_parser
+    if reasoning == "auto" and "reasoning_parser" not in engine:
+        reasoning = reasoning_parser(family_facts(folder))
+    if reasoning not in ("auto", "none"):
+        ours.append(f"--reasoning-parser={reasoning}")
     if role.model.chat_template_kwargs:
         kwargs = json.dumps(role.model.chat_template_kwargs)
         ours.append(f"--default-chat-template-kwargs={kwargs}")
