@@ -73,12 +73,14 @@ def by_category(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def write(rows: list[Row], folder: Path, official: Path | None) -> None:
-    if rows[0]["benchmark"] == "bfcl":
-        native = any('"calls": ' in json.dumps(row["state"]) for row in rows)
-        for category, group in by_category(rows).items():
-            model = folder / "result" / (FC_MODEL if native else PROMPT_MODEL)
-            path = model / bfcl_group(category) / f"BFCL_v4_{category}_result.json"
-            write_lines(path, [{"id": row["id"], "result": result_of(row)} for row in group])
+    ours = [row for row in rows if row["benchmark"] == "bfcl"]
+    native = any('"calls": ' in json.dumps(row["state"]) for row in ours)
+    for category, group in by_category(ours).items():
+        model = folder / "result" / (FC_MODEL if native else PROMPT_MODEL)
+        path = model / bfcl_group(category) / f"BFCL_v4_{category}_result.json"
+        write_lines(path, [{"id": row["id"], "result": result_of(row)} for row in group])
+    rows = [row for row in rows if row["benchmark"] == "acebench"]
+    if not rows:
         return
     if official is None:
         sys.exit("ACEBench's evaluator lies in a clone: name it with --official")
