@@ -14,9 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,9 +23,21 @@ def generate() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    return script("generate")
+
+
 def test_the_configuration_page_is_that_of_the_models(generate: ModuleType) -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == generate.page(), "run make docs"
+
+
+def test_the_tables_of_the_reference_runs_are_those_of_their_summaries() -> None:
+    runs = script("reference_runs")
+    for path in runs.PAGES:
+        text = path.read_text(encoding="utf-8")
+        assert text == runs.page(path), "run python docs/reference_runs.py"
 
 
 def test_every_key_says_what_it_means(generate: ModuleType) -> None:

@@ -1,0 +1,192 @@
+"""What the reference models score: summaries in ``reference-runs/``, and the tables of the pages.
+
+    python docs/reference_runs.py store RUN NAME CONFIG
+    python docs/reference_runs.py
+
+``store`` keeps a finished run's summary as ``reference-runs/NAME.json``, without the names of the
+machine that made it; ``CONFIG`` is the file of ``reference-runs/`` that was run. Without arguments
+the tables between the marks of the pages are written anew; a test holds both together.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.benchmarks.results import Estimate, ReportedRun
+from ace_ray.store import open_store
+
+DOCS = Path(__file__).parent
+FOLDER = DOCS / "reference-runs"
+PAGES = (FOLDER / "index.md", DOCS.parent / "README.md")
+_MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+KEPT = ("versions", "identity")
+"""Of the manifest."""
+
+
+def store(uri: str, name: str, config: str) -> None:
+    run = open_store(uri)
+    summary, manifest = (json.loads(run.get(file) or "{}") for file in ("summary.json", "run.json"))
+    if not summary["complete"]:
+        sys.exit(f"{uri} is not complete")
+    # A path says where a file lay; the revision is the hash of what was in it.
+    source = summary["model"]["source"]
+    for text in ("uri", "ignored_files"):
+        summary.pop(text, None)
+    summary["timing"].pop("workers", None)
+    summary["timing"].pop("loads", None)
+    stored = {
+        "config": config,
+        "command": command(config, summary),
+        "summary": summary,
+        **{key: manifest[key] for key in KEPT},
+    }
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
+    text = text.replace(source, Path(source).name)
+    if "/home/" in text or str(Path.cwd()) in text:
+        sys.exit("the summary names a path of this machine")
+    (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def command(config: str, summary: Mapping[str, Any]) -> str:
+    """What made the run, from a checkout."""
+    size = summary["model"].get("size_label") or ""
+    model = f"infra/reference_models.py qwen2.5-coder-{size.lower()}"
+    usual = yaml.safe_load((FOLDER / config).read_text("utf-8")).get("limit")
+    limit = f" --limit {summary['limit']}" if summary.get("limit") not in (None, usual) else ""
+    return (
+        f"ace-ray evaluate docs/reference-runs/{config}{limit} "
+        f'--set model.source="$(python {model})"'
+    )
+
+
+def stored_runs() -> dict[str, dict[str, Any]]:
+    return {
+        path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))
+    }
+
+
+def reported(stored: Mapping[str, Any]) -> list[tuple[type[Benchmark], ReportedRun]]:
+    """The benchmarks of a stored run, as a report sees them."""
+    summary = stored["summary"]
+    model = Path(summary["model"]["source"]).stem.removesuffix(".Q4_K_M")
+    runs = []
+    for name, part in summary["benchmarks"].items():
+        run = ReportedRun(model, model, {}, {}, {}, None, part, (), summary["headline"], "")
+        runs.append((benchmark_class(name), run))
+    return runs
+
+
+def results() -> str:
+    """A line of each stored run: its headline numbers under the official rules."""
+    lines = ["| | model | rows | official, % | made by |", "|---|---|--:|---|---|"]
+    for stored in stored_runs().values():
+        for benchmark, run in reported(stored):
+            mode = run.summary.get("mode")
+            title = f"{benchmark.name}, {mode} mode" if mode else benchmark.name
+            rows = run.summary.get("counts", {}).get("scored", stored["summary"]["scored"])
+            config = stored["config"]
+            link = f"[{config}](docs/reference-runs/{config})"
+            lines.append(
+                f"| {title} | {run.model} | {rows:,} | {numbers(benchmark, run)} | {link} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def numbers(benchmark: type[Benchmark], run: ReportedRun) -> str:
+    headline: Mapping[str, Estimate | None] = benchmark.headline(run, benchmark.rule_sets[0])
+    known = {name: share for name, share in headline.items() if share is not None}
+    if not known:
+        rules = benchmark.rule_sets[0]
+        known = {
+            one.category: share
+            for one in benchmark.categories(run)
+            if one.measure == "accuracy" and (share := one.shares[rules]) is not None
+        }
+    return ", ".join(f"{name} {percent(share)}" for name, share in known.items())
+
+
+def percent(share: Estimate | None) -> str:
+    if share is None:
+        return ""
+    low, high = share.interval
+    return f"{100 * share.value:.1f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def categories() -> str:
+    """For each benchmark, its categories by run, under each rule set."""
+    parts: dict[tuple[str, str], dict[str, list[str]]] = {}
+    heads: dict[tuple[str, str], list[str]] = {}
+    for name, stored in stored_runs().items():
+        for benchmark, run in reported(stored):
+            key = (benchmark.name, str(run.summary.get("mode", "")))
+            heads.setdefault(key, []).append(name)
+            table = parts.setdefault(key, {})
+            for one in benchmark.categories(run):
+                label = (
+                    one.category if one.measure == "accuracy" else f"{one.category}, {one.measure}"
+                )
+                cells = table.setdefault(label, [])
+                cells += [""] * (len(heads[key]) - 1 - len(cells))
+                shares = [percent(one.shares.get(rules)) for rules in benchmark.rule_sets]
+                cells.append(f"{' / '.join(shares)} n={one.scored}")
+    texts = []
+    for key, table in parts.items():
+        texts += [f"### {', '.join(filter(None, key))}", "", row(["category", *heads[key]])]
+        texts.append(row(["---", *["--:"] * len(heads[key])]))
+        texts += [
+            row([label, *cells, *[""] * (len(heads[key]) - len(cells))])
+            for label, cells in table.items()
+        ]
+        texts.append("")
+    return "\n".join(texts)
+
+
+def row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def commands() -> str:
+    lines = [f"- `{name}`: `{stored['command']}`" for name, stored in stored_runs().items()]
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {"results": results, "categories": categories, "commands": commands}
+
+
+def page(path: Path) -> str:
+    """The page at ``path`` with its tables as the stored runs have them."""
+
+    def table(mark: re.Match[str]) -> str:
+        text = TABLES[mark[2]]()
+        if path.parent == FOLDER:
+            text = text.replace("(docs/reference-runs/", "(")
+        return f"{mark[1]}\n{text}\n{mark[3]}"
+
+    return _MARKED.sub(table, path.read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    match arguments:
+        case ["store", uri, name, config]:
+            store(uri, name, config)
+        case []:
+            pass
+        case _:
+            print(__doc__)
+            return 2
+    for path in PAGES:
+        path.write_text(page(path), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
