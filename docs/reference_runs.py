@@ -58,14 +58,12 @@ def store(uri: str, name: str, config: str) -> None:
 
 def command(config: str, summary: Mapping[str, Any]) -> str:
     """What made the run, from a checkout."""
-    size = summary["model"].get("size_label") or ""
-    model = f"infra/reference_models.py qwen2.5-coder-{size.lower()}"
+    source, size = summary["model"]["source"], summary["model"].get("size_label") or ""
+    if "Qwen2.5-Coder" in source:
+        source = f"$(python infra/reference_models.py qwen2.5-coder-{size.lower()})"
     usual = yaml.safe_load((FOLDER / config).read_text("utf-8")).get("limit")
     limit = f" --limit {summary['limit']}" if summary.get("limit") not in (None, usual) else ""
-    return (
-        f"ace-ray evaluate docs/reference-runs/{config}{limit} "
-        f'--set model.source="$(python {model})"'
-    )
+    return f'ace-ray evaluate docs/reference-runs/{config}{limit} --set model.source="{source}"'
 
 
 def stored_runs() -> dict[str, dict[str, Any]]:

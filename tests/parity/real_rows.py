@@ -41,7 +41,10 @@ Row = dict[str, Any]
 def rows_of(uri: str) -> list[Row]:
     """The scored rows of a run, in order of their categories and ids."""
     tables = read_ledger(open_store(uri), print).tables(COLUMNS)
-    rows = [row for table in tables for row in table.to_pylist() if row["status"] == "scored"]
+    stored = [row for table in tables for row in table.to_pylist()]
+    rows = [row for row in stored if row["status"] == "scored"]
+    if len(rows) < len(stored):
+        print(f"{len(stored) - len(rows)} of {len(stored)} rows have no verdict and are left out")
     for row in rows:
         row["state"] = json.loads(row["state"] or "null")
     return sorted(rows, key=lambda row: (row["category"], numbers(row["id"])))
@@ -168,6 +171,8 @@ def compare(rows: list[Row], results: Path, scores: Path) -> int:
         print(line(category, counts) + (f" listed and right: {doubtful}" if doubtful else ""))
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
     print(line("all", totals))
+    if not totals[0]:
+        sys.exit("no row of the run is among upstream's results")
     return totals[4]
 
 
