@@ -185,8 +185,8 @@ class SamplingConfig(Section):
     thinking_token_budget: int | None = Field(
         None,
         ge=0,
-        description="reasoning is ended after so many tokens; needs a model.reasoning_parser by "
-        "name, or engine.reasoning_config",
+        description="reasoning is ended after so many tokens; needs a reasoning parser "
+        "of vLLM's own, or engine.reasoning_config",
     )
     reasoning_effort: str | None = Field(
         None,

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
+from ace_ray.models.gguf_header import read_header
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
+from ace_ray.models.sources import ModelRef, tokenizer_folder
 
 _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<arg_key>", "glm45"),
@@ -163,6 +165,19 @@ def family_facts(folder: Path) -> FamilyFacts:
         own,
         own and "[THINK]" in _text(tekken),
     )
+
+
+def facts_of_model(model: ModelRef) -> FamilyFacts:
+    """Of a pinned model; its weights are not needed. Raises `UserError`: it cannot be read."""
+    if model.kind in ("folder", "hub", "s3"):
+        return family_facts(tokenizer_folder(model))
+    if model.kind != "gguf":
+        return FamilyFacts()
+    # Always by the header, so that a run is the same before and after the conversion.
+    header = read_header(Path(model.location))
+    template = header.get("tokenizer.chat_template")
+    named = (template,) if isinstance(template, str) else ()
+    return FamilyFacts(named, (), str(header.get("general.architecture", "")))
 
 
 def tool_parsers(facts: FamilyFacts) -> list[str]:

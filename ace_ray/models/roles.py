@@ -124,7 +124,7 @@ def check_role(role: Role, where: str) -> None:
                         where=f"model.{key}",
                         fix="leave it out",
                     )
-            check_sampling(role.sampling, role.engine, role.model, where="sampling")
+            check_sampling(role.sampling, role.model, where="sampling")
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
                 _check_size(name, role.engine.get(name, 1))
     elif role != "same":

@@ -94,27 +94,28 @@ def _changed(sampling: Sampling) -> dict[str, Any]:
     }
 
 
-def check_sampling(
-    config: SamplingConfig | None,
-    engine: Mapping[str, Any],
-    model: ModelConfig,
-    *,
-    where: str,
+def check_budget(
+    config: SamplingConfig | None, engine: Mapping[str, Any], parser: str, *, where: str
 ) -> None:
-    """Raise `UserError` for what would be refused with every request, or be without effect, in an
-    engine with the arguments ``engine``."""
-    if config is None:
+    """Raise `UserError` when an engine with the arguments ``engine`` would refuse
+    ``thinking_token_budget`` with every request; ``parser`` reads the reasoning, after ``auto`` has
+    chosen."""
+    if config is None or config.thinking_token_budget is None:
         return
-    read = model.reasoning_parser not in ("auto", "none")
-    if model.plugins:  # the engine's core knows none of theirs
-        read = model.reasoning_parser in reasoning_parsers()
-    read = read or bool(engine.get("reasoning_parser") or engine.get("reasoning_config"))
-    if config.thinking_token_budget is not None and not read:
+    if engine.get("reasoning_parser") or engine.get("reasoning_config"):
+        return
+    if parser not in reasoning_parsers():  # the engine's core knows none of a plugin's
         raise UserError(
             "vLLM counts the tokens of reasoning only where it is told what that is",
             where=f"{where}.thinking_token_budget",
             fix="name the parser of vLLM's own for this model in model.reasoning_parser",
         )
+
+
+def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: str) -> None:
+    """Raise `UserError` for what is asked for twice."""
+    if config is None:
+        return
     if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
         raise UserError(
             "is in model.chat_template_kwargs too",

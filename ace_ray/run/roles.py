@@ -13,9 +13,10 @@ from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.config import EndpointConfig, RunConfig
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.families import facts_of_model, reasoning_parser
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role
 from ace_ray.models.roles import role_identity as identity_of
-from ace_ray.models.sampling import completed
+from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef, resolve
 from ace_ray.records import Sampling
 
@@ -73,6 +74,13 @@ def _binding(
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
         )
+        role = _with_parser(role, model)
+        check_budget(
+            role.sampling,
+            role.engine,
+            role.model.reasoning_parser,
+            where=f"{where}.sampling",
+        )
     sampling = default
     if role == "same":
         # Whoever shortens the candidate's answers shortens its lines as a user too.
@@ -83,6 +91,16 @@ def _binding(
         own = completed(role.sampling, model, engine, where=f"{where}.sampling")
         sampling = own.sampling()
     return RoleBinding(role, model, sampling, identity_of(role, model, sampling))
+
+
+def _with_parser(role: ServedRole, model: ModelRef) -> ServedRole:
+    """``role`` with the reasoning parser of the family of ``model`` where it says ``auto``."""
+    if role.model.reasoning_parser != "auto" or role.engine.get("reasoning_parser"):
+        return role
+    named = reasoning_parser(facts_of_model(model))
+    return role.model_copy(
+        update={"model": role.model.model_copy(update={"reasoning_parser": named})}
+    )
 
 
 def served_roles(

@@ -12,7 +12,13 @@ import pytest
 from ace_ray.config import ModelConfig, SamplingConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models import sampling as sampling_module
-from ace_ray.models.sampling import check_sampling, completed, request_fields, vllm_arguments
+from ace_ray.models.sampling import (
+    check_budget,
+    check_sampling,
+    completed,
+    request_fields,
+    vllm_arguments,
+)
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Sampling
 
@@ -221,21 +227,18 @@ def test_what_is_not_completed_is_not_stored_as_if_it_were() -> None:
 
 def test_a_budget_needs_a_parser_that_finds_the_reasoning() -> None:
     config = validated(SamplingConfig, {"thinking_token_budget": 5}, where="")
-    plain = ModelConfig(source="org/m")
-    ours = ModelConfig(source="m", reasoning_parser="of_a_plugin", plugins=["p.py"])
-    with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*vLLM's own"):
-        check_sampling(config, {}, ours, where="sampling")
-    with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
-        check_sampling(config, {}, plain, where="sampling")
-    check_sampling(
-        config, {"reasoning_config": {}} | {"reasoning_parser": "qwen3"}, plain, where=""
-    )
-    check_sampling(config, {}, ModelConfig(source="m", reasoning_parser="qwen3"), where="")
-    check_sampling(None, {}, plain, where="")
+    for parser in ("auto", "none", "of_a_plugin"):
+        with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
+            check_budget(config, {}, parser, where="sampling")
+    check_budget(config, {"reasoning_config": {"a": 1}}, "auto", where="")
+    check_budget(config, {"reasoning_parser": "qwen3"}, "auto", where="")
+    check_budget(config, {}, "qwen3", where="")
+    check_budget(SamplingConfig(), {}, "auto", where="")
+    check_budget(None, {}, "auto", where="")
 
 
 def test_an_effort_is_named_once() -> None:
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
     with pytest.raises(UserError, match=r"^sampling.reasoning_effort: is in model.chat_template"):
-        check_sampling(config, {}, model, where="sampling")
+        check_sampling(config, model, where="sampling")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -15,13 +14,12 @@ from ace_ray.models.families import (
     FamilyFacts,
     FormatChoice,
     choose_tool_parser,
-    family_facts,
+    facts_of_model,
     reasoning_parser,
     tool_parsers,
 )
-from ace_ray.models.gguf_header import read_header
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
-from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.models.sources import ModelRef
 
 START_DATE = "2025-08-05"
 """The day that gpt-oss is told where nobody says another: prompts are the same on every day."""
@@ -73,17 +71,7 @@ def choose_format(
 
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
     """Of the candidate, before it is loaded. Raises `UserError`: it cannot be read."""
-    if config.backend != "vllm":
-        return FamilyFacts()
-    if model.kind in ("folder", "hub", "s3"):
-        return family_facts(tokenizer_folder(model))
-    if model.kind != "gguf":
-        return FamilyFacts()
-    # Always by the header, so that a run is the same before and after the conversion.
-    header = read_header(Path(model.location))
-    template = header.get("tokenizer.chat_template")
-    named = (template,) if isinstance(template, str) else ()
-    return FamilyFacts(named, (), str(header.get("general.architecture", "")))
+    return facts_of_model(model) if config.backend == "vllm" else FamilyFacts()
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:

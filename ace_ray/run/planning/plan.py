@@ -28,7 +28,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.models.roles import endpoint_identity
-from ace_ray.models.sampling import completed
+from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
@@ -140,6 +140,8 @@ def make_plan(
     samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
     native = any(by_name[entry.benchmark].tools(entry) is not None for entry in entries)
     choice, facts = choose_format(config, family or FamilyFacts(), native=native)
+    if config.backend == "vllm":
+        check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
     candidate = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,

@@ -109,7 +109,7 @@ def check_engine(config: RunConfig) -> list[str]:
         validated(FakeScript, config.engine, where="engine")
         return list(config.engine)
     check_engine_args(config.engine)
-    check_sampling(config.sampling, config.engine, config.model, where="sampling")
+    check_sampling(config.sampling, config.model, where="sampling")
     if not config.model.plugins:  # only vLLM can tell what they register
         check_reasoning_parser(config.model.reasoning_parser)
         if config.model.tool_parser not in (None, "auto"):

@@ -16,7 +16,6 @@ from typing import Any
 from ace_ray.children import module_command
 from ace_ray.config import EndpointConfig
 from ace_ray.errors import UserError
-from ace_ray.models.families import family_facts, reasoning_parser
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.run.planning.cluster import gpus_per_worker
@@ -184,8 +183,6 @@ def command(
     defaults = {"disable_log_stats": True, "generation_config": "vllm"}
     ours = [f"--model={folder}", "--served-model-name", name, f"--host={host}", f"--port={port}"]
     reasoning = role.model.reasoning_parser
-    if reasoning == "auto" and "reasoning_parser" not in engine:
-        reasoning = reasoning_parser(family_facts(folder))
     if reasoning not in ("auto", "none"):
         ours.append(f"--reasoning-parser={reasoning}")
     if role.model.chat_template_kwargs:

@@ -296,20 +296,14 @@ def test_template_and_reasoning_of_a_served_model() -> None:
     assert not any("reasoning" in word or "template" in word for word in plain)
 
 
-def test_the_reasoning_parser_of_a_served_model_is_that_of_its_family(tmp_path: Path) -> None:
-    template = "<|im_start|>assistant\n{% if enable_thinking %}<think>{% endif %}"
-    (tmp_path / "chat_template.jinja").write_text(template)
+def test_the_reasoning_parser_of_a_served_model() -> None:
+    def words(engine: dict[str, object], named: str) -> list[str]:
+        played = role(model={"source": "org/m", "reasoning_parser": named})
+        return [word for word in line(played, engine) if word.startswith("--reasoning")]
 
-    def words(engine: dict[str, object], **model: object) -> list[str]:
-        played = role(model={"source": "org/m", **model})
-        return command(tmp_path, played, engine, name="m", host="10.0.0.1", port=8123)
-
-    assert "--reasoning-parser=qwen3" in words({})
-    assert not any(word.startswith("--reasoning") for word in words({}, reasoning_parser="none"))
-    named = words({"reasoning_parser": "olmo3"})
-    assert [word for word in named if word.startswith("--reasoning")] == [
-        "--reasoning-parser=olmo3"
-    ]
+    assert words({}, "qwen3") == ["--reasoning-parser=qwen3"]
+    assert words({}, "auto") == words({}, "none") == []
+    assert words({"reasoning_parser": "olmo3"}, "auto") == ["--reasoning-parser=olmo3"]
 
 
 def test_the_key_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
