@@ -59,6 +59,11 @@ class ModelRef:
         return self._base_name + own
 
     @property
+    def label(self) -> str:
+        """What the user named, for rows of several runs that are read together."""
+        return self.source + (f"+{self.adapter.ref.source}" if self.adapter else "")
+
+    @property
     def _base_name(self) -> str:
         stem = self.location.rstrip("/").rsplit("/", 1)[-1]
         return stem.removesuffix(".gguf") if self.kind == "gguf" else stem

@@ -26,7 +26,7 @@ from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode, Status, Verdict, digest
+from ace_ray.records import Entry, Episode, Status, Verdict, canonical_json, digest
 from ace_ray.run.actors.judging import read_again
 from ace_ray.run.planning.plan import groups_of, row_id
 from ace_ray.run.storage.lease import Lease
@@ -34,6 +34,7 @@ from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_ro
 from ace_ray.run.storage.rows import (
     AT_ONCE,
     ResultRow,
+    entry_columns,
     episode_columns,
     rows_schema,
     verdict_columns,
@@ -70,13 +71,14 @@ def score_outputs(
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
         run_id = _run_id(made.name, path)
-        rows = _Rows(made, made.output_entries(), scratch, run_id)
+        named = model or _model_of(path)
+        rows = _Rows(made, made.output_entries(), scratch, run_id, named)
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
             for output in made.outputs(path, rows.entries):
                 # dumps, not dump: only the former runs in C
                 verdicts.write(json.dumps(rows.judge(output)) + "\n")
         rows.declare_absent()
-        manifest = _manifest(made, rows, path, run_id, model or _model_of(path))
+        manifest = _manifest(made, rows, path, run_id, named)
         lease = Lease.acquire(store, say)
         try:
             _replace(store, scratch, manifest)
@@ -125,12 +127,15 @@ def declared_entries(
 class _Rows:
     """The rows of a run, written to ``scratch`` as they come; few are held at a time."""
 
-    def __init__(self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str) -> None:
+    def __init__(
+        self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
+    ) -> None:
         self.entries = entries
         self.lines = self.declared = 0
         self.content = hashlib.sha256()
         """Of all rows' ids and outputs, in order."""
-        self._benchmark, self._scratch, self._run_id = benchmark, scratch, run_id
+        self._benchmark, self._scratch = benchmark, scratch
+        self._run_id, self._model = run_id, model
         self._schema = rows_schema(benchmark.rule_sets)
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
@@ -196,11 +201,8 @@ class _Rows:
         row = {
             "row_id": row_id(digest(entry.benchmark, entry.content_hash()), f"{status} {sample}"),
             "run_id": self._run_id,
-            "benchmark": entry.benchmark,
-            "category": entry.category,
-            "language": entry.language,
-            "id": entry.id,
-            "group": entry.group or entry.id,
+            "model": self._model,
+            **entry_columns(entry),
             "sample": sample,
             "repeat": 0,
             "status": status,
@@ -210,7 +212,8 @@ class _Rows:
             **verdict_columns(verdicts, self._benchmark.rule_sets),
             "second_reading": second_reading,
         }
-        self.content.update(digest(row["row_id"], row["output"], row["state"]).encode())
+        state = None if episode.state is None else canonical_json(episode.state)
+        self.content.update(digest(row["row_id"], row["output"], state).encode())
         self._waiting.append(row)
         if len(self._waiting) == AT_ONCE:
             self._write()

@@ -13,7 +13,7 @@ from ace_ray.records import Entry, Episode
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.plan import Plan, make_plan
 from ace_ray.run.planning.preflight import make_benchmarks
-from ace_ray.run.storage.rows import episode_columns
+from ace_ray.run.storage.rows import entry_columns, episode_columns
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
@@ -61,11 +61,8 @@ def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list
             planned.row_id,
             episode_of(number, entry),
             run_id=plan.run_id,
-            benchmark=entry.benchmark,
-            category=entry.category,
-            language=entry.language,
-            id=entry.id,
-            group=entry.group,
+            model="fake",
+            **entry_columns(entry),
             sample=planned.sample,
             repeat=planned.repeat,
             seed=planned.sample,

@@ -78,7 +78,7 @@ READERS: dict[str, Callable[[str], str]] = {
 def check_read(entry: Entry, answer: str, names: Sequence[str]) -> dict[str, Verdict]:
     """The verdicts on ``answer`` as the first reader reads it.
 
-    With several readers, metrics ``parser:<name>`` say (1 or 0) whether it is valid as each of them
+    With several readers, metrics ``parser_<name>`` say (1 or 0) whether it is valid as each of them
     reads it.
     """
     read = read_all(answer, names)
@@ -91,7 +91,7 @@ def check_read(entry: Entry, answer: str, names: Sequence[str]) -> dict[str, Ver
             verdict,
             metrics={
                 **verdict.metrics,
-                **{f"parser:{name}": float(verdicts[read[name]][rules].valid) for name in names},
+                **{f"parser_{name}": float(verdicts[read[name]][rules].valid) for name in names},
             },
         )
         for rules, verdict in first.items()
@@ -124,7 +124,7 @@ class Compared:
             yield row
 
     def _count(self, row: ScoredRow) -> bool:
-        wanted = [f"parser:{name}" for name in self._names]
+        wanted = [f"parser_{name}" for name in self._names]
         counted = False
         for rules, verdict in row.verdicts.items():
             if not all(name in verdict.metrics for name in wanted):
@@ -132,7 +132,7 @@ class Compared:
             counted = True
             before = verdict.metrics[wanted[0]]
             for name in self._names:
-                valid, count = verdict.metrics[f"parser:{name}"], self._counts[rules][name]
+                valid, count = verdict.metrics[f"parser_{name}"], self._counts[rules][name]
                 count["valid"] += valid > 0
                 count["gained"] += valid > before
                 count["lost"] += valid < before

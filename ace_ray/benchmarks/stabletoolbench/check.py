@@ -31,10 +31,10 @@ ORIGINS = ("recorded", "simulator", "other simulator", "real")
 SOURCES = ("cache", "simulator", "real", "stub", "none")
 HALLUCINATED = 1
 """Upstream's status code of a call whose name no function has."""
-CALLS = "calls:"
-FROM = "from:"
-CACHED = "cached:"
-FAILED = "failed:"
+CALLS = "calls_"
+FROM = "from_"
+CACHED = "cached_"
+FAILED = "failed_"
 UNRECORDED = "unrecorded"
 SCHEMA_REFUSED = "schema_refused"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
@@ -59,10 +59,10 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     ``api_recall``; ``api_precision`` (of the APIs reached, those that are relevant; absent for
     none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
     ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
-    ``from:<source>``, of the cache also ``cached:<origin>``, and if there are any ``unrecorded``
+    ``from_<source>``, of the cache also ``cached_<origin>``, and if there are any ``unrecorded``
     (answered, but the cache could not keep it), ``schema_refused`` (the simulator was asked without
-    its schema) and ``failed:<kind>`` (no answer of an API, see
-    `Answered.failure`); ``calls:<n>`` is 1 for n calls.
+    its schema) and ``failed_<kind>`` (no answer of an API, see
+    `Answered.failure`); ``calls_<n>`` is 1 for n calls.
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), of_apis(calls)
@@ -109,7 +109,7 @@ def _source(call: Mapping[str, Any]) -> str:
     return call["source"] if call["source"] in SOURCES else "none"
 
 
-VOTE = "vote:"
+VOTE = "vote_"
 """Prefix of the metric that holds what one vote is worth."""
 _WHY = {
     **UNANSWERED,
@@ -124,7 +124,7 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
 
     ``state`` is `Episode.state`: ``answer`` (a converted answer), ``calls``, ``votes`` of
     `judge_sopr`, ``fac`` of `judge_fac` and ``sowr`` of `judge_sowr`; the last three may be null.
-    Metrics: those of `scoring.calls.metrics`; ``finish``, ``give_up``; ``sopr`` and ``vote:<n>``,
+    Metrics: those of `scoring.calls.metrics`; ``finish``, ``give_up``; ``sopr`` and ``vote_<n>``,
     ``fac``, and of SoWR ``win``, ``lose`` and ``tie``, each only where it was judged;
     ``sowr_missing`` where the reference has no answer (``sowr_missing`` of the state). ``sopr``
     differs between the rule sets, the others do not.

@@ -17,7 +17,7 @@ from ace_ray.run.actors.judging import judged
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
 from ace_ray.run.health.processes import this_process
-from ace_ray.run.storage.rows import checked_schema, entry_at, metrics_of
+from ace_ray.run.storage.rows import checked_schema, entry_at, entry_columns, metrics_of
 
 CHECK_S = 300.0
 """Seconds that the checks of one block, or of one isolated row, may take."""
@@ -113,10 +113,7 @@ class Checker:
         return {
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
             "run_id": self._job.runs[row["run"]].run_id,
+            "model": self._job.runs[row["run"]].model.label,
             "seed": self._job.config.sampling.seed + row["sample"],
-            "benchmark": entry.benchmark,
-            "category": entry.category,
-            "language": entry.language,
-            "id": entry.id,
-            "group": entry.group,
+            **entry_columns(entry),
         }

@@ -37,6 +37,10 @@ FOLDER = "rows/"
 PART_BYTES = 64 << 20
 """Most bytes of rows, uncompressed, in one part; a single row may be larger."""
 
+GROUP_ROWS = 256
+MOST_GROUPS = 64
+"""Row groups of a part: of `GROUP_ROWS`, or so large that there are no more than these."""
+
 LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
 """Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
 
@@ -73,7 +77,15 @@ def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
     name = part_name(session, table.column("row_id").to_pylist())
     sink = pa.BufferOutputStream()
     schema = rows_schema(rule_sets_in(table.column_names))
-    pq.write_table(table.select(schema.names).cast(schema), sink, compression="zstd")
+    pq.write_table(
+        table.select(schema.names).cast(schema),
+        sink,
+        compression="zstd",
+        # One row can be read without the others; the footer stays small whatever the rows are.
+        row_group_size=max(GROUP_ROWS, -(-table.num_rows // MOST_GROUPS)),
+        # Of texts they would be long, and tell a reader nothing.
+        write_statistics=[f.name for f in schema if not pa.types.is_large_string(f.type)],
+    )
     store.put(name, sink.getvalue().to_pybytes())
     return [name]
 

@@ -6,6 +6,7 @@ docs/results.md documents the columns for readers; a test holds both together.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -68,7 +69,7 @@ _EPISODE = [
     ("state", pa.large_string()),
     ("endpoint", pa.large_string()),
 ]
-OPTIONAL = ("endpoint", "second_reading")
+OPTIONAL = ("endpoint", "second_reading", "model", "gold")
 """Columns that parts of earlier versions lack; they read as null."""
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
@@ -89,10 +90,11 @@ def verdict_names(rule_sets: Iterable[str], parts: Iterable[str] = tuple(_VERDIC
 def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
     """What lands in ``rows/*.parquet`` of a run with these rule sets."""
     return pa.schema(
-        [("row_id", pa.string()), ("run_id", pa.string())]
+        [("row_id", pa.string()), ("run_id", pa.string()), ("model", pa.string())]
         + [(name, pa.string()) for name in _NAMES]
         + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
         + _EPISODE
+        + [("gold", pa.large_string())]
         + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
         + [("second_reading", pa.string())]
     )
@@ -121,6 +123,16 @@ def clean(text: str) -> str:
     return text
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def readable_json(value: Any) -> str:
+    """``value`` as JSON text to be searched and read: escaped is only what a text cannot hold, and
+    half characters, which UTF-8 has not."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
 def entry_table(entries: Sequence[Entry]) -> pa.Table:
     columns = {name: [getattr(entry, name) for entry in entries] for name in ENTRIES.names}
     texts = {name: [canonical_ordered(value) for value in columns[name]] for name in _JSON}
@@ -147,14 +159,20 @@ _TOKENS = ("prompt_tokens", "completion_tokens")
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
     return {
-        "messages": canonical_ordered(episode.messages),
+        "messages": readable_json(episode.messages),
         "output": clean(episode.output),
         "reasoning": clean(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
         **{name: getattr(episode, name) if _has_usage(episode) else None for name in _TOKENS},
-        "state": None if episode.state is None else canonical_json(episode.state),
+        "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
     }
+
+
+def entry_columns(entry: Entry) -> dict[str, Any]:
+    """What a row has of its entry."""
+    names = {name: getattr(entry, name) for name in _NAMES}
+    return {**names, "group": entry.group or entry.id, "gold": readable_json(entry.gold)}
 
 
 def _has_usage(episode: Episode) -> bool:
@@ -323,7 +341,8 @@ def metrics_of(text: str | None) -> dict[str, float]:
         isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
     ):
         raise ValueError("is no mapping of names to numbers")
-    return metrics
+    # Earlier versions wrote ended:finished, which SQL has to quote.
+    return {name.replace(":", "_"): value for name, value in metrics.items()}
 
 
 @dataclass(slots=True)

@@ -288,7 +288,7 @@ def test_a_multi_turn_entry_played_by_its_key() -> None:
     assert "cancel_order" not in model.asked[0][0]["content"], "held out"
     assert "cancel_order" in model.asked[-1][-3]["content"], "brought by the user"
     metrics = benchmark.check(entry, episode)["official"].metrics
-    assert metrics["turns_passed"] == 1 == metrics["ended:finished"]
+    assert metrics["turns_passed"] == 1 == metrics["ended_finished"]
 
 
 def test_memory_is_filled_once_and_asked_from_a_copy() -> None:

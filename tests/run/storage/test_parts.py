@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.records import Episode, Verdict
+from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.run.storage import parts
 from ace_ray.run.storage.parts import (
     FOLDER,
@@ -27,7 +28,14 @@ from ace_ray.run.storage.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.run.storage.rows import CHECK_FAILED, ROWS, verdict_columns
+from ace_ray.run.storage.rows import (
+    CHECK_FAILED,
+    ROWS,
+    entry_columns,
+    episode_columns,
+    metrics_of,
+    verdict_columns,
+)
 from ace_ray.store import LocalStore, Store, open_store
 from tests.run.made_run import made_row
 
@@ -508,3 +516,48 @@ def test_a_hundred_thousand_rows(local: LocalStore) -> None:
     assert sum(len(positions) for positions in ledger.kept.values()) == total
     known = ledger.ids[:: total // 10]
     assert sorted(row.row_id for row in ledger.rows(known)) == [i.decode() for i in known]
+
+
+def test_texts_in_json_columns_are_found_by_a_search() -> None:
+    episode = Episode(
+        messages=[{"role": "assistant", "content": "日本 \ud83d \ud800x 😀"}],
+        state={"b": "é", "a": [1]},
+    )
+    columns = episode_columns(episode)
+    assert "日本" in columns["messages"]
+    assert "😀" in columns["messages"]
+    assert "é" in columns["state"]
+    columns["messages"].encode("utf-8")
+    # Half characters come back as they were: rows are judged again from this.
+    assert json.loads(columns["messages"]) == list(episode.messages)
+    assert json.loads(columns["state"]) == episode.state
+
+
+def test_a_row_has_its_gold_answer() -> None:
+    entry = Entry("toy", "all", "en", "7", prompt="x", gold=[{"city": "Zürich"}])
+    columns = entry_columns(entry)
+    assert (columns["id"], columns["group"]) == ("7", "7")
+    assert columns["gold"] == '[{"city": "Zürich"}]'
+
+
+def test_parts_of_earlier_versions_have_no_gold(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    old = table(("a", "scored")).drop_columns(["gold", "model", "endpoint", "second_reading"])
+    store.put(part_name(EARLY, ["a"]), parquet(old))
+    assert stored(read_ledger(store))["a"]["gold"] is None
+
+
+@pytest.mark.parametrize(("rows", "groups"), [(100, 1), (300, 2), (20_000, 64)])
+def test_row_groups_are_small_and_few(tmp_path: Path, rows: int, groups: int) -> None:
+    store = open_store(str(tmp_path))
+    names = write_parts(store, EARLY, table(*((f"{n:032d}", "scored") for n in range(rows))))
+    (name,) = names
+    file = pq.ParquetFile(tmp_path / name)
+    assert file.num_row_groups == groups
+    statistics = file.metadata.row_group(0).column(ROWS.names.index("output")).statistics
+    assert statistics is None
+    assert len(read_ledger(store).ids) == rows
+
+
+def test_metrics_of_earlier_versions_have_the_names_of_today() -> None:
+    assert metrics_of('{"ended:finished": 1, "sopr": 0.5}') == {"ended_finished": 1, "sopr": 0.5}

@@ -322,11 +322,11 @@ ENDINGS = ("finished", "max_messages", "context", "deadline")
 
 
 def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
-    """``verdicts`` with the metric ``ended:<how>`` where the episode says how it ended."""
+    """``verdicts`` with the metric ``ended_<how>`` where the episode says how it ended."""
     if ended not in ENDINGS:
         return dict(verdicts)
     return {
-        rules: replace(verdict, metrics={**verdict.metrics, f"ended:{ended}": 1})
+        rules: replace(verdict, metrics={**verdict.metrics, f"ended_{ended}": 1})
         for rules, verdict in verdicts.items()
     }
 
@@ -340,7 +340,7 @@ class Endings:
     def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
         for row in rows:
             for name in row.verdicts["official"].metrics if "official" in row.verdicts else ():
-                kind, _, how = name.partition(":")
+                kind, _, how = name.partition("_")
                 if kind == "ended":
                     self._counts.setdefault(row.category, Counter())[how] += 1
             yield row

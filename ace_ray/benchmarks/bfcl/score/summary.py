@@ -194,7 +194,7 @@ def _part(
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
 """The last: of memory questions, where a conversation before them was cut and forgotten."""
 GOLD = "gold_token_probability"
-_ENDED = "ended:"
+_ENDED = "ended_"
 
 
 def with_metrics(

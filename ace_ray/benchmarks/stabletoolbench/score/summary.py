@@ -241,7 +241,7 @@ class Group:
             return []
         rows = self._sums["official/sopr"][1]
         names = [name for name in self._sums if name.startswith(f"official/{VOTE}")]
-        names.sort(key=lambda name: int(name.rsplit(":", 1)[1]))
+        names.sort(key=lambda name: int(name.rsplit("_", 1)[1]))
         return [self._sums[name][0] / rows for name in names]
 
     def _take(self, rules: str, metrics: Mapping[str, float], query: str) -> None:

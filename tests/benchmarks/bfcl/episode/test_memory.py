@@ -164,7 +164,7 @@ def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
     assert state["memory_sha256"] == digest(value["snapshot"])
     assert state["ended"] == "preparation"
     verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
-    assert verdicts["official"].metrics == {"ended:preparation": 1}
+    assert verdicts["official"].metrics == {"ended_preparation": 1}
     assert ended("[core_memory_list_keys()]", PromptTooLong("x"))["ended"] == "context"
     before[1]["ended"] = "steps"  # upstream keeps what such a conversation wrote
     assert ended("{'answer': 'x'}")["ended"] == ""

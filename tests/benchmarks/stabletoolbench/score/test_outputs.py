@@ -39,8 +39,8 @@ from tests.benchmarks.stabletoolbench.stb_rows import (
 GROUP = ENTRY.category
 ENTRIES = Entries.among([entry(), entry("8"), entry("9")])
 ANSWER = converted(QUERY, TOOLS, run(SCRIPTS["answered"]))
-JUDGED = ("sopr", "vote:0", "vote:1", "vote:2")
-UNKNOWN_SOURCE = ("cache_hit", "from:cache", "from:none")
+JUDGED = ("sopr", "vote_0", "vote_1", "vote_2")
+UNKNOWN_SOURCE = ("cache_hit", "from_cache", "from_none")
 """Who answered a call is not in a converted answer."""
 
 

@@ -56,7 +56,7 @@ def test_without_calls_there_are_no_shares_of_calls() -> None:
     assert metrics([BREADS], [call(name="Finish", tool=None, api=None)]) == {
         "api_recall": 0.0,
         "exact_set": 0.0,
-        "calls:0": 1.0,
+        "calls_0": 1.0,
     }
 
 
@@ -90,8 +90,8 @@ def test_calls_that_no_api_answered_are_said() -> None:
         UNKNOWN,
     ]
     found = metrics([BREADS], made)
-    assert (found["failed:simulator"], found["failed:cache"]) == (0.4, 0.2)
-    assert "failed:simulator" not in metrics([BREADS], [call()])
+    assert (found["failed_simulator"], found["failed_cache"]) == (0.4, 0.2)
+    assert "failed_simulator" not in metrics([BREADS], [call()])
     answered = state(SCRIPTS["answered"]) | {"calls": made}
     row = Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))
     summary = summarize([row, row, *rows("G3_instruction", [S])])
@@ -114,9 +114,9 @@ def test_errors_and_sources() -> None:
     assert found["hallucinated"] == 0.2
     assert found["errors"] == 0.4
     assert found["cache_hit"] == 0.2
-    sources = {name: value for name, value in found.items() if name.startswith("from:")}
-    assert sources == {"from:cache": 0.2, "from:real": 0.2, "from:simulator": 0.2, "from:none": 0.4}
-    assert found["calls:5"] == 1
+    sources = {name: value for name, value in found.items() if name.startswith("from_")}
+    assert sources == {"from_cache": 0.2, "from_real": 0.2, "from_simulator": 0.2, "from_none": 0.4}
+    assert found["calls_5"] == 1
     assert all(0 <= value <= 1 for value in found.values())
 
 
@@ -143,7 +143,7 @@ def test_votes(votes: list[str], official: str, strict: str, points: float) -> N
     assert found["official"].metrics["sopr"] == pytest.approx(points)
     assert found["strict"].metrics["sopr"] == float(strict == "")
     assert bool(found["official"].error) == bool(official)
-    assert len([name for name in found["strict"].metrics if name.startswith("vote:")]) == len(votes)
+    assert len([name for name in found["strict"].metrics if name.startswith("vote_")]) == len(votes)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_an_answer_that_nobody_judged_has_no_score() -> None:
 
 def test_metrics_of_a_real_run() -> None:
     found = verdicts(ENTRY, state(SCRIPTS["hallucinated"]))["official"].metrics
-    assert (found["hallucinated"], found["calls:1"], found["api_recall"]) == (1, 1, 0)
+    assert (found["hallucinated"], found["calls_1"], found["api_recall"]) == (1, 1, 0)
 
 
 # groups
