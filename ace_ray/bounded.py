@@ -117,9 +117,23 @@ def yaml_tree(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, without numbers in base 60: 1:30 is a text, as in YAML 1.2.
+    """PyYAML's, without numbers in base 60: 1:30 is a text, as in YAML 1.2. A mapping that names a
+    key twice is refused: PyYAML takes the last value without a word.
 
     Each further digit pair of such a number costs more than the one before."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                line, name = key.start_mark.line + 1, (key.tag, key.value)
+                if name in first:
+                    raise Unbounded(
+                        f"names {key.value[:80]!r} twice, in line {first[name]} and in line {line}"
+                    )
+                first[name] = line
+        return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
         text = self.construct_scalar(node)

@@ -335,7 +335,7 @@ def test_a_store_that_nobody_answers_for(s3: Any) -> None:
     assert not isinstance(caught.value, Unreachable)
 
 
-@pytest.mark.parametrize("uri", ["s3://", "s3:///x", "gs://b/x", "http://x/y"])
+@pytest.mark.parametrize("uri", ["s3://", "s3:///x", "s3:/b/x", "S3:b", "gs://b/x", "http://x/y"])
 def test_uris_that_name_no_store(uri: str) -> None:
     with pytest.raises(UserError):
         open_store(uri)

@@ -34,4 +34,10 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
             where=uri,
             fix="use a local folder or s3://bucket/prefix",
         )
+    if uri.lower().startswith("s3:"):
+        raise UserError(
+            "is neither an S3 address nor likely a folder",
+            where=uri,
+            fix="write s3://bucket/prefix, or ./ before a folder of that name",
+        )
     return LocalStore(str(path_of(uri, "the folder").absolute()))

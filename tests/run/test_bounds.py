@@ -285,6 +285,30 @@ def test_aliases_that_a_person_writes_are_read() -> None:
     assert yaml_tree(text)["two"] == {"seed": 1, "top_k": 2}
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 2\na: 3", "names 'a' twice, in line 1 and in line 3"),
+        ("x:\n  - {a: 1, 'a': 1}", "names 'a' twice, in line 2 and in line 2"),
+    ],
+)
+def test_a_key_is_named_once(text: str, said: str) -> None:
+    with pytest.raises(Unbounded) as refused:
+        yaml_tree(text)
+    assert str(refused.value) == said
+
+
+def test_a_merged_key_may_be_written_over() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b, y: 3}\n1: n\n'1': t"
+    assert yaml_tree(text) == {
+        "a": {"x": 1, "y": 1},
+        "b": {"x": 2, "y": 1},
+        "c": {"x": 2, "y": 3},
+        1: "n",
+        "1": "t",
+    }
+
+
 @pytest.mark.parametrize("number", ["1" + ":1" * 300 + ".0", "1" + ":1" * 100_000, "1:30"])
 def test_numbers_in_base_60_are_texts(number: str) -> None:
     assert yaml_tree(f"a: {number}") == {"a": number}
