@@ -265,6 +265,42 @@ def score(
 
 @cli.command()
 @click.argument("run")
+@click.argument("entry", default="", metavar="[ID]")
+@click.option("--benchmark", default="", help="Only rows of this benchmark.")
+@click.option("--category", default="", help="Only rows of this category.")
+@click.option("--language", default="", help="Only rows of this language.")
+@click.option("--sample", type=click.IntRange(min=0), help="Only this sample.")
+@click.option("--status", default="", help="Only rows of this status, e.g. infra_error.")
+@click.option("--rules", default="", help="Whose verdict counts. Default: the benchmark's first.")
+@click.option("--valid/--wrong", "valid", default=None, help="Only right rows, or only wrong ones.")
+@click.option("--error-type", default="", help="Only rows that are wrong in this way.")
+@click.option("--changed", metavar="RUN", help="Only rows with another verdict than in RUN.")
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@click.option("--json", "as_json", is_flag=True, help="Whole rows as JSON, one a line.")
+@_placed
+def show(
+    run: str, changed: str | None, limit: int, as_json: bool, opens: Any, **wanted: Any
+) -> None:
+    """List rows of a run, or show one whole.
+
+    ID is an entry's id, or the beginning of a row's: its prompt, answers, calls with what came
+    back, gold answer, verdicts with reasons, and what changed in the sandbox.
+    """
+    from ace_ray.view.select import Filter, StoredRun
+    from ace_ray.view.show import show as show_rows
+
+    show_rows(
+        StoredRun(opens(run)),
+        Filter(**wanted),
+        click.echo,
+        other=StoredRun(opens(changed)) if changed else None,
+        limit=limit,
+        as_json=as_json,
+    )
+
+
+@cli.command()
+@click.argument("run")
 @_placed
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""

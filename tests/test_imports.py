@@ -26,6 +26,7 @@ FLOORS = [
     {"run"},
     {"sweep"},
     {"report"},
+    {"view"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

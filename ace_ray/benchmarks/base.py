@@ -28,6 +28,7 @@ from ace_ray.benchmarks.results import (
     own_task,
 )
 from ace_ray.benchmarks.second_reading import Unread
+from ace_ray.benchmarks.transcript import Step, of_messages
 from ace_ray.config import Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
@@ -247,6 +248,18 @@ class Benchmark(ABC):
 
         At least the rows of one dialogue share it, as they do by default."""
         return own_task(row)
+
+    @classmethod
+    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+        """What happened in a stored episode, for people and other tools; by default its messages.
+        ``state`` is `Episode.state`. Both may be anybody's: nothing of them may be trusted."""
+        return of_messages(messages)
+
+    @classmethod
+    def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
+        """The sandbox before and after a stored episode, from `Episode.state`; None where that has
+        none. It may be anybody's."""
+        return None
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper | None:

@@ -7,13 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, Episode
 from ace_ray.run.actors.judging import judged
-from ace_ray.run.planning.plan import Plan, make_plan
+from ace_ray.run.planning.plan import Plan, make_manifest, make_plan
 from ace_ray.run.planning.preflight import make_benchmarks
-from ace_ray.run.storage.rows import entry_columns, episode_columns
+from ace_ray.run.storage.parts import write_parts
+from ace_ray.run.storage.rows import ROWS, entry_columns, episode_columns
+from ace_ray.run.storage.stored import MANIFEST
+from ace_ray.run.summary import as_json
+from ace_ray.store import LocalStore
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
@@ -68,4 +74,17 @@ def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list
             seed=planned.sample,
         )
         rows.append(judged(row, entry, plan.benchmarks[entry.benchmark]))
+    return rows
+
+
+def written_run(
+    folder: Path, episode_of: Callable[[int, Entry], Episode], *, samples: int = 1
+) -> list[dict[str, Any]]:
+    """A run of eight ACEBench entries in ``folder``, as far as its rows; returns them."""
+    plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"), samples=samples)
+    rows = judged_rows(plan, episode_of)
+    store = LocalStore(plan.uri)
+    store.put(MANIFEST, as_json(make_manifest(plan, {})))
+    table = pa.Table.from_pylist(rows, schema=ROWS)
+    write_parts(store, "00000000000001-aa", table)
     return rows

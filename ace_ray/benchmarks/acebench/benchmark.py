@@ -23,6 +23,7 @@ from ace_ray.benchmarks.acebench.episode.rollout import (
     run_agent,
     texts_without_calls,
 )
+from ace_ray.benchmarks.acebench.episode.shown import transcript
 from ace_ray.benchmarks.acebench.options import (
     UPSTREAM_MESSAGES,
     check_native,
@@ -48,6 +49,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
 )
 from ace_ray.benchmarks.second_reading import Unread, answer_texts, as_tool_calls
+from ace_ray.benchmarks.transcript import Step
 from ace_ray.calls import Call
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
@@ -247,6 +249,16 @@ class ACEBench(Benchmark):
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
         return {"table": {"header": list(HEADER), "lines": table(summary)}}
+
+    @classmethod
+    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+        return transcript(messages, state)
+
+    @classmethod
+    def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
+        if not isinstance(state, Mapping) or not {"before", "end"} <= state.keys():
+            return None
+        return state["before"], state["end"]
 
     @classmethod
     def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:

@@ -1,0 +1,98 @@
+"""What happened in an episode, step by step, in one shape for whoever shows or exports it.
+
+Messages come from stored rows, which anybody may have written: nothing here trusts their shape.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of a message. ``arguments`` is JSON, or as the model wrote it; ``observation``
+    what came back, None where the call was not run; ``error`` the kind of its failure."""
+
+    name: str
+    arguments: str = ""
+    observation: str | None = None
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Step:
+    """One message. ``role``: system, user, assistant or tool; a tool's answer is with its call,
+    where there is one. ``written``: all that a model wrote, where that is more than ``text`` and
+    ``calls``; ``facts``: what is known of a message besides, such as its seconds."""
+
+    role: str
+    text: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+    written: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
+    """Steps of messages in OpenAI's form."""
+    steps: list[Step] = []
+    waiting: dict[str, int] = {}
+    """The calls of the last assistant's message without an answer: id -> place."""
+    for message in messages:
+        role = text_of(message.get("role"))
+        if role == "tool" and steps and steps[-1].role == "assistant":
+            _answer(steps[-1], message, waiting)
+            continue
+        step = Step(role, text_of(message.get("content")), text_of(message.get("reasoning")))
+        waiting = {}
+        for number, call in enumerate(_listed(message.get("tool_calls"))):
+            function = call.get("function")
+            function = function if isinstance(function, Mapping) else call
+            step.calls.append(
+                Call(text_of(function.get("name")), text_of(function.get("arguments")))
+            )
+            waiting.setdefault(text_of(call.get("id")) or f"#{number}", number)
+        # The calls are in `text` as the model wrote them; `raw` has its reasoning, too.
+        written = text_of(message.get("raw") or message.get("text"))
+        if written != step.text:
+            step.written = written
+        if error := message.get("tool_parser_error"):
+            step.facts["tool_parser_error"] = text_of(error)
+        steps.append(step)
+    return steps
+
+
+def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
+    """Put a tool's ``message`` beside the call of ``step`` that it answers; one of its own where
+    the calls are in the text."""
+    content = text_of(message.get("content"))
+    place = waiting.pop(text_of(message.get("tool_call_id")), None)
+    if place is None and waiting:
+        place = waiting.pop(min(waiting, key=lambda key: waiting[key]))
+    if place is None:
+        step.calls.append(Call(text_of(message.get("name")), observation=content))
+    else:
+        asked = step.calls[place]
+        step.calls[place] = Call(asked.name, asked.arguments, content, asked.error)
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str:
+    """A text as it is, nothing for None, any other value as JSON; of content parts their texts."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(_is_text_part(part) for part in value):
+        return "\n".join(part["text"] for part in value)
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)

@@ -1,0 +1,178 @@
+"""Rows of a run by what they are: their keys, their verdicts, what changed against another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import recorded_class
+from ace_ray.errors import UserError
+from ace_ray.records import STATUSES
+from ace_ray.run.storage.parts import Ledger, stored_rows
+from ace_ray.run.storage.rows import ResultRow, rows_of, verdict_names
+from ace_ray.run.storage.stored import Manifest, read_manifest
+from ace_ray.store import Store
+from ace_ray.view.episode import COLUMNS, KEYS, EpisodeView, episode_view
+
+SHORTEST_ID = 6
+"""Characters of a row id that name a row."""
+
+
+class StoredRun:
+    """A run in its folder, complete or not, its rows in the order of their keys."""
+
+    def __init__(self, store: Store) -> None:
+        """Raises `UserError`: it is no run, or a part of it cannot be read."""
+        self.uri = store.root
+        self.manifest: Manifest = read_manifest(store)
+        self.ledger: Ledger = stored_rows(store, self.manifest)
+
+    @cached_property
+    def rows(self) -> list[ResultRow]:
+        """Raises `UserError`: there are none, or a part cannot be read."""
+        rows = sorted(self.ledger.rows(), key=_place)
+        if not rows:
+            raise UserError(
+                "the run holds no rows yet", where=self.uri, fix="evaluate it, or wait a little"
+            )
+        return rows
+
+    @cached_property
+    def _classes(self) -> Mapping[str, type[Benchmark]]:
+        manifest = self.manifest
+        return {
+            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
+            for name in manifest.identity.benchmarks
+        }
+
+    def class_of(self, row: ResultRow) -> type[Benchmark]:
+        """Raises `UserError`: the run's manifest does not name the row's benchmark."""
+        if row.benchmark not in self._classes:
+            raise UserError(
+                f"holds a row of {row.benchmark!r}, which its manifest does not name",
+                where=self.uri,
+                fix="remove the files in rows/ that are not of this run",
+            )
+        return self._classes[row.benchmark]
+
+    def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
+        """``rows`` with their texts, in the same order; without those that have gone meanwhile."""
+        wanted = {row.row_id: place for place, row in enumerate(rows)}
+        ids = np.sort(np.array(list(wanted), dtype="S32"))
+        columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
+        known = [c for c in dict.fromkeys(columns) if c in self.ledger.schema.names]
+        stored = [one for table in self.ledger.tables(known, ids) for one in rows_of(table)]
+        for one in sorted(stored, key=lambda one: wanted[one["row_id"]]):
+            yield episode_view(one, self.class_of(rows[wanted[one["row_id"]]]))
+
+
+def _place(row: ResultRow) -> tuple[object, ...]:
+    return (*_entry(row), row.sample, row.repeat)
+
+
+def _entry(row: ResultRow) -> tuple[object, ...]:
+    numbered = [
+        (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
+        for part in row.id.replace("-", "_").split("_")
+    ]
+    return (row.benchmark, row.language, row.category, numbered, row.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What rows have to be; None and "" ask for nothing.
+
+    ``valid`` and ``error_type`` are what the rule set ``rules`` says, "" the first of each
+    benchmark. ``entry``: the id of an entry, or the beginning of a row's.
+    """
+
+    entry: str = ""
+    benchmark: str = ""
+    category: str = ""
+    language: str = ""
+    sample: int | None = None
+    status: str = ""
+    rules: str = ""
+    valid: bool | None = None
+    error_type: str = ""
+
+    def check(self, run: StoredRun) -> None:
+        """Raise `UserError` where ``run`` can have no such row."""
+        holds = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
+        for name, values in holds.items():
+            if (asked := getattr(self, name)) and asked not in values:
+                raise UserError(
+                    f"{run.uri} has no row of {asked!r}",
+                    where=f"--{name}",
+                    fix=f"name one of {', '.join(sorted(values))}",
+                )
+        if self.rules and self.rules not in run.manifest.all_rule_sets:
+            raise UserError(
+                f"{run.uri} has no rule set {self.rules!r}",
+                where="--rules",
+                fix=f"name one of {', '.join(run.manifest.all_rule_sets)}",
+            )
+        if self.status and self.status not in STATUSES:
+            raise UserError(
+                f"{self.status!r} is no status",
+                where="--status",
+                fix=f"name one of {', '.join(STATUSES)}",
+            )
+
+    def takes(self, row: ResultRow, benchmark: type[Benchmark]) -> bool:
+        for name in (*KEYS[:3], "status"):
+            if getattr(self, name) and getattr(self, name) != getattr(row, name):
+                return False
+        if self.entry and not _is_called(row, self.entry):
+            return False
+        if self.sample is not None and row.sample != self.sample:
+            return False
+        if self.valid is None and not self.error_type:
+            return True
+        verdict = row.verdicts.get(self.rules or benchmark.rule_sets[0])
+        if verdict is None or (self.valid is not None and verdict.valid != self.valid):
+            return False
+        return self.error_type in ("", verdict.error_type)
+
+
+def _is_called(row: ResultRow, name: str) -> bool:
+    return row.id == name or (len(name) >= SHORTEST_ID and row.row_id.startswith(name))
+
+
+def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
+    """The rows of ``run`` that ``wanted`` takes; with ``other`` those that it judges otherwise, or
+    does not judge."""
+    rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
+    if other is None:
+        return rows
+    theirs = {_same(row): row for row in other.rows}
+    changed = []
+    for row in rows:
+        rules = wanted.rules or run.class_of(row).rule_sets[0]
+        before = theirs.get(_same(row))
+        if before is not None and is_right(before, rules) != is_right(row, rules):
+            changed.append(row)
+    return changed
+
+
+def is_right(row: ResultRow, rules: str) -> bool | None:
+    """None without a verdict."""
+    verdict = row.verdicts.get(rules)
+    return None if verdict is None else verdict.valid
+
+
+def outcome(row: ResultRow, rules: str) -> str:
+    """``right``, the error type of a wrong row, or the status of one without a verdict."""
+    verdict = row.verdicts.get(rules)
+    if verdict is None:
+        return row.status
+    return "right" if verdict.valid else verdict.error_type or "wrong"
+
+
+def _same(row: ResultRow) -> tuple[object, ...]:
+    """What two runs call the same row."""
+    return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
