@@ -145,8 +145,8 @@ class ModelConfig(Section):
     start_date: str | None = Field(
         None,
         pattern=r"^\d{4}-\d{2}-\d{2}$",
-        description="the day that gpt-oss is told; default: VLLM_SYSTEM_START_DATE, else "
-        "2025-08-05",
+        description="the day that a model is told whose chats hold one; default: "
+        "VLLM_SYSTEM_START_DATE, else 2025-08-05",
     )
 
 
@@ -165,7 +165,12 @@ class SamplingConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1, description="1 keeps all tokens")
     top_k: int = Field(0, ge=0, description="0 keeps all tokens")
     max_tokens: int = Field(1200, ge=1, description="per answer; upstream's default")
-    seed: int = Field(0, ge=0, le=2**31 - 1, description="of sample 0; sample i uses seed + i")
+    seed: int = Field(
+        0,
+        ge=0,
+        le=2**31 - 1,
+        description="rows draw theirs from seed + i for sample i, and their keys",
+    )
     stop: list[_Text] = Field(default_factory=list, description="texts that end an answer")
     min_p: float = Field(
         0.0, ge=0, le=1, description="least probability, as a share of the likeliest token's"

@@ -59,6 +59,11 @@ class Entry:
         """(language, category, id): unique within a benchmark."""
         return (self.language, self.category, self.id)
 
+    @property
+    def path(self) -> tuple[str, str, str, str]:
+        """(benchmark, language, category, id): unique within a run."""
+        return (self.benchmark, *self.key)
+
     def content_hash(self) -> str:
         parts = [self.benchmark, self.category, self.language, self.id, self.data, self.gold]
         return digest(*parts, *([] if self.prompt is None else [self.prompt]))
@@ -66,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn; greedy unless asked otherwise. ``seed`` applies to sample 0.
+    """How tokens are drawn; greedy unless asked otherwise. The seeds of rows come from ``seed``.
 
     ``schema`` is the JSON text of a JSON schema that the answer has to follow (`following`); "":
     the answer is free.
@@ -92,6 +97,21 @@ class Sampling:
     def for_sample(self, sample: int) -> Sampling:
         """The sampling of the ``sample``-th repetition: the same, with a seed of its own."""
         return replace(self, seed=self.seed + sample)
+
+    def for_row(self, sample: int, *key: str) -> Sampling:
+        """`for_sample` of what ``key`` names among all that is asked.
+
+        An engine draws the same noise for the same seed: with one seed for all rows, what one
+        answer begins with many would, and rows were no independent evidence. Greedy sampling draws
+        nothing."""
+        drawn = self.for_sample(sample)
+        if not self.temperature:
+            return drawn
+        return replace(drawn, seed=int(digest(drawn.seed, *key)[:8], 16) >> 1)
+
+    def identity(self) -> dict[str, Any]:
+        """`as_json` of what rows draw with `for_row`."""
+        return {**self.as_json(), **({"seeds": "by row"} if self.temperature else {})}
 
     def following(self, schema: Mapping[str, Any] | None) -> Sampling:
         """The same, for an answer in JSON that follows ``schema``; None: a free one."""

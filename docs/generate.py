@@ -65,8 +65,12 @@ name the values. There a key is sent only where it is not at its default; `min_p
 `top_k` are vLLM's own, and other servers may refuse them.
 
 `reasoning_effort` is a variable of the chat template, and refused where the template does not
-name it; other templates have others (`model.chat_template_kwargs`). Each sample has a seed of its
-own."""
+name it; other templates have others (`model.chat_template_kwargs`).
+
+Each row has a seed of its own, drawn from `seed`, the sample and the entry's key. With one seed
+for all rows an engine draws the same noise for each: of two runs of a 0.5B model with one seed
+each, 181 of 600 answers of the first began with the same word and 3 of the second, and a comparison
+showed differences between them that are none."""
 
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("A run", "The keys of `ace-ray evaluate CONFIG`.", RunConfig),

@@ -133,6 +133,21 @@ def test_sampling_has_a_seed_for_each_sample(path: str) -> None:
     assert [sampling.for_sample(i).seed for i in range(3)] == [10, 11, 12]
 
 
+def test_sampled_rows_have_seeds_of_their_own(path: str) -> None:
+    """With one for all an engine would draw the same noise in every row."""
+    asked = ["sampling.seed=10", "sampling.temperature=0.7"]
+    sampling = load_config(path, asked).sampling.sampling()
+    rows = [(sample, "bench", entry) for sample in range(3) for entry in "abc"]
+    seeds = [sampling.for_row(*row).seed for row in rows]
+    assert len(set(seeds)) == 9
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert seeds == [sampling.for_row(*row).seed for row in rows]
+    assert sampling.for_sample(0).identity()["seeds"] == "by row"
+    greedy = load_config(path, ["sampling.seed=10", "sampling.temperature=0"]).sampling.sampling()
+    assert [greedy.for_row(*row).seed for row in rows] == [10, 10, 10, 11, 11, 11, 12, 12, 12]
+    assert "seeds" not in greedy.identity()
+
+
 @pytest.mark.parametrize(
     ("changes", "lines"),
     [

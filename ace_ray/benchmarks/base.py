@@ -159,6 +159,9 @@ class Benchmark(ABC):
         """Other models that take part in episodes, by the name of their part."""
         return {}
 
+    shared_roles: ClassVar[frozenset[str]] = frozenset()
+    """Roles whose answers several rows use, from a cache: they have the same seeds in every row."""
+
     def role_sampling(self, role: str) -> Sampling:
         """How the model in ``role`` draws its tokens unless the config says otherwise."""
         return Sampling()

@@ -76,11 +76,16 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
 
 def _type_of(tools: Tools, name: str, parameter: str) -> Any:
     for tool in tools:
-        function = tool.get("function", {})
+        function = _mapping(tool, "function")
         if function.get("name") == name:
-            schema = function.get("parameters", {}).get("properties", {}).get(parameter)
-            return schema.get("type") if isinstance(schema, Mapping) else None
+            properties = _mapping(_mapping(function, "parameters"), "properties")
+            return _mapping(properties, parameter).get("type")
     return None
+
+
+def _mapping(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = tree.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _typed(text: str, kind: Any) -> Any:

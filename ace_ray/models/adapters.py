@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,42 +98,71 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
         )
 
 
-def check_weights(folder: Path, base: Path) -> None:
-    """Raise `UserError` when the adapter in ``folder`` is none of the model in ``base``, by names
-    and shapes. Bases that are packed or in other formats than safetensors pass unseen."""
+def check_weights(folder: Path, base: Path) -> bool:
+    """Whether the names of the adapter in ``folder`` are those of the model in ``base``; where it
+    cannot be told, only an engine can show that vLLM finds them, which leaves out what it does not.
+
+    Bases in other formats than safetensors pass unseen. Raises `UserError`: by names or shapes the
+    adapter is one of another base.
+    """
     tensors, of_base = tensors_of(folder), tensors_of(base)
+    by_tail: dict[str, list[str]] = {}
+    for name in of_base:
+        by_tail.setdefault(_tail(name), []).append(name)
     if not tensors:
         raise UserError(f"there is no {WEIGHTS}", where=str(folder), fix="save the adapter again")
     modules: dict[str, bool] = {}
+    layers = max(map(_layer, of_base), default=0)
     for name, tensor in tensors.items():
         suffix = next((one for one in _SUFFIXES if name.endswith(one)), "")
         if not suffix:
             raise _refused(f"holds {name}, which is no LoRA weight", str(folder))
         module = name.removeprefix(_PREFIX).removesuffix(suffix)
-        target = of_base.get(f"{module}.weight")
         if ".experts" in module or not of_base:
             continue  # their names are those of fused modules
         modules[module] = any(other.startswith(f"{module}.") for other in of_base)
+        named = f"{module}.weight"
+        alike = by_tail.get(_tail(named), [])
+        target = of_base.get(alike[0] if named not in of_base and len(alike) == 1 else named)
+        if not modules[module] and _layer(module) > layers:
+            raise _of_another(folder, f"there is no {module}")
         if target is None or len(target.shape) != 2 or len(tensor.shape) != 2:
             continue
         outer, inner = target.shape
         of_a = suffix == ".lora_A.weight"
         have, need = (tensor.shape[1], inner) if of_a else (tensor.shape[0], outer)
         if suffix in _SUFFIXES[:2] and target.dtype in ("F32", "F16", "BF16") and have != need:
-            raise UserError(
-                f"it is an adapter of another base: {name} is for {have} values, the base's "
-                f"{module} has {need}",
-                where=str(folder),
-                fix="name the base that it was trained on as model.source",
+            raise _of_another(
+                folder, f"{name} is for {have} values, the base's {module} has {need}"
             )
     lacking = [module for module, there in modules.items() if not there]
     # Some families are stored under other names than they have in memory: then none is found.
     if lacking and len(lacking) < len(modules):
-        raise UserError(
-            f"it is an adapter of another base: there is no {lacking[0]}",
-            where=str(folder),
-            fix="name the base that it was trained on as model.source",
-        )
+        raise _of_another(folder, f"there is no {lacking[0]}")
+    return bool(modules) and not lacking
+
+
+_LAYER = re.compile(r"\.(\d{1,6})\.")
+
+
+def _tail(name: str) -> str:
+    """The part of a tensor's name from the number of its layer on; families differ in what stands
+    before it."""
+    numbered = _LAYER.search(name)
+    return name[numbered.start() :] if numbered else name
+
+
+def _layer(name: str) -> int:
+    numbered = _LAYER.search(name)
+    return int(numbered[1]) if numbered else 0
+
+
+def _of_another(folder: Path, why: str) -> UserError:
+    return UserError(
+        f"it is an adapter of another base: {why}",
+        where=str(folder),
+        fix="name the base that it was trained on as model.source",
+    )
 
 
 def check_texts(model: ModelRef, template: str | None = None) -> None:
@@ -230,13 +260,22 @@ def _differ(own: Path, base: Path) -> bool:
     if mine == theirs or own.suffix != ".json":
         return mine != theirs
     try:
-        # Where texts are cut or padded is no part of what they are.
-        one, other = (
-            {**json.loads(text), "truncation": 0, "padding": 0} for text in (mine, theirs)
-        )
-    except (ValueError, TypeError, RecursionError):
+        one, other = (_tokenizer(text) for text in (mine, theirs))
+    # The Rust tokenizers raise bare Exception on a damaged file.
+    except Exception:  # noqa: BLE001 - what cannot be read is not the same
         return True
     return one != other
+
+
+def _tokenizer(content: bytes) -> dict[str, Any]:
+    """A tokenizer's file as the library writes it today: older ones have other spellings of the
+    same. Where texts are cut or padded is no part of what they are."""
+    tree: dict[str, Any] = {**json.loads(content), "truncation": None, "padding": None}
+    if "model" in tree:
+        from tokenizers import Tokenizer
+
+        tree = json.loads(Tokenizer.from_str(json.dumps(tree)).to_str())
+    return tree
 
 
 def _template(folder: Path) -> str | None:

@@ -35,10 +35,12 @@ class Chat:
         template_kwargs: extra variables of the template, e.g. ``enable_thinking``.
     """
 
-    def __init__(self, tokenizer: Any, template_kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None
+    ) -> None:
         self.tokenizer = tokenizer
         self._kwargs = dict(template_kwargs)
-        self._renderer = Renderer()
+        self._renderer = Renderer(date or "")
 
     @classmethod
     def load(
@@ -48,9 +50,10 @@ class Chat:
         *,
         trust_remote_code: bool = False,
         template: str | None = None,
+        date: str | None = None,
     ) -> Chat:
-        """The chat of a model folder, by ``template`` in place of its own. Raises `UserError` when
-        it has none."""
+        """The chat of a model folder, by ``template`` in place of its own. ``date`` is the day that
+        it is told, None: today. Raises `UserError` when there is no template."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
@@ -68,7 +71,7 @@ class Chat:
             ) from error
         if template is not None:
             tokenizer.chat_template = template
-        chat = cls(tokenizer, template_kwargs)
+        chat = cls(tokenizer, template_kwargs, date)
         if not chat.template:
             raise _no_template(str(folder))
         return chat
@@ -81,6 +84,7 @@ class Chat:
         *,
         where: str,
         template: str | None = None,
+        date: str | None = None,
     ) -> Chat:
         """The chat of a GGUF file by its metadata: renders, but does not `encode`.
 
@@ -100,16 +104,15 @@ class Chat:
         named = {}
         for name in ("bos", "eos", "unknown", "padding"):
             index = header.get(f"tokenizer.ggml.{name}_token_id")
-            if isinstance(index, int) and 0 <= index < len(tokens):
-                named[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = tokens[
-                    index
-                ]
+            token = tokens[index] if isinstance(index, int) and 0 <= index < len(tokens) else None
+            if isinstance(token, str):
+                named[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = token
         tokenizer = PreTrainedTokenizerFast(
             tokenizer_object=Tokenizer(models.WordLevel({"": 0}, unk_token="")),
             chat_template=template,
             **named,
         )
-        return cls(tokenizer, template_kwargs)
+        return cls(tokenizer, template_kwargs, date)
 
     @property
     def template(self) -> str:

@@ -6,7 +6,7 @@ An answer is a stranger's: whatever is no chat completion raises, and what is ke
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,12 @@ MAX_CALLS = 1024
 MAX_REPLAYED = 1024
 """Answers with reasoning in a form of the server's own that a client remembers."""
 MAX_TOKENS_COUNTED = 1 << 31
+ENDINGS = {
+    **{name: name for name in ("stop", "length", "tool_calls", "function_call")},
+    **dict.fromkeys(("eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
+    **dict.fromkeys(("max_tokens", "model_length"), "length"),
+}
+"""What servers say of an answer that came to its end, or to that of its tokens."""
 _SENT = ("role", "content", "name", "tool_call_id")
 """Keys of a message that every server takes; recorded messages have others of our own."""
 _DETAILS = "reasoning_details"
@@ -46,6 +52,15 @@ class Reasoning:
     value: Any
 
 
+class Interrupted(ValueError):
+    """An answer that something else ended than the model or its limit of tokens: an abort, a
+    filter, an error. It says nothing of the model."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the answer was interrupted, its finish_reason is {reason!r:.40}")
+        self.filtered = reason.lower() == "content_filter"
+
+
 class Replay:
     """In which form reasoning goes back to the server that it came from.
 
@@ -57,17 +72,44 @@ class Replay:
         self._name = _NAMES[0]
         self._forms: dict[str, tuple[str, Any]] = {}
 
-    def remember(self, reasoning: Reasoning) -> None:
+    def remember(self, reasoning: Reasoning, completion: Completion) -> None:
+        """``reasoning`` came with ``completion``."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
-        self._forms[digest(reasoning.text)] = (reasoning.name, reasoning.value)
+        calls = completion.tools.calls if completion.tools else ()
+        key = _answer_key(
+            reasoning.text, completion.text, [(call.name, call.arguments) for call in calls]
+        )
+        self._forms[key] = (reasoning.name, reasoning.value)
         if len(self._forms) > MAX_REPLAYED:
             del self._forms[next(iter(self._forms))]
 
-    def form(self, text: str) -> tuple[str, Any]:
-        """The field of an assistant's message that hands ``text`` back, and its value."""
-        return self._forms.get(digest(text), (self._name, text))
+    def form(self, text: str, message: Mapping[str, Any]) -> tuple[str, Any]:
+        """The field that hands the reasoning ``text`` of an assistant's ``message`` back, and its
+        value."""
+        functions = [call["function"] for call in message.get("tool_calls") or ()]
+        key = _answer_key(
+            text, message.get("content"), [(one["name"], one["arguments"]) for one in functions]
+        )
+        return self._forms.get(key, (self._name, text))
+
+
+def _answer_key(reasoning: str, content: Any, calls: Sequence[tuple[str, Any]]) -> str:
+    """Names one answer: others may have thought the same and said something else."""
+    return digest(reasoning, content or "", [(name, _arguments(value)) for name, value in calls])
+
+
+def _arguments(value: Any) -> Any:
+    """The arguments of a call, which messages hold as text or taken apart; none where they cannot
+    be, as templates are shown them."""
+    if not isinstance(value, str):
+        return value
+    try:
+        read = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
 
 
 def request_body(
@@ -111,7 +153,7 @@ def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
         sent["tool_calls"] = [_call(call) for call in calls]
     reasoning = next((message[name] for name in _NAMES if message.get(name)), None)
     if replay is not None and isinstance(reasoning, str):
-        name, value = replay.form(reasoning)
+        name, value = replay.form(reasoning, message)
         sent[name] = value
     return sent
 
@@ -138,15 +180,13 @@ def completion_of(
         raise ValueError("message is no object")
     text, thought = _content(message.get("content"))
     reasoning = thought or _separated(message)
-    finish = choice.get("finish_reason")
-    if finish == "error":  # said by routers of several providers
-        raise ValueError("the answer ended with an error")
+    finish = _ending(choice.get("finish_reason"))
     usage = tree.get("usage")
     prompt, answer = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     completion = Completion(
         text=text or "",
         reasoning=reasoning.text if reasoning else "",
-        finish_reason=finish[:32] if isinstance(finish, str) else "stop",
+        finish_reason=finish,
         prompt_tokens=prompt or 0,
         completion_tokens=answer or 0,
         model=_name(tree.get("model")),
@@ -170,6 +210,16 @@ def completion_of(
     if tools is not None:
         completion.tools = ToolAnswer(completion.text, calls)
     return completion, reasoning
+
+
+def _ending(reason: Any) -> str:
+    """Why an answer ended: that of OpenAI's words which other servers' mean. Raises `Interrupted`:
+    the model did not end it, and neither did a limit that it was given."""
+    if reason is None:
+        return "stop"
+    if not isinstance(reason, str) or reason.lower() not in ENDINGS:
+        raise Interrupted(reason if isinstance(reason, str) else "")
+    return ENDINGS[reason.lower()]
 
 
 def _content(content: Any) -> tuple[str | None, Reasoning | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any
 
 from ace_ray.config import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError
-from ace_ray.models.completions import Replay, completion_of, request_body
+from ace_ray.models.completions import Interrupted, Replay, completion_of, request_body
 from ace_ray.models.http import Client, HttpRequest, proxy_of
 from ace_ray.models.pacing import (
     MAX_RETRY_AFTER_S,
@@ -40,6 +41,10 @@ class EndpointDown(RowError):
 
 class EndpointRefused(RowError):
     """The endpoint answered that it will not serve this request (4xx), so it was not repeated."""
+
+
+class Filtered(EndpointRefused):
+    """The endpoint withheld the answer, or a part of it."""
 
 
 class _Failed(Exception):
@@ -107,6 +112,8 @@ class EndpointModel(Client):
         if not self._takes_no_schema:
             try:
                 return await self._answer(messages, sampling, tools)
+            except Filtered:
+                raise
             except EndpointRefused as error:
                 completion = await self._answer(messages, free, tools)
                 self._takes_no_schema = str(error)
@@ -116,6 +123,17 @@ class EndpointModel(Client):
         return completion
 
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
+        """Where the prompt leaves room for fewer tokens than were asked for, as many are: what an
+        engine of the run's own does by itself, and some servers do not."""
+        try:
+            return await self._asked(messages, sampling, tools)
+        except PromptTooLong as error:
+            room = _room(str(error))
+            if not 0 < room < (sampling.max_tokens or 0):
+                raise
+            return await self._asked(messages, replace(sampling, max_tokens=room), tools)
+
+    async def _asked(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         if self._breaker.is_open:
             raise EndpointDown(
                 f"{self._host} was not asked: it did not answer the requests before this one"
@@ -189,11 +207,15 @@ class EndpointModel(Client):
             completion, reasoning = completion_of(
                 json.loads(raw), tools, split_reasoning=self._split_reasoning
             )
+        except Interrupted as error:
+            if error.filtered:
+                raise Filtered(f"{self._host} withheld the answer: {error}") from error
+            raise _Failed(str(error)) from error
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise _Failed(f"no chat completion: {self._said(raw)}") from error
         completion.seconds = time.perf_counter() - start
         if self._replay is not None and reasoning is not None:
-            self._replay.remember(reasoning)
+            self._replay.remember(reasoning, completion)
         return completion
 
     def _refusal(self, status: int, headers: Mapping[str, str], raw: bytes) -> Exception:
@@ -226,6 +248,14 @@ class EndpointModel(Client):
         if self._key:
             text = text.replace(self._key, "***")
         return " ".join(text[: 4 * MAX_MESSAGE_CHARS].split())[:MAX_MESSAGE_CHARS]
+
+
+def _room(refusal: str) -> int:
+    """The tokens that a prompt leaves for its answer by a server's own words; 0 where they do not
+    say."""
+    context = re.search(r"maximum context length is (\d{1,9}) tokens", refusal)
+    prompt = re.search(r"\b(\d{1,9}) (?:tokens? )?(?:in the messages|input tokens)", refusal)
+    return int(context[1]) - int(prompt[1]) if context and prompt else 0
 
 
 def _start(raw: bytes) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.config import CandidateEndpoint, ModelConfig, RunConfig
-from ace_ray.errors import RequestFailed, UserError
+from ace_ray.errors import PromptTooLong, RequestFailed, UserError
 from ace_ray.models.endpoint import EndpointModel, EndpointRefused
 from ace_ray.models.probe import Logprobs, ProbeFailed
 from ace_ray.models.roles import check_url, host_of, read_key
@@ -167,6 +167,12 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
             completion = thread.submit(asyncio.run, asked).result()
     except EndpointRefused as error:
         raise UserError(str(error), where=WHERE, fix=_fix(str(error), tools=tools)) from error
+    except PromptTooLong as error:
+        raise UserError(
+            str(error),
+            where=WHERE,
+            fix="lower sampling.max_tokens, or serve the model with a longer context",
+        ) from error
     facts = completion.endpoint
     assert facts is not None  # what an endpoint answers has them
     answer: dict[str, Any] = {

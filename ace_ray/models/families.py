@@ -87,6 +87,13 @@ class FamilyFacts:
         return self.tekken or self.model_type in _ENCODED
 
     @property
+    def reads_date(self) -> bool:
+        """Whether its chats hold the day on which they are written."""
+        if self.writes_by_code:
+            return self.model_type == "gpt_oss"
+        return any("strftime_now" in text for text in self.templates)
+
+    @property
     def reads_reasoning(self) -> bool:
         """Whether the reasoning of earlier answers may show in a prompt."""
         if self.tekken:
@@ -106,7 +113,7 @@ class FormatChoice:
         chat_template: in place of the model's own, as text.
         content_format: of the template's messages: auto, string or openai.
         plugins: (name, text) of files with parsers of their own.
-        start_date: the day that gpt-oss is told.
+        start_date: the day that a model is told whose chats hold one.
     """
 
     reasoning_parser: str = "auto"
@@ -145,8 +152,9 @@ class FormatChoice:
             load_plugin(name, text)
 
 
-def family_facts(folder: Path) -> FamilyFacts:
-    """Of a model folder; what is not there, or cannot be read, is not known."""
+def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
+    """Of a model folder; what is not there, or cannot be read, is not known. ``tokenizer_mode`` is
+    the engine argument."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
         listed = _tree(folder / name).get("chat_template")
@@ -155,22 +163,31 @@ def family_facts(folder: Path) -> FamilyFacts:
     for path in (folder / "chat_template.jinja", *sorted(folder.glob("*_chat_templates/*.jinja"))):
         templates.append(_text(path))
     config = _tree(folder / "config.json")
-    tekken = folder / "tekken.json"
-    own = tekken.is_file() and not (folder / "tokenizer_config.json").is_file()
+    own = _in_mistrals_format(folder, tokenizer_mode)
     named = config.get("architectures")
     return FamilyFacts(
         tuple(text for text in templates if isinstance(text, str) and text),
         tuple(map(str, named)) if isinstance(named, list) else (),
         str(config.get("model_type", "")),
         own,
-        own and "[THINK]" in _text(tekken),
+        own and "[THINK]" in _text(folder / "tekken.json"),
     )
 
 
-def facts_of_model(model: ModelRef) -> FamilyFacts:
+def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
+    """As vLLM tells it (``vllm/tokenizers/registry.py``), by a file that lies beside the weights
+    where these are not here. A folder that holds both formats is read in Mistral's."""
+    tokenizers = any(folder.glob("tekken.json")) or any(folder.glob("tokenizer.model.v*"))
+    if tokenizer_mode != "auto" or not tokenizers:
+        return tokenizers and tokenizer_mode == "mistral"
+    weights = any(folder.glob("consolidated*.safetensors")) or (folder / "params.json").is_file()
+    return weights or not (folder / "tokenizer_config.json").is_file()
+
+
+def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
     """Of a pinned model; its weights are not needed. Raises `UserError`: it cannot be read."""
     if model.kind in ("folder", "hub", "s3"):
-        return family_facts(tokenizer_folder(model))
+        return family_facts(tokenizer_folder(model), tokenizer_mode)
     if model.kind != "gguf":
         return FamilyFacts()
     # Always by the header, so that a run is the same before and after the conversion.

@@ -18,7 +18,7 @@ from typing import Any
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.reasoning import may_think
+from ace_ray.models.reasoning import closes_thinking, may_think
 from ace_ray.models.renderer import Renderer, RenderFailed
 from ace_ray.records import Messages, ToolAnswer, Tools
 
@@ -33,6 +33,8 @@ _NOT_VARIABLES = (
     "tokenizer_kwargs",
 )
 """What transformers takes beside a template's variables."""
+_SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which vLLM's parsers know whether an answer begins with reasoning."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Prompt:
         text: "" where the renderer writes tokens alone.
         engine_input: what `AsyncLLM.generate` takes.
         request: the server's request, as adjusted for the parser.
-        template_kwargs: the template's variables that were in effect.
+        template_kwargs: the template's variables that were in effect, for the parser.
         tools: as they were offered.
     """
 
@@ -89,7 +91,7 @@ class Format:
         self._request = ChatCompletionRequest
         self.is_harmony = model_config.hf_config.model_type == "gpt_oss"
         self.renderer_name = "harmony" if self.is_harmony else type(renderer).__name__
-        self._child = Renderer()
+        self._child = Renderer(choice.start_date or "")
         self._config = model_config
         # Elsewhere an encoder of vLLM's writes, whatever template there is.
         self._of_jinja = self.renderer_name == "HfRenderer" and renders_in_child(
@@ -151,12 +153,17 @@ class Format:
             why = getattr(getattr(rendered, "error", rendered), "message", rendered)
             raise PromptRefused(f"the chat template refuses these messages: {why}")
         _, (engine_input,) = rendered
+        text = engine_input.get("prompt") or ""
+        variables = online.effective_chat_template_kwargs(request)
+        if closes_thinking(text):
+            # Parsers take a switch that nobody set for on; some templates take it for off.
+            variables = {**variables, **dict.fromkeys(_SWITCHES, False)}
         return Prompt(
             ids=engine_input["prompt_token_ids"],
-            text=engine_input.get("prompt") or "",
+            text=text,
             engine_input=engine_input,
             request=request,
-            template_kwargs=online.effective_chat_template_kwargs(request),
+            template_kwargs=variables,
             tools=tools,
         )
 

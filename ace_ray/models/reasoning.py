@@ -62,4 +62,9 @@ def _closes_unopened(text: str) -> bool:
 def may_think(template: str, prompt: str) -> bool:
     """Whether the answer to ``prompt``, written by the chat ``template``, may begin with a block of
     reasoning: such templates know its end, and write an empty block where thinking is off."""
-    return CLOSE in template and not prompt.rstrip().endswith(CLOSE)
+    return CLOSE in template and not closes_thinking(prompt)
+
+
+def closes_thinking(prompt: str) -> bool:
+    """Whether ``prompt`` ends in a closed block of reasoning, so that the answer begins at once."""
+    return prompt.rstrip().endswith(CLOSE)

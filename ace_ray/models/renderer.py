@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import IO, Any, BinaryIO
 
 from ace_ray.children import confine, module_command, module_environment
@@ -46,19 +47,23 @@ class RenderFailed(Exception):
 
 
 class Renderer:
-    """Renders texts in a child, which is started when the first is asked for. Threads share it."""
+    """Renders texts in a child, which is started when the first is asked for. Threads share it.
 
-    def __init__(self) -> None:
+    ``date``, as 2025-08-05, is the day that templates are told; "": today.
+    """
+
+    def __init__(self, date: str = "") -> None:
+        self._date = date
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._strikes = 0
         self._last = ""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}
+        return {"date": self._date}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
+        self.__init__(state["date"])  # type: ignore[misc]
 
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """The text of ``template`` with JSON values as ``variables``. Raises `RenderFailed`."""
@@ -70,7 +75,8 @@ class Renderer:
         self._answered({"template": template})
 
     def _answered(self, asked: Mapping[str, Any]) -> str:
-        request = json.dumps({**asked, "cpu_s": CPU_S}, default=str).encode()
+        asked = {**asked, "date": self._date, "cpu_s": CPU_S}
+        request = json.dumps(asked, default=str).encode()
         with self._lock:
             if self._strikes >= STRIKES:
                 raise RenderFailed(f"it broke its limits {STRIKES} times, at last: {self._last}")
@@ -196,6 +202,8 @@ def _rendered(render: Any, request: Mapping[str, Any]) -> dict[str, str]:
             return {"text": _compiled(request["template"])}
         variables = dict(request["variables"])
         messages: Sequence[Any] = variables.pop("messages")
+        if date := request.get("date"):
+            variables["strftime_now"] = datetime.fromisoformat(date).strftime
         (text,), _ = render([messages], chat_template=request["template"], **variables)
         if len(text) > MOST_CHARS:
             return {"error": f"it made {len(text)} characters, more than {MOST_CHARS}"}

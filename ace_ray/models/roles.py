@@ -30,7 +30,7 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
-from ace_ray.records import Sampling
+from ace_ray.records import Sampling, digest
 
 
 class EndpointRole(Section):
@@ -179,6 +179,7 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
             "model": role.endpoint.model,
             "revision": None,
             "endpoint": host_of(role.endpoint.url),
+            **_path_of(role.endpoint.url),
             "sampling": drawn,
         }
     if model is None:
@@ -195,6 +196,13 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
         identity["reasoning_parser"] = role.model.reasoning_parser
         identity["engine"] = role.engine
     return identity
+
+
+def _path_of(url: str) -> dict[str, str]:
+    """A hash of the URL's path, which may name a deployment and may be nobody's business; nothing
+    for the usual one."""
+    path = urlsplit(url).path.strip("/")
+    return {} if path in ("", "v1") else {"path_sha256": digest(path)}
 
 
 def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice) -> dict[str, Any]:
@@ -215,10 +223,10 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
 
 
 def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
-    """What of a candidate's endpoint can move a score, as JSON values without secrets: as of roles
-    its host and no path."""
+    """What of a candidate's endpoint can move a score, as JSON values without secrets."""
     return {
         "host": host_of(endpoint.url),
+        **_path_of(endpoint.url),
         "model": endpoint.model,
         "tool_choice": endpoint.tool_choice,
         "parallel_tool_calls": endpoint.parallel_tool_calls,

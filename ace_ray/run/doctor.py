@@ -75,9 +75,14 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     elif names is not None and not tokenizer_is_near(model):
         verdict, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
         yield Line("prompts", failure or str(verdict), bool(failure))
+        if _has_parsers(plan):
+            yield Line("format", "not tried: parsers are made when the GGUF file is converted")
     elif names is not None:
         _, failure = _tried(lambda: preflight.check_chat(plan))
-        yield Line("prompts", failure or "the chat template takes them, they fit", bool(failure))
+        taken = "the chat template takes them, they fit"
+        if family.writes_by_code:
+            taken = "not tried: vLLM writes this family's chats by code"
+        yield Line("prompts", failure or taken, bool(failure))
         yield from _format(plan, model)
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
@@ -151,12 +156,17 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
     yield Line("cluster", text, problem=bool(failure))
 
 
-def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
-    """Parsers that were asked for, or chosen by the family, are made for real."""
+def _has_parsers(plan: Plan) -> bool:
     choice = plan.choice
     named = choice.named_reasoning or choice.plugins or preflight.is_native(plan)
-    if plan.config.backend != "vllm" or not named:
+    return plan.config.backend == "vllm" and bool(named)
+
+
+def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
+    """Parsers that were asked for, or chosen by the family, are made for real."""
+    if not _has_parsers(plan):
         return
+    choice = plan.choice
     engine = plan.config.engine
     line, failure = _tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
     yield Line("format", failure or str(line), problem=bool(failure))

@@ -53,14 +53,27 @@ def bind_roles(
         with own_code(type(benchmark), "roles"):
             asked = [(n, role, benchmark.role_sampling(n)) for n, role in benchmark.roles().items()]
         bindings[benchmark.name] = {
-            name: _binding(config, candidate, role, default, f"benchmarks.{benchmark.name}.{name}")
+            name: _binding(
+                config,
+                candidate,
+                role,
+                default,
+                f"benchmarks.{benchmark.name}.{name}",
+                shared=name in benchmark.shared_roles,
+            )
             for name, role, default in asked
         }
     return bindings
 
 
 def _binding(
-    config: RunConfig, candidate: ModelRef, role: Role, default: Sampling, where: str
+    config: RunConfig,
+    candidate: ModelRef,
+    role: Role,
+    default: Sampling,
+    where: str,
+    *,
+    shared: bool,
 ) -> RoleBinding:
     check_role(role, where)
     model: ModelRef | None = candidate
@@ -90,14 +103,18 @@ def _binding(
         engine = role.engine if isinstance(role, ServedRole) else {}
         own = completed(role.sampling, model, engine, where=f"{where}.sampling")
         sampling = own.sampling()
-    return RoleBinding(role, model, sampling, identity_of(role, model, sampling))
+    identity = identity_of(role, model, sampling)
+    if not shared:
+        identity["sampling"] = sampling.identity()
+    return RoleBinding(role, model, sampling, identity)
 
 
 def _with_parser(role: ServedRole, model: ModelRef) -> ServedRole:
     """``role`` with the reasoning parser of the family of ``model`` where it says ``auto``."""
     if role.model.reasoning_parser != "auto" or role.engine.get("reasoning_parser"):
         return role
-    named = reasoning_parser(facts_of_model(model))
+    mode = str(role.engine.get("tokenizer_mode", "auto"))
+    named = reasoning_parser(facts_of_model(model, mode))
     return role.model_copy(
         update={"model": role.model.model_copy(update={"reasoning_parser": named})}
     )
@@ -188,11 +205,16 @@ class RoleModels:
                         split_reasoning=binding.role.model.reasoning_parser != "none",
                     )
 
-    def of(self, benchmark: str, sample: int) -> dict[str, RoleModel]:
-        """Those of a benchmark by role, for the ``sample``-th repetition."""
+    def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
+        """Those of a benchmark by role, for the ``sample``-th repetition of the entry at
+        ``path``."""
         return {
             name: RoleModel(
-                self._models[benchmark, name], binding.sampling.for_sample(sample), binding.identity
+                self._models[benchmark.name, name],
+                binding.sampling.for_sample(sample)
+                if name in benchmark.shared_roles
+                else binding.sampling.for_row(sample, *path),
+                binding.identity,
             )
-            for name, binding in self._bindings.get(benchmark, {}).items()
+            for name, binding in self._bindings.get(benchmark.name, {}).items()
         }

@@ -37,6 +37,9 @@ _TOKENIZER = (
     "vocab.json",
     "merges.txt",
     "chat_template.jinja",
+    "chat_template.json",
+    "tekken.json",
+    "params.json",
     "generation_config.json",
 )
 _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")

@@ -123,6 +123,10 @@ def test_values_of_xml_have_the_types_that_the_tools_say() -> None:
         assert found is not None
         return found.calls[0].args["a"]
 
+    kinds: list[Any] = [None, [], {"properties": None}, {"properties": {"a": None}}]
+    for odd in kinds:
+        tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
+        assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
     assert read("string") == "12"
     assert read("integer") == 12
     assert read(None) == 12

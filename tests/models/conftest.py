@@ -130,7 +130,12 @@ def make_renderer(
 ) -> MakeRenderer:
     """Makes (model_config, renderer) of a toy tokenizer with a template and marks that are tokens
     of their own; ``model_type`` is what vLLM takes the model for."""
-    monkeypatch.setattr(format, "Renderer", lambda: template_child)
+
+    def shared(date: str = "") -> Renderer:
+        template_child._date = date
+        return template_child
+
+    monkeypatch.setattr(format, "Renderer", shared)
 
     def make(
         template: str,

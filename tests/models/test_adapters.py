@@ -100,7 +100,7 @@ def test_model_and_adapter_in_each_other_s_place(tmp_path: Path, base: Path, mak
 
 def test_one_of_another_base_is_refused(tmp_path: Path, base: Path, make_adapter: Make):
     folder = make_adapter(tmp_path / "a", base)
-    adapters.check_weights(folder, base)
+    assert adapters.check_weights(folder, base)
     wider = tmp_path / "wider"
     write(wider, {"model.layers.0.self_attn.q_proj.weight": (64, 128)})
     with pytest.raises(UserError, match=r"of another base: .* is for 64 values, .* has 128"):
@@ -109,8 +109,16 @@ def test_one_of_another_base_is_refused(tmp_path: Path, base: Path, make_adapter
     write(fewer, {"model.layers.0.self_attn.q_proj.weight": (64, 64)})
     with pytest.raises(UserError, match="of another base: there is no model"):
         adapters.check_weights(folder, fewer)
-    write(tmp_path / "other", {"transformer.h.0.attn.weight": (64, 64)})
-    adapters.check_weights(folder, tmp_path / "other")  # vLLM knows the names
+    other = {f"transformer.h.{n}.attn.weight": (64, 64) for n in range(2)}
+    write(tmp_path / "other", other)
+    assert not adapters.check_weights(folder, tmp_path / "other")  # an engine has to show it
+    write(tmp_path / "short", {"transformer.h.0.attn.weight": (64, 64)})
+    with pytest.raises(UserError, match=r"of another base: there is no model\.layers\.1"):
+        adapters.check_weights(folder, tmp_path / "short")
+    prefixed = {f"language.layers.{n}.self_attn.q_proj.weight": (64, 128) for n in range(2)}
+    write(tmp_path / "prefixed", prefixed)
+    with pytest.raises(UserError, match=r"of another base: .* is for 64 values, .* has 128"):
+        adapters.check_weights(folder, tmp_path / "prefixed")
     write(folder, {"base_model.model.lm_head.weight": (4, 4)}, "adapter_model.safetensors")
     with pytest.raises(UserError, match="which is no LoRA weight"):
         adapters.check_weights(folder, base)
@@ -124,6 +132,25 @@ def test_one_whose_base_bears_another_name_is_told(tmp_path: Path, base: Path, m
     assert adapters.base_differs(same) == ""
     other = make_adapter(tmp_path / "b", base, base_model_name_or_path="org/Other")
     assert "was trained on org/Other" in adapters.base_differs(adapted(base, other))
+
+
+def test_a_tokenizer_in_the_spelling_of_another_version_is_the_same(
+    tmp_path: Path, base: Path, make_adapter: Make
+):
+    from tokenizers import Tokenizer
+
+    folder = make_adapter(tmp_path / "a", base)
+    bpe = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
+    pieces = dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+    tree: dict[str, Any] = {"version": "1.0", "added_tokens": [], **pieces, "model": bpe}
+    (base / "tokenizer.json").write_text(json.dumps(tree))
+    Tokenizer.from_file(str(base / "tokenizer.json")).save(str(folder / "tokenizer.json"))
+    assert '"a b"' not in (folder / "tokenizer.json").read_text()
+    adapters.check_texts(adapted(base, folder))
+    bpe["merges"] = []
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    with pytest.raises(UserError, match=r"the adapter's tokenizer\.json is not its base's"):
+        adapters.check_texts(adapted(base, folder))
 
 
 def test_a_tokenizer_or_template_of_its_own_is_refused(

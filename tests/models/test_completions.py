@@ -89,7 +89,7 @@ def test_reasoning_goes_back_under_the_name_that_it_came_with(name: str) -> None
     done, reasoning = read({"content": "hi", name: "because"})
     assert (done.text, done.reasoning) == ("hi", "because")
     replay = Replay()
-    replay.remember(reasoning)
+    replay.remember(reasoning, done)
     message = {"role": "assistant", "content": "hi", "reasoning": "because"}
     assert sent([message], replay=replay)["messages"] == [
         {"role": "assistant", "content": "hi", name: "because"}
@@ -102,7 +102,7 @@ def test_reasoning_with_a_form_of_its_own_goes_back_as_it_came() -> None:
     done, reasoning = read({"content": "hi", "reasoning_details": details, "reasoning": "because"})
     assert done.reasoning == "because"
     replay = Replay()
-    replay.remember(reasoning)
+    replay.remember(reasoning, done)
     message = {"role": "assistant", "content": "hi", "reasoning": "because"}
     (back,) = sent([message], replay=replay)["messages"]
     assert back == {"role": "assistant", "content": "hi", "reasoning_details": details}
@@ -116,9 +116,37 @@ def test_thinking_parts_of_the_content_are_reasoning_and_go_back_whole() -> None
     done, reasoning = read({"content": parts})
     assert (done.text, done.reasoning) == ("hi", "because")
     replay = Replay()
-    replay.remember(reasoning)
+    replay.remember(reasoning, done)
     message = {"role": "assistant", "content": "hi", "reasoning": "because"}
     assert sent([message], replay=replay)["messages"][0]["content"] == parts
+
+
+def test_no_other_answer_goes_back_for_one_with_the_same_thoughts() -> None:
+    def parts(text: str) -> list[dict[str, Any]]:
+        return [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": text}]
+
+    replay = Replay()
+    for text in ("of A", "of B"):
+        done, reasoning = read({"content": parts(text)})
+        replay.remember(reasoning, done)
+    for text in ("of A", "of B"):
+        message = {"role": "assistant", "content": text, "reasoning": "ok"}
+        assert sent([message], replay=replay)["messages"][0]["content"] == parts(text)
+
+
+def test_a_form_is_found_by_the_calls_it_came_with() -> None:
+    details = [{"type": "reasoning.text", "text": "ok", "signature": "s"}]
+    function = {"name": "f", "arguments": '{"x":  1}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    tree = {"content": None, "reasoning_details": details, "tool_calls": [call]}
+    done, reasoning = read(tree, TOOLS)
+    replay = Replay()
+    replay.remember(reasoning, done)
+    for arguments, found in (({"x": 1}, True), ({"x": 2}, False)):
+        asked = {**call, "function": {"name": "f", "arguments": arguments}}
+        message = {"role": "assistant", "content": "", "reasoning": "ok", "tool_calls": [asked]}
+        (back,) = sent([message], replay=replay)["messages"]
+        assert (back.get("reasoning_details") == details) is found
 
 
 def test_calls_are_read_with_their_ids() -> None:
@@ -168,7 +196,7 @@ def test_what_is_no_answer_to_tools_is_refused(message: dict[str, Any]) -> None:
 
 
 def test_an_answer_that_ended_with_an_error_is_none() -> None:
-    with pytest.raises(ValueError, match="ended with an error"):
+    with pytest.raises(ValueError, match="was interrupted"):
         read({"content": "hal"}, finish_reason="error")
 
 

@@ -189,20 +189,66 @@ def test_garbage_is_no_answer(broken: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "finish"),
+    "usage",
     [
-        (None, None),
-        ("many", 3),
-        ({"prompt_tokens": -1, "completion_tokens": 10**30}, ["stop"]),
-        ({"prompt_tokens": "7"}, {}),
+        None,
+        "many",
+        {"prompt_tokens": -1, "completion_tokens": 10**30},
+        {"prompt_tokens": "7"},
     ],
 )
-def test_bad_extras_do_not_spoil_an_answer(usage: Any, finish: Any) -> None:
+def test_bad_extras_do_not_spoil_an_answer(usage: Any) -> None:
     tree = answer() | {"usage": usage, "model": 5}
-    tree["choices"][0]["finish_reason"] = finish
+    tree["choices"][0]["finish_reason"] = None
     done = ask(Endpoint(said(tree=tree)))
     assert (done.text, done.finish_reason) == ("hi", "stop")
     assert (done.prompt_tokens, done.completion_tokens) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "reason", ["abort", "cancelled", "timeout", "error", "insufficient_system_resource", 3, {}]
+)
+def test_an_interrupted_answer_is_none_and_asked_for_again(reason: Any) -> None:
+    tree = answer()
+    tree["choices"][0]["finish_reason"] = reason
+    server = Endpoint(said(tree=tree), said(tree=answer()))
+    assert ask(server).text == "hi"
+    assert len(server.bodies) == 2
+
+
+def test_a_withheld_answer_is_none_and_is_not_asked_for_again() -> None:
+    tree = answer()
+    tree["choices"][0]["finish_reason"] = "content_filter"
+    server = Endpoint(said(tree=tree))
+    with pytest.raises(EndpointRefused, match=r"withheld the answer.*'content_filter'"):
+        ask(server)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "This model's maximum context length is 512 tokens. However, you requested 1240 tokens "
+        "(40 in the messages, 1200 in the completion).",
+        "'max_tokens' or 'max_completion_tokens' is too large: 1200. This model's maximum context "
+        "length is 512 tokens and your request has 40 input tokens (1200 > 512 - 40).",
+    ],
+)
+def test_a_prompt_that_fits_is_answered_as_far_as_there_is_room(refusal: str) -> None:
+    """Some servers refuse what others cut by themselves."""
+    server = Endpoint(
+        said(status=400, text=json.dumps({"error": {"message": refusal}})), said(tree=answer())
+    )
+    assert ask(server).text == "hi"
+    assert [body["max_tokens"] for body in server.bodies] == [1200, 472]
+
+
+def test_a_prompt_that_leaves_no_room_does_not_fit() -> None:
+    refusal = "maximum context length is 512 tokens, your request has 600 input tokens"
+    server = Endpoint(said(status=400, text=json.dumps({"error": {"message": refusal}})))
+    with pytest.raises(PromptTooLong):
+        ask(server)
+    assert len(server.bodies) == 1
 
 
 def test_null_content_is_an_empty_answer() -> None:

@@ -23,7 +23,7 @@ from ace_ray.models.endpoint_engine import (
 )
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.roles import candidate_identity
-from ace_ray.records import Sampling
+from ace_ray.records import Sampling, digest
 from tests.scripted_endpoint import Scripted, call, completion, scripted_endpoint
 
 KEY = "the-key-of-the-test"
@@ -147,6 +147,7 @@ def test_the_identity_has_the_host_and_no_secret() -> None:
     assert identity["model"] == "org/m"
     assert identity["endpoint"] == {
         "host": "api.example.com",
+        "path_sha256": digest("deep/v1"),
         "model": "org/m",
         "tool_choice": "auto",
         "parallel_tool_calls": None,
@@ -155,6 +156,14 @@ def test_the_identity_has_the_host_and_no_secret() -> None:
     assert KEY not in json.dumps(identity)
     assert "deep" not in json.dumps(identity)
     assert endpoint_ref(made.model).name == "m"
+
+
+def test_a_context_that_is_too_short_is_one_line(server: Scripted) -> None:
+    why = "maximum context length is 512 tokens, and the prompt is longer"
+    server.answer = lambda body: (400, json.dumps({"error": {"message": why}}))
+    with pytest.raises(UserError, match=r"lower sampling\.max_tokens") as refused:
+        ask_endpoint(config(server.url), tools=False)
+    assert why in str(refused.value)
 
 
 def test_one_question_shows_who_answers_and_how(server: Scripted) -> None:

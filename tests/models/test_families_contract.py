@@ -180,7 +180,7 @@ FAMILIES = {
         chatml("".join(DEEPSEEK) + "```json"), "auto", "deepseek_v3", DEEPSEEK, {}, thinking_off(V3)
     ),
     "DeepSeek V3.1 on": Family(
-        DEEPSEEK_TEMPLATE + "</think>",
+        DEEPSEEK_TEMPLATE + "<think>",
         "deepseek_v3",
         "deepseek_v31",
         THINK + DEEPSEEK,

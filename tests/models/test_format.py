@@ -55,6 +55,53 @@ def hermes(make_renderer: Make) -> Format:
     return Format(*make_renderer(TEMPLATE), HERMES)
 
 
+BEGIN = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+OFF_BY_DEFAULT = (
+    BEGIN + "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and enable_thinking is true %}<think>\n"
+    "{% else %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+BY_WORD = (
+    BEGIN + "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if '/no_think' in messages[-1].content %}<think></think>"
+    "{% else %}<think>\n{% endif %}{% endif %}"
+)
+MARKS = ("<think>", "</think>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
+
+
+@pytest.mark.parametrize("parser", ["qwen3", "nemotron_v3", "glm45", "deepseek_v3", "kimi_k2"])
+@pytest.mark.parametrize("template", [OFF_BY_DEFAULT, BY_WORD])
+def test_thinking_that_the_prompt_closed_takes_no_answer_for_reasoning(
+    make_renderer: Make, parser: str, template: str
+) -> None:
+    made = make_renderer(template, MARKS)
+    form = Format(*made, FormatChoice(reasoning_parser=parser, tool_parser="hermes"))
+    prompt = rendered(form, [{"role": "user", "content": "/no_think go"}], TOOLS)
+    assert prompt.text.rstrip().endswith("</think>")
+    for text in ("The answer is 4.", CALL):
+        reading = form.read(prompt, text, form.encode(text))
+        assert (reading.reasoning, reading.truncated) == ("", False)
+        assert reading.tools is not None
+        assert len(reading.tools.calls) == (text == CALL)
+        assert reading.tools.content == ("" if text == CALL else text)
+
+
+def test_thinking_that_the_prompt_opened_is_reasoning(make_renderer: Make) -> None:
+    choice = FormatChoice(reasoning_parser="qwen3", template_kwargs={"enable_thinking": True})
+    form = Format(*make_renderer(OFF_BY_DEFAULT, MARKS), choice)
+    text = "hm</think>\n\nThe answer is 4."
+    reading = form.read(rendered(form), text, form.encode(text))
+    assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
+
+
+def test_a_template_is_told_the_day_that_was_chosen(make_renderer: Make) -> None:
+    template = (
+        "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}" + TEMPLATE
+    )
+    form = Format(*make_renderer(template), FormatChoice(start_date="2025-08-05"))
+    assert rendered(form).text.startswith("05 Aug 2025")
+
+
 class StubEngine:
     """In place of vLLM's engine: gives one answer and keeps what it was asked."""
 

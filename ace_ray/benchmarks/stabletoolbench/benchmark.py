@@ -70,6 +70,7 @@ class StableToolBench(Benchmark):
 
     name = "stabletoolbench"
     rule_sets = RULE_SETS
+    shared_roles = frozenset({"simulator"})
     Options = StableToolBenchOptions
     groups = LEVELS
     judge_benchmark = "stabletoolbench_judge"

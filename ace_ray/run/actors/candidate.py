@@ -45,6 +45,12 @@ ALIVE_S = 30.0
 """Seconds within which a working engine answers between two steps."""
 
 
+_NO_EFFECT = (
+    "the adapter changes nothing: its modules have other names than the base's, and the engine "
+    "says with it what it says without; name the base that it was trained on as model.source"
+)
+
+
 class Broken(Exception):
     """These weights cannot be evaluated; one line says why."""
 
@@ -76,6 +82,9 @@ class Candidate:
         self._ahead: _Prepared | None = None
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
+        self._unsure: set[int] = set()
+        """Runs whose adapter may have names that the base does not know."""
+        self._of_base: Logprobs = ()
         self.run = run
         while True:
             try:
@@ -149,13 +158,22 @@ class Candidate:
     async def _take_adapter(self) -> bool:
         """The first one, on an engine that has the base alone; whether it could."""
         try:
+            self._of_base = await self.engine.logprobs()
             await self.engine.swap(self._held)
+            if await self._has_no_effect(self.run):
+                self._give_up(self.run, _NO_EFFECT)
+                return False
         except EngineDead as error:
             await self._end(f"an adapter could not be loaded: {error}", self.run, for_all=False)
         except UserError as error:
             self._give_up(self.run, str(error))
             return False
         return True
+
+    async def _has_no_effect(self, run: int) -> bool:
+        """Whether the engine says with the adapter of ``run`` what its base says. Asked where names
+        cannot tell: vLLM leaves out what it does not find in the base, and all of it in silence."""
+        return run in self._unsure and await self.engine.logprobs() == self._of_base
 
     async def _swap(self, run: int) -> None:
         try:
@@ -176,6 +194,9 @@ class Candidate:
         began = time.perf_counter()
         try:
             await self.engine.swap(folder)
+            if await self._has_no_effect(run):
+                await self.engine.swap(self._held)
+                raise Broken(_NO_EFFECT)
             self._clock.preparing("warm_up")
             findings = await self._probe.swapped(folder)
         except UserError as error:  # an adapter that vLLM refuses: the one before stays
@@ -248,7 +269,8 @@ class Candidate:
             folder = materialized(model)
             if model.adapter:
                 base, folder = folder, materialized(model.adapter.ref)
-                check_weights(folder, base)
+                if not check_weights(folder, base):
+                    self._unsure.add(run)
             check_whole(folder)
             check_finite(folder)
         except _PASSING:

@@ -32,6 +32,7 @@ class Checker:
         start(self._coordinator, self._process)
         self._schema = checked_schema(job.rule_sets)
         self._entries = fetch_entries(job.coordinator)
+        self._sampling = job.config.sampling.sampling()
         self._since: float | None = None
         self._passed = False
         """Whether this process has judged anything."""
@@ -114,6 +115,6 @@ class Checker:
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
             "run_id": self._job.runs[row["run"]].run_id,
             "model": self._job.runs[row["run"]].model.label,
-            "seed": self._job.config.sampling.seed + row["sample"],
+            "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }

@@ -307,13 +307,14 @@ class EngineWorker:
     async def _episode(
         self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
     ) -> Episode:
-        sampling = self._job.config.sampling.sampling().for_sample(row["sample"])
+        sampling = self._job.config.sampling.sampling()
+        sample, path = row["sample"], entry.path
         limit = self._job.config.episode_timeout_s
         model = self._job.runs[row["run"]].model
         identity = candidate_identity(self._job.config, model, self._job.choice)
         context = EpisodeContext(
-            candidate=RoleModel(self._engine, sampling, identity),
-            roles=self._roles.of(entry.benchmark, row["sample"]),
+            candidate=RoleModel(self._engine, sampling.for_row(sample, *path), identity),
+            roles=self._roles.of(benchmark, sample, path),
             open_sandbox=lambda: self._sandboxes.open(row["entry"]),
             deadline=asyncio.get_running_loop().time() + limit,
             works=self._engine.answers,
@@ -326,7 +327,10 @@ class EngineWorker:
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
         first, before = False, context
         if row["shares"] >= 0:
-            work = partial(self._prepare, benchmark, entry, context, limit + grace)
+            # Whichever row is the first: what they share is the same.
+            drawn = sampling.for_row(sample, entry.benchmark, benchmark.preparation(entry))
+            sharing = replace(context, candidate=RoleModel(self._engine, drawn, identity))
+            work = partial(self._prepare, benchmark, entry, sharing, limit + grace)
             before, first = await self._prepared(row, shared, work)
             deadline = asyncio.get_running_loop().time() + limit
             context = replace(context, prepared=before.prepared, deadline=deadline)

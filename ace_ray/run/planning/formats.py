@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import date
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -22,7 +23,7 @@ from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
 from ace_ray.models.sources import ModelRef
 
 START_DATE = "2025-08-05"
-"""The day that gpt-oss is told where nobody says another: prompts are the same on every day."""
+"""The day that models are told where nobody says another: prompts are the same on every day."""
 
 
 def choose_format(
@@ -34,10 +35,12 @@ def choose_format(
     Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
     """
     asked = config.model
+    if facts.writes_by_code:
+        _refuse_template(config)
     template = None
     if asked.chat_template is not None:
         template = config_text(asked.chat_template)
-        facts = FamilyFacts((template,), facts.architectures, facts.model_type, facts.tekken)
+        facts = replace(facts, templates=(template,))
     reasoning, tool = asked.reasoning_parser, asked.tool_parser
     if reasoning == "auto" and config.backend == "vllm":
         reasoning = reasoning_parser(facts)
@@ -56,7 +59,7 @@ def choose_format(
             if len(hits) == 1
             else "name the vLLM tool parser of this model, e.g. hermes",
         )
-    date = asked.start_date or os.environ.get("VLLM_SYSTEM_START_DATE") or START_DATE
+    told = _day(asked.start_date) if facts.reads_date else None
     choice = FormatChoice(
         reasoning_parser=reasoning,
         tool_parser=tool,
@@ -64,14 +67,51 @@ def choose_format(
         content_format=asked.chat_template_content_format,
         template_kwargs=config.template_kwargs,
         plugins=read_plugins(asked.plugins),
-        start_date=date if facts.model_type == "gpt_oss" else None,
+        start_date=told,
     )
+    if asked.start_date and config.backend == "vllm" and not facts.reads_date:
+        raise UserError(
+            "the model's chats hold no date",
+            where="model.start_date",
+            fix="leave it out",
+        )
     return choice, facts
+
+
+def _day(asked: str | None) -> str:
+    """The day that the model is told. Raises `UserError`: what is asked for is none."""
+    variable = "VLLM_SYSTEM_START_DATE"
+    told = asked or os.environ.get(variable) or START_DATE
+    try:
+        return date.fromisoformat(told).isoformat()
+    except ValueError as error:
+        raise UserError(
+            f"{told!r:.40} is no day",
+            where="model.start_date" if asked else variable,
+            fix="write it as 2025-08-05",
+        ) from error
+
+
+def _refuse_template(config: RunConfig) -> None:
+    """Raise `UserError` for what says how a template is read, of a model that has none."""
+    given = {
+        "chat_template": config.model.chat_template is not None,
+        "chat_template_content_format": config.model.chat_template_content_format != "auto",
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise UserError(
+                "vLLM writes this family's chats by code and reads no template",
+                where=f"model.{name}",
+                fix="leave it out",
+            )
 
 
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
     """Of the candidate, before it is loaded. Raises `UserError`: it cannot be read."""
-    return facts_of_model(model) if config.backend == "vllm" else FamilyFacts()
+    if config.backend != "vllm":
+        return FamilyFacts()
+    return facts_of_model(model, str(config.engine.get("tokenizer_mode", "auto")))
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:

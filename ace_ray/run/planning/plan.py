@@ -137,7 +137,7 @@ def make_plan(
     own = completed(config.sampling, model, config.engine, where="sampling")
     config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
-    samplings = [sampling.for_sample(i).as_json() for i in range(config.samples)]
+    samplings = [sampling.for_sample(i).identity() for i in range(config.samples)]
     native = any(by_name[entry.benchmark].tools(entry) is not None for entry in entries)
     choice, facts = choose_format(config, family or FamilyFacts(), native=native)
     if config.backend == "vllm":

@@ -88,6 +88,8 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     return made
 
 
+_NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
+"""Would make an engine take more GPUs than are planned for it."""
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 
@@ -123,6 +125,19 @@ def check_engine(config: RunConfig) -> list[str]:
                 where="engine",
                 fix="correct the value",
             )
+    for name in _NOT_PLANNED:
+        if (value := config.engine.get(name)) not in (None, 1):
+            raise UserError(
+                f"{name!r} is {value!r}, and a worker holds one engine",
+                where="engine",
+                fix="leave it out; 'workers' says how many engines there are",
+            )
+    if "reasoning_parser" in config.engine:
+        raise UserError(
+            "'reasoning_parser' is set elsewhere",
+            where="engine.reasoning_parser",
+            fix="use model.reasoning_parser",
+        )
     return list(config.engine)
 
 
@@ -152,14 +167,16 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         folder = tokenizer_folder(plan.model)
         if plan.model.adapter is not None:
             adapters.check_texts(plan.model, plan.choice.chat_template)
-        if family_facts(folder).writes_by_code:  # no template; each engine says what it refuses
-            _context(engine, folder)
+        mode = str(engine.get("tokenizer_mode", "auto"))
+        if family_facts(folder, mode).writes_by_code:
+            _context(engine, folder)  # there is no template; each engine says what it refuses
             return {"chat_template_sha256": ""}
         chat = Chat.load(
             folder,
             plan.config.template_kwargs,
             trust_remote_code=engine.get("trust_remote_code") is True,
             template=plan.choice.chat_template,
+            date=plan.choice.start_date,
         )
         chat.check_template(plan.config.model.chat_template or plan.model.source)
         context, template = _context(engine, folder), chat.template_sha256
@@ -191,6 +208,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
         plan.config.template_kwargs,
         where=where,
         template=plan.choice.chat_template,
+        date=plan.choice.start_date,
     )
     chat.check_template(plan.config.model.chat_template or plan.model.source)
     arch = header.get("general.architecture")

@@ -127,6 +127,58 @@ def test_gpt_oss_is_told_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(Toy(), PLAIN).choice.start_date is None
 
 
+DATED = FamilyFacts(("{{ strftime_now('%d %b %Y') }}{{ messages }}",), (), "llama")
+
+
+def test_a_template_that_asks_for_a_date_is_told_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
+    plan = planned(Toy(), DATED)
+    assert plan.identity["start_date"] == plan.choice.start_date == "2025-08-05"
+    assert planned(Toy(), DATED, start_date="2026-01-01").run_id != plan.run_id
+    with pytest.raises(UserError, match=r"model\.start_date: the model's chats hold no date"):
+        planned(Toy(), PLAIN, start_date="2026-01-01")
+    with pytest.raises(UserError, match=r"model\.start_date: '2026-02-30' is no day"):
+        planned(Toy(), DATED, start_date="2026-02-30")
+    monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "today")
+    with pytest.raises(UserError, match="VLLM_SYSTEM_START_DATE: 'today' is no day"):
+        planned(Toy(), DATED)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [FamilyFacts((), (), "gpt_oss"), FamilyFacts((), (), "deepseek_v32"), FamilyFacts(tekken=True)],
+)
+def test_a_template_that_nobody_reads_is_refused(tmp_path: Path, facts: FamilyFacts) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages }}")
+    with pytest.raises(UserError, match=r"model\.chat_template: vLLM writes .* by code"):
+        planned(Toy(), facts, chat_template=str(template))
+    with pytest.raises(UserError, match=r"model\.chat_template_content_format: vLLM writes"):
+        planned(Toy(), facts, chat_template_content_format="string")
+
+
+@pytest.mark.parametrize(
+    ("files", "mode", "tekken"),
+    [
+        (("tekken.json",), "auto", True),
+        (("tekken.json", "tokenizer_config.json"), "auto", False),
+        (("tekken.json", "tokenizer_config.json", "consolidated.safetensors"), "auto", True),
+        (("tekken.json", "tokenizer_config.json", "params.json"), "auto", True),
+        (("tokenizer.model.v3", "tokenizer_config.json", "params.json"), "auto", True),
+        (("tokenizer_config.json", "consolidated.safetensors"), "auto", False),
+        (("tekken.json", "consolidated.safetensors"), "hf", False),
+        (("tekken.json", "tokenizer_config.json"), "mistral", True),
+    ],
+)
+def test_folders_in_both_formats(
+    tmp_path: Path, files: tuple[str, ...], mode: str, tekken: bool
+) -> None:
+    """As vLLM's ``resolve_tokenizer_args`` decides."""
+    for name in files:
+        (tmp_path / name).write_text('{"x": "[THINK]"}')
+    assert family_facts(tmp_path, mode).tekken is tekken
+
+
 def test_what_a_folder_shows(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]})
