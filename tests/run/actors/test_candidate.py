@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import EngineDead, UserError
+from ace_ray.models.adapters import check_weights
 from ace_ray.models.cached import NoRoom
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.run.actors import candidate as module
@@ -284,3 +285,28 @@ class TestAdapters:
         engines.said = dict.fromkeys(("lora_1", "lora_2"), [[-5.0]] * 3)
         with pytest.raises(Ended, match="the engine says the same as before"):
             hold(engines.adapters(*three), 0, 1)
+
+    @pytest.mark.parametrize("foreign", [0, 1])
+    def test_one_that_leaves_the_base_as_it_is(
+        self,
+        engines: Engines,
+        three: list[Path],
+        foreign: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """vLLM leaves out what it does not find in the base, and says nothing."""
+        monkeypatch.setattr(
+            module,
+            "check_weights",
+            lambda folder, base: check_weights(folder, base) and folder != three[foreign],
+        )
+        engines.said = dict.fromkeys(("step_0", three[foreign].name), [[-5.0]] * 3)
+        candidate = engines.adapters(*three)
+        for run in range(3):
+            if run == foreign:
+                with pytest.raises(Broken):
+                    hold(candidate, run)
+            else:
+                hold(candidate, run)
+        assert list(engines.broken) == [foreign]
+        assert "the adapter changes nothing" in engines.broken[foreign]
