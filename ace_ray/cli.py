@@ -17,6 +17,7 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.clean import print_line, printed
+from ace_ray.config import COMMAND_LINE
 from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.run.health.supervise import supervised
 
@@ -72,9 +73,40 @@ def _say(line: str) -> None:
     click.echo(printed(line))
 
 
-def _given(output: str | None, limit: int | None) -> dict[str, Any]:
-    asked = {"output": output, "limit": limit}
+def _given(
+    output: str | None, limit: int | None = None, benchmarks: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    asked = {"output": output, "limit": limit, "benchmarks": benchmarks or None}
     return {key: value for key, value in asked.items() if value is not None}
+
+
+def _of_model(model: str | None) -> tuple[str, ...]:
+    """``--model`` as an override, quoted: a name may look like a number."""
+    return () if model is None else (f"model.source={json.dumps(model)}",)
+
+
+_model = click.option("--model", metavar="SOURCE", help="In place of the config's model.source.")
+_benchmarks = click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one; as the config has it, if it does. May be given several times.",
+)
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Evaluate at most N entries, in turns from every category.",
+)
+
+
+def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, ...]) -> None:
+    if config is None and not (model and benchmarks):
+        raise UserError(
+            "it is not clear what to evaluate",
+            where=COMMAND_LINE,
+            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows what there is",
+        )
 
 
 def _is_own_process() -> bool:
@@ -83,23 +115,27 @@ def _is_own_process() -> bool:
 
 
 @cli.command()
-@click.argument("config")
+@click.argument("config", required=False)
+@_model
+@_benchmarks
 @_output
 @_overrides
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Evaluate at most N entries, in turns from every category.",
-)
+@_limit
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
-def evaluate(config: str, **options: Any) -> None:
-    """Evaluate a model: plan, run, write, summarize."""
+def evaluate(config: str | None, **options: Any) -> None:
+    """Evaluate a model: plan, run, write, summarize.
+
+    CONFIG is a YAML file, the run.json of a run, or the name of a shipped config. With --model and
+    --benchmark none is needed.
+    """
     sys.exit(run_evaluate(config, own_process=_is_own_process(), **options))
 
 
 def run_evaluate(
-    config: str,
+    config: str | None,
     *,
+    model: str | None = None,
+    benchmarks: tuple[str, ...] = (),
     output: str | None = None,
     overrides: tuple[str, ...] = (),
     limit: int | None = None,
@@ -111,12 +147,14 @@ def run_evaluate(
     ``own_process``: this process is there for nothing else, so the driver may be its child
     (`ace_ray.run.health.supervise`).
     """
-    work = partial(_evaluate, config, output, overrides, limit, resume)
+    _check_config(config, model, benchmarks)
+    asked = (*_of_model(model), *overrides)
+    work = partial(_evaluate, config, asked, _given(output, limit, benchmarks), resume)
     return supervised(work) if own_process else work()
 
 
 def _evaluate(
-    config: str, output: str | None, overrides: tuple[str, ...], limit: int | None, resume: bool
+    config: str | None, overrides: tuple[str, ...], values: dict[str, Any], resume: bool
 ) -> int:
     from ace_ray.config import load_config
     from ace_ray.report.table import print_summary
@@ -125,7 +163,7 @@ def _evaluate(
 
     console = Console()
     try:
-        loaded = load_config(config, overrides, _given(output, limit))
+        loaded = load_config(config, overrides, values)
         code, summary = evaluate(loaded, fresh=not resume, console=console)
     except RunFailed as error:
         click.echo(printed(f"ace-ray: failed: {error}"), err=True)
@@ -191,19 +229,57 @@ def run_sweep(
 
 
 @cli.command()
-@click.argument("config")
+@click.argument("config", required=False)
+@_model
+@_benchmarks
 @_output
 @_overrides
-def doctor(config: str, output: str | None, overrides: tuple[str, ...]) -> None:
-    """Check a config and this machine, without loading the model."""
+@_limit
+def doctor(
+    config: str | None,
+    model: str | None,
+    benchmarks: tuple[str, ...],
+    output: str | None,
+    overrides: tuple[str, ...],
+    limit: int | None,
+) -> None:
+    """Check a config and this machine, without loading the model.
+
+    CONFIG and options as of evaluate.
+    """
     from ace_ray.config import load_config
     from ace_ray.run.doctor import examine
 
+    _check_config(config, model, benchmarks)
+    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks)
     failed = 0
-    for line in examine(lambda: load_config(config, overrides, _given(output, None))):
+    for line in examine(lambda: load_config(config, asked, values)):
         failed += line.problem
         _say(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
     sys.exit(2 if failed else 0)
+
+
+@cli.command("list")
+@click.argument(
+    "kind",
+    type=click.Choice(["benchmarks", "categories", "configs", "parsers", "sql"]),
+    default="benchmarks",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def list_kinds(kind: str, as_json: bool) -> None:
+    """List what a config can name: benchmarks, their categories, shipped configs, parsers.
+
+    sql prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
+    """
+    from ace_ray.run.listing import lines, listed
+    from ace_ray.view.sql import run_rows
+
+    if kind == "sql":
+        click.echo(run_rows(), nl=False)
+        return
+    found = listed(kind)
+    for line in [json.dumps(found, indent=2)] if as_json else lines(kind, found):
+        click.echo(line)
 
 
 @cli.command()
@@ -313,7 +389,9 @@ def compact(run: str, opens: Any) -> None:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...|SWEEP")
 @click.option("--paper", is_flag=True, help="Print the tables of the benchmark's paper too.")
 @click.option(
+    "--output",
     "--out",
+    "out",
     metavar="URI",
     help="Folder or s3:// prefix. Default: report/ in the one run or sweep; with --paper: report.",
 )
@@ -336,7 +414,9 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @cli.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
 @click.option("--rules", default="both", show_default=True, help="A rule set; both: all of them.")
-@click.option("--out", metavar="URI", help="Write Markdown, CSV, JSON and figures there.")
+@click.option(
+    "--output", "--out", "out", metavar="URI", help="Write Markdown, CSV, JSON and figures there."
+)
 @click.option(
     "--baseline",
     metavar="RUN",
@@ -522,7 +602,13 @@ def main(arguments: list[str] | None = None) -> None:
     ``arguments``: in place of the command line's own.
     """
     try:
-        cli(arguments, prog_name="ace-ray", standalone_mode=True, obj=True)
+        cli(
+            arguments,
+            prog_name="ace-ray",
+            standalone_mode=True,
+            obj=True,
+            auto_envvar_prefix="ACE_RAY",
+        )
     except UserError as error:
         click.echo(f"ace-ray: {error}", err=True)
         sys.exit(error.exit_code)

@@ -369,49 +369,81 @@ def _sections(benchmarks: Any) -> Any:
     return [{"name": item} if isinstance(item, str) else item for item in benchmarks]
 
 
+COMMAND_LINE = "command line"
+"""Where a config is that no file holds."""
+SHIPPED = Path(__file__).parent / "configs"
+
+
 def load_config(
-    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+    path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> RunConfig:
     """Read a YAML config (or the ``run.json`` of a run), apply overrides, validate.
 
     Args:
-        path: the file.
+        path: the file, or the name of one that is shipped; None: there is none.
         overrides: ``a.b=c`` items, whose values are YAML.
-        values: top-level keys that win over everything else, taken as they are.
+        values: top-level keys that win over everything else, taken as they are; but ``benchmarks``
+            are names, whose sections in the file are taken where it has them.
 
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
     """
-    return run_config(read_tree(path, overrides, values), where=path)
+    return run_config(read_tree(path, overrides, values), where=path or COMMAND_LINE)
 
 
 def read_tree(
-    path: str, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+    path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What `load_config` validates: the file's mapping with overrides and ``values`` applied.
 
     Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
     """
-    text = config_text(path)
-    try:
-        tree = yaml_tree(text)
-    except Unbounded as error:
-        raise UserError(str(error), where=path, fix="correct the file") from error
-    if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
-        tree = tree["config"]
-    if not isinstance(tree, dict):
-        raise UserError("holds no mapping", where=path, fix="start from a file in configs/")
+    tree = {} if path is None else _file_tree(path)
+    values = dict(values or {})
     # Before the overrides, so that benchmarks.0.data=... reaches a benchmark named by a string, and
     # sampling.max_tokens=... what is `sampling: model`.
     if "benchmarks" in tree:
         tree["benchmarks"] = _sections(tree["benchmarks"])
     if tree.get("sampling") == "model":
         tree["sampling"] = {"defaults": "model"}
+    if names := values.pop("benchmarks", ()):
+        tree["benchmarks"] = [_section_of(tree.get("benchmarks"), name) for name in names]
     for item in overrides:
         _override(tree, item)
-    tree = {**tree, **(values or {})}
+    tree = {**tree, **values}
     refuse_secrets(tree, "a config is stored with its results")
     return tree
+
+
+def _file_tree(path: str) -> dict[str, Any]:
+    try:
+        tree = yaml_tree(config_text(config_path(path)))
+    except Unbounded as error:
+        raise UserError(str(error), where=path, fix="correct the file") from error
+    if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
+        tree = tree["config"]
+    if not isinstance(tree, dict):
+        raise UserError("holds no mapping", where=path, fix="start from a file in configs/")
+    return tree
+
+
+def _section_of(sections: Any, name: str) -> Any:
+    """The section of the benchmark ``name`` among those of a config, else a new one."""
+    listed = sections if isinstance(sections, list) else []
+    named = (one for one in listed if isinstance(one, Mapping) and one.get("name") == name)
+    return next(named, {"name": name})
+
+
+def shipped_configs() -> list[str]:
+    """The names of the configs that come with ace_ray."""
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def config_path(name: str) -> str:
+    """The path of a shipped config by its name; any other ``name`` is a path itself."""
+    if name in shipped_configs() and not Path(name).exists():
+        return str(SHIPPED / f"{name}.yaml")
+    return name
 
 
 def refuse_secrets(tree: Any, why: str) -> None:
@@ -432,7 +464,9 @@ def config_text(path: str) -> str:
         text = content.decode("utf-8")
     except OSError as error:
         raise UserError(
-            f"cannot be read: {error.strerror}", where=path, fix="name an existing YAML file"
+            f"cannot be read: {error.strerror}",
+            where=path,
+            fix=f"name an existing YAML file, or one of {', '.join(shipped_configs())}",
         ) from error
     except UnicodeDecodeError as error:
         raise UserError("is not UTF-8 text", where=path, fix="name a YAML file") from error

@@ -22,9 +22,15 @@ that has it. Measured: half a second on a busy core at most."""
 _WHERE = "model.tool_parser"
 
 
+def tool_parser_names() -> set[str]:
+    """The names of vLLM's own, none where it has another layout. Raises `UserError`: it is not
+    installed."""
+    return set(_string_keys(_parsed("tool_parsers/__init__.py")))
+
+
 def check_tool_parser(name: str) -> None:
     """Raise `UserError` for a name that vLLM has no tool parser of, without importing vLLM."""
-    known = _string_keys(_parsed("tool_parsers/__init__.py"))
+    known = tool_parser_names()
     if known and name not in known:
         raise _unknown(name, known)
 

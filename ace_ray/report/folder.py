@@ -24,14 +24,14 @@ def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
         UserError: it cannot be written, is relative in a job, or holds something that is no report
             of ours.
     """
-    check_lasting(uri, "--out")
-    return _claimed(opens(uri), "name another with --out")
+    check_lasting(uri, "--output")
+    return _claimed(opens(uri), "name another with --output")
 
 
 def claim_within(store: Store) -> Store:
     """``report/`` in the run or sweep in ``store``, if a report may be written there. Leaves
     nothing. Raises `UserError` as `claim` does."""
-    return _claimed(store.child(REPORTS), "write the report elsewhere with --out")
+    return _claimed(store.child(REPORTS), "write the report elsewhere with --output")
 
 
 def _claimed(store: Store, fix: str) -> Store:
@@ -44,7 +44,7 @@ def _claimed(store: Store, fix: str) -> Store:
         raise UserError(
             "holds files that are not of a report",
             where=store.root,
-            fix="name an empty or new folder with --out",
+            fix="name an empty or new folder with --output",
         )
     return store
 

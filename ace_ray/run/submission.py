@@ -173,7 +173,7 @@ def submission_about(
         _check_lasting(value, where)
     named = {key: value for key, value in (place or {}).items() if value is not None}
     refuse_secrets(named, _PUBLIC)
-    arguments = [run, *([f"--out={output}"] if output else [])]
+    arguments = [run, *([f"--output={output}"] if output else [])]
     arguments += [f"--{key}={value}" for key, value in named.items()]
     return _submission(job, tree | named, arguments, checkout)
 

@@ -209,7 +209,7 @@ def test_a_foreign_report_folder_is_left_alone(here: Any, tmp_path: Path) -> Non
     ended = here("report", folder)
     assert ended.code == 2
     assert "holds files that are not of a report" in ended.stderr
-    assert "--out" in ended.stderr
+    assert "--output" in ended.stderr
     assert [p.name for p in (folder / "report").iterdir()] == ["mine.txt"]
 
 

@@ -296,7 +296,7 @@ class TestAboutARun:
         made = submission_about("score", "s3://b/p/run 1")
         assert shlex.split(made.entrypoint) == ["python", "jobs/score.py", "s3://b/p/run 1"]
         made = submission_about("report", "s3://b/p/r", output="s3://b/reports/x")
-        assert made.entrypoint == "python jobs/report.py s3://b/p/r --out=s3://b/reports/x"
+        assert made.entrypoint == "python jobs/report.py s3://b/p/r --output=s3://b/reports/x"
 
     def test_the_id_is_of_job_and_run(self) -> None:
         name = submission_about("score", "s3://b/p/r").name

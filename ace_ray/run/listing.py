@@ -1,0 +1,58 @@
+"""``ace-ray list``: what there is to name in a config, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import installed
+from ace_ray.config import SHIPPED, shipped_configs
+from ace_ray.models.engine_args import reasoning_parsers
+from ace_ray.models.tool_parsers import tool_parser_names
+
+
+def listed(kind: str) -> dict[str, Any]:
+    """What there is of a kind (``benchmarks``, ``categories``, ``configs``, ``parsers``), as JSON
+    values. Raises `UserError`: vLLM is not installed."""
+    if kind == "configs":
+        return {
+            name: _purpose((SHIPPED / f"{name}.yaml").read_text()) for name in shipped_configs()
+        }
+    if kind == "parsers":
+        return {"reasoning": sorted(reasoning_parsers()), "tool": sorted(tool_parser_names())}
+    known = dict(installed())
+    if kind == "categories":
+        return {
+            name: {group: list(members) for group, members in cls.groups.items()}
+            for name, cls in known.items()
+        }
+    return {name: _described(cls) for name, cls in known.items()}
+
+
+def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
+    named = dict.fromkeys(one for members in benchmark.groups.values() for one in members)
+    return {"rule_sets": list(benchmark.rule_sets), "categories": len(named)}
+
+
+def _purpose(text: str) -> str:
+    """The first line of a config's comment."""
+    return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
+
+
+def lines(kind: str, found: Mapping[str, Any]) -> list[str]:
+    """`listed` for people."""
+    if kind == "configs":
+        return [f"{name:22} {purpose}" for name, purpose in found.items()]
+    if kind == "parsers":
+        return [f"{part}: {', '.join(names)}" for part, names in found.items()]
+    if kind == "benchmarks":
+        return [
+            f"{name:22} {facts['categories']} categories, rule sets {', '.join(facts['rule_sets'])}"
+            for name, facts in found.items()
+        ]
+    told = []
+    for name, groups in found.items():
+        told.append(name)
+        told += [f"  {group}: {', '.join(members)}" for group, members in groups.items()]
+    return told

@@ -1,0 +1,83 @@
+"""What commands take: shipped configs by name, no config at all, options from the environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.config import SHIPPED, load_config, shipped_configs
+
+QUICK = ["--set", "backend=fake"]
+
+
+def test_a_model_and_a_benchmark_need_no_file(here: Any, tmp_path: Path) -> None:
+    asked = ["--model", "1e5", "--benchmark", "acebench", "--limit", 3, "--output", tmp_path]
+    done = here("doctor", *asked, *QUICK, "--set", "benchmarks.0.languages=[en]")
+    assert done.code == 0, done.stdout
+    assert "acebench: 3 entries" in done.stdout
+    assert "3 rows" in done.stdout
+
+
+@pytest.mark.parametrize("words", [[], ["--model", "x"], ["--benchmark", "acebench"]])
+def test_half_of_it_is_one_line(here: Any, words: list[str]) -> None:
+    for command in ("doctor", "evaluate"):
+        done = here(command, *words)
+        assert (done.code, done.stdout) == (2, "")
+        assert "name a CONFIG, or both --model and --benchmark" in done.stderr
+
+
+def test_a_shipped_config_by_its_name(here: Any) -> None:
+    assert {"quickstart", "acebench", "bfcl", "sweep"} <= set(shipped_configs())
+    assert load_config("bfcl-cpu") == load_config(str(SHIPPED / "bfcl-cpu.yaml"))
+    done = here("doctor", "no-such")
+    assert "no-such: cannot be read" in done.stdout
+    assert "or one of acebench, acebench-cpu," in done.stdout
+
+
+def test_a_benchmark_of_a_config_keeps_its_section(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "model: {source: x}\nbackend: fake\n"
+        "benchmarks: [bfcl, {name: acebench, languages: [zh]}]\noutput: runs\n"
+    )
+    only = load_config(str(config), (), {"benchmarks": ["acebench"]})
+    assert [(b.name, b.options) for b in only.benchmarks] == [("acebench", {"languages": ["zh"]})]
+    other = load_config(str(config), (), {"benchmarks": ["stabletoolbench", "bfcl"]})
+    assert [(b.name, b.options) for b in other.benchmarks] == [
+        ("stabletoolbench", {}),
+        ("bfcl", {}),
+    ]
+
+
+def test_options_come_from_the_environment(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACE_RAY_DOCTOR_LIMIT", "2")
+    monkeypatch.setenv("ACE_RAY_DOCTOR_MODEL", "none")
+    monkeypatch.setenv("ACE_RAY_DOCTOR_BENCHMARKS", "acebench")
+    done = here("doctor", *QUICK)
+    assert "acebench: 2 entries" in done.stdout
+
+
+def test_what_can_be_named_is_listed(here: Any) -> None:
+    benchmarks = json.loads(here("list", "--json").stdout)
+    assert benchmarks["acebench"]["categories"] == 17
+    categories = json.loads(here("list", "categories", "--json").stdout)
+    assert "live_simple" in categories["bfcl"]["Live"]
+    assert "  Live: live_simple" in here("list", "categories").stdout
+    configs = here("list", "configs").stdout
+    assert all(name in configs for name in shipped_configs())
+    assert "CREATE OR REPLACE MACRO run_rows" in here("list", "sql").stdout
+
+
+def test_parsers_are_vllms(here: Any) -> None:
+    pytest.importorskip("vllm")
+    parsers = json.loads(here("list", "parsers", "--json").stdout)
+    assert "qwen3" in parsers["reasoning"]
+    assert "hermes" in parsers["tool"]
+
+
+def test_a_shipped_config_says_what_it_is_for() -> None:
+    for name in shipped_configs():
+        assert (SHIPPED / f"{name}.yaml").read_text().startswith("# ")

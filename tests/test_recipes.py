@@ -1,0 +1,119 @@
+"""Every recipe of ``docs/recipes.md``, on runs as `evaluate` leaves them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.records import Entry, Episode
+from ace_ray.run.storage.parts import read_ledger, write_parts
+from ace_ray.run.storage.rows import ROWS
+from ace_ray.store import LocalStore
+from ace_ray.view.sql import run_rows
+from tests.run.made_run import written_run
+
+PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
+SQL, PYTHON, SHELL = (
+    re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("sql", "python", "sh")
+)
+
+
+def answered(number: int, entry: Entry) -> Episode:
+    output = render_gold(entry) if number else "[nothing()]"
+    state = {"steps": [{"speaker": "execution", "calls": [{"name": "f", "arguments": {"x": 1}}]}]}
+    messages = [{"role": "user", "content": "Remind me"}, {"role": "assistant", "content": output}]
+    return Episode(messages, output, model_calls=1, state=state)
+
+
+def silent(number: int, entry: Entry) -> Episode:
+    return Episode([{"role": "user", "content": "q"}], "[nothing()]", model_calls=1)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs RUN and OTHER."""
+    folder = tmp_path_factory.mktemp("runs")
+    written_run(folder / "RUN", answered)
+    written_run(folder / "OTHER", silent)
+    return folder
+
+
+def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.sql(run_rows())
+    for name in ("RUN", "OTHER"):
+        query = query.replace(f"'{name}'", f"'{runs / name}'")
+    rows: list[tuple[Any, ...]] = connection.sql(query).fetchall()
+    return rows
+
+
+@pytest.mark.parametrize("query", SQL)
+def test_a_query_has_an_answer(query: str, runs: Path) -> None:
+    answer = asked(query, runs)
+    empty = "<> strict_valid" in query or "<> 'scored'" in query
+    assert bool(answer) is not empty
+
+
+def test_what_queries_say(runs: Path) -> None:
+    by_category, *_ = SQL
+    assert [line[:3] for line in asked(by_category, runs)] == [
+        ("normal_atom_bool", 4, 1.0),
+        ("special_incomplete", 4, 0.75),
+    ]
+    lost = asked(next(query for query in SQL if "JOIN" in query), runs)
+    assert len(lost) == 7
+    calls = asked(next(query for query in SQL if "$.calls" in query), runs)
+    assert [tool for _, tool, _ in calls] == ["f"] * 8
+
+
+def test_the_macro_takes_the_rows_that_the_ledger_takes(tmp_path: Path) -> None:
+    rows = written_run(tmp_path / "run", answered)
+    store = LocalStore(str(tmp_path / "run"))
+    failed = {"status": "infra_error", "error": "late", "official_valid": None}
+    later = [
+        {**rows[0], **failed},  # a verdict stays
+        {**rows[1], "output": "newer"},
+        {**rows[2], "row_id": "e" * 32, "repeat": 1},
+    ]
+    write_parts(store, "00000000000002-aa", pa.Table.from_pylist(later, schema=ROWS))
+    newest = [{**rows[3], **failed, "row_id": "f" * 32}, {**rows[3], **failed, "row_id": "f" * 32}]
+    newest[1]["error"] = "later"
+    for number, row in enumerate(newest, 3):
+        write_parts(store, f"0000000000000{number}-aa", pa.Table.from_pylist([row], schema=ROWS))
+    tables = read_ledger(store).tables(["row_id", "output", "error", "repeat"])
+    counted = [row for table in tables for row in table.to_pylist()]
+    expected = sorted((r["row_id"], r["output"], r["error"]) for r in counted if not r["repeat"])
+    assert len(expected) == 9
+    query = "SELECT row_id, output, error FROM run_rows('RUN') ORDER BY ALL"
+    assert asked(query.replace("RUN", str(tmp_path / "run")), tmp_path) == expected
+    assert ("f" * 32, newest[1]["output"], "later") in expected
+
+
+def test_pandas_answers_too(runs: Path) -> None:
+    pytest.importorskip("pandas")
+    printed, names = io.StringIO(), dict[str, Any]()
+    with contextlib.redirect_stdout(printed):
+        for code in PYTHON:
+            exec(code.replace("RUN/", f"{runs}/RUN/"), names)  # noqa: S102 - the project's own page
+    assert "normal_atom_bool" in printed.getvalue()
+    assert "0.75" in printed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "line", [line for block in SHELL for line in block.splitlines() if line.startswith("ace-ray")]
+)
+def test_a_command_works(line: str, runs: Path, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)
+    done = here(*words[1:])
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout
