@@ -214,7 +214,9 @@ def test_a_job_s_report_goes_to_no_relative_folder(
     folder = tmp_path / "working_dir_files" / "_ray_pkg_1"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
-    with pytest.raises(UserError, match=r"is relative, .* pass --output s3://bucket/prefix or an abs"):
+    with pytest.raises(
+        UserError, match=r"is relative, .* pass --output s3://bucket/prefix or an abs"
+    ):
         report([runs / "toy3", runs / "toy7"], paper=True, out=out)
     assert list(folder.iterdir()) == []
     report([runs / "toy3"], out=tmp_path / "out")
