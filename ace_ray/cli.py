@@ -157,7 +157,7 @@ def _evaluate(
     config: str | None, overrides: tuple[str, ...], values: dict[str, Any], resume: bool
 ) -> int:
     from ace_ray.config import load_config
-    from ace_ray.report.table import print_summary
+    from ace_ray.reports.table import print_summary
     from ace_ray.run.evaluate import evaluate
     from ace_ray.run.health.interrupts import RunFailed
 
@@ -198,11 +198,11 @@ def run_sweep(
     only_plan: bool = False,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
-    from ace_ray.report.report import make_report
+    from ace_ray.reports.report import make_report
     from ace_ray.run.submission import make_submission
-    from ace_ray.sweep.config import load_sweep
-    from ace_ray.sweep.show import print_ledger, print_plan
-    from ace_ray.sweep.sweep import Sweep
+    from ace_ray.sweeps.config import load_sweep
+    from ace_ray.sweeps.show import print_ledger, print_plan
+    from ace_ray.sweeps.sweep import Sweep
 
     console = Console()
     say = partial(print_line, console)
@@ -315,7 +315,7 @@ def score(
     code in a local file only if --benchmark names it.
     """
     if output is None:
-        from ace_ray.report.table import print_summary
+        from ace_ray.reports.table import print_summary
         from ace_ray.run.rescore import rescore
 
         code, rescored = rescore(path, _say, opens, data=data, named=benchmarks)
@@ -327,7 +327,7 @@ def score(
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.report.table import print_benchmark
+    from ace_ray.reports.table import print_benchmark
     from ace_ray.run.score import score_outputs
 
     summary = score_outputs(
@@ -406,7 +406,7 @@ def compact(run: str, opens: Any) -> None:
 @_placed
 def report(runs: tuple[str, ...], **options: Any) -> None:
     """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
-    from ace_ray.report.report import make_report
+    from ace_ray.reports.report import make_report
 
     make_report(runs, console=Console(), **options)
 
@@ -429,8 +429,8 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @_placed
 def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
-    from ace_ray.report.compare import compare as compare_runs
-    from ace_ray.report.compared_runs import NotComparable
+    from ace_ray.reports.compare import compare as compare_runs
+    from ace_ray.reports.compared_runs import NotComparable
 
     try:
         compare_runs(
@@ -498,7 +498,7 @@ def submit(
     else:
         submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
     if job == "sweep":
-        from ace_ray.sweep.config import load_sweep
+        from ace_ray.sweeps.config import load_sweep
 
         load_sweep(config, overrides, _given(output, limit))  # refused here, not on the cluster
     if dry_run:

@@ -30,7 +30,7 @@ from ace_ray.config import (
     StoreConfig,
 )
 from ace_ray.models.roles import EndpointRole, ServedRole
-from ace_ray.sweep.config import SweepModel, SweepOptions
+from ace_ray.sweeps.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
 

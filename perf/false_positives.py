@@ -22,12 +22,12 @@ from dataclasses import replace
 import numpy as np
 
 from ace_ray.records import RULE_SETS
-from ace_ray.report.compared_runs import check_labels, compared_runs
-from ace_ray.report.comparison import paired_data
-from ace_ray.report.hypotheses import TestResult, results_of
-from ace_ray.report.paired import Cells, PairedData
-from ace_ray.report.runs import load_runs
-from ace_ray.report.significance import ALPHA
+from ace_ray.reports.compared_runs import check_labels, compared_runs
+from ace_ray.reports.comparison import paired_data
+from ace_ray.reports.hypotheses import TestResult, results_of
+from ace_ray.reports.paired import Cells, PairedData
+from ace_ray.reports.runs import load_runs
+from ace_ray.reports.significance import ALPHA
 from ace_ray.stats import wilson
 
 

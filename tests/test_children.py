@@ -43,7 +43,7 @@ def test_the_renderer_runs_nothing_of_the_current_folder(hostile: Path) -> None:
         "ace_ray.models.gguf",
         "ace_ray.models.reference",
         "ace_ray.run.servers.server",
-        "ace_ray.sweep.lane",
+        "ace_ray.sweeps.lane",
     ],
 )
 @pytest.mark.parametrize("path", ["", os.pathsep])

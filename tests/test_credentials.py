@@ -18,7 +18,7 @@ from ace_ray.config import load_config
 from ace_ray.credentials import is_secret_name, masked, secrets_in
 from ace_ray.errors import UserError
 from ace_ray.run.submission import Submission, make_submission
-from ace_ray.sweep.config import load_sweep
+from ace_ray.sweeps.config import load_sweep
 
 KEY = "Q7vT-THIS-IS-A-SECRET-0123456789"
 SECRET_NAMES = [

@@ -24,8 +24,8 @@ FLOORS = [
     {"sandbox"},
     {"benchmarks"},
     {"run"},
-    {"sweep"},
-    {"report"},
+    {"sweeps"},
+    {"reports"},
     {"view"},
     {"cli"},
 ]
@@ -35,13 +35,13 @@ DOORS = {
     "torch": {"models"},
     "transformers": {"models"},
     "huggingface_hub": {"models"},
-    "ray": {"run", "sandbox", "sweep"},
+    "ray": {"run", "sandbox", "sweeps"},
     "aiohttp": {"models"},
-    "matplotlib": {"report"},
-    "jinja2": {"report", "models"},
-    "markupsafe": {"report"},
-    "scipy": {"report"},
-    "statsmodels": {"report"},
+    "matplotlib": {"reports"},
+    "jinja2": {"reports", "models"},
+    "markupsafe": {"reports"},
+    "scipy": {"reports"},
+    "statsmodels": {"reports"},
     "boto3": {"store"},
     "botocore": {"store"},
     "pyarrow.fs": {"store"},
@@ -113,7 +113,7 @@ def test_one_module_does_statistics() -> None:
         for path in MODULES
         if any(within(target, p) for target in imports(path) for p in ("scipy", "statsmodels"))
     ]
-    assert users == ["ace_ray.report.significance"]
+    assert users == ["ace_ray.reports.significance"]
 
 
 def test_benchmarks_do_not_know_each_other() -> None:
@@ -138,8 +138,8 @@ def test_benchmarks_do_not_know_each_other() -> None:
         "ace_ray.models.sources",
         "ace_ray.run.doctor",
         "ace_ray.run.evaluate",
-        "ace_ray.report.report",
-        "ace_ray.sweep.sweep",
+        "ace_ray.reports.report",
+        "ace_ray.sweeps.sweep",
         "ace_ray.benchmarks.acebench.benchmark",
     ],
 )

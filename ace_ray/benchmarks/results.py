@@ -1,6 +1,6 @@
 """What a benchmark says of runs: rows as summaries see them, estimates, tables, figures, a run.
 
-Nothing here needs a benchmark's data: rows hold the verdicts. `ace_ray.report` reads runs, prints
+Nothing here needs a benchmark's data: rows hold the verdicts. `ace_ray.reports` reads runs, prints
 and draws; the benchmarks know what their numbers mean (`ace_ray.benchmarks.base.Benchmark`).
 """
 

@@ -18,7 +18,7 @@ import yaml
 from ace_ray.config import RunConfig, load_config
 from ace_ray.run.health.monitor import END_S
 from ace_ray.run.planning.cluster import fit
-from ace_ray.sweep.config import load_sweep
+from ace_ray.sweeps.config import load_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERAY = ROOT / "infra" / "kuberay"

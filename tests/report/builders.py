@@ -28,9 +28,9 @@ from ace_ray.config import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import RULE_SETS, Episode, Verdict, digest
-from ace_ray.report.paired import Cells, PairedData, groups_of
-from ace_ray.report.paired import cells_of as cells_under
-from ace_ray.report.runs import Run, read_run
+from ace_ray.reports.paired import Cells, PairedData, groups_of
+from ace_ray.reports.paired import cells_of as cells_under
+from ace_ray.reports.runs import Run, read_run
 from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.storage.parts import write_parts
 from ace_ray.run.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns

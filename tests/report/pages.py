@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ace_ray.report.report import make_report
+from ace_ray.reports.report import make_report
 
 Shape = tuple[str, frozenset[str]]
 """A tag and the names of its attributes."""

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import UserError
-from ace_ray.report.compare import WARNING, compare
-from ace_ray.report.compared_runs import ComparedRun, NotComparable, compared_runs
-from ace_ray.report.comparison import compare_runs
-from ace_ray.report.runs import load_runs
+from ace_ray.reports.compare import WARNING, compare
+from ace_ray.reports.compared_runs import ComparedRun, NotComparable, compared_runs
+from ace_ray.reports.comparison import compare_runs
+from ace_ray.reports.runs import load_runs
 from tests.report.builders import Row, block, everything, load_run, row, write_run
 
 ROWS = block("en", "special_incomplete", 10, 20)

@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES
-from ace_ray.report.compared_runs import (
+from ace_ray.reports.compared_runs import (
     ComparedRun,
     compared_runs,
     describe_pairs,
     make_pairs,
     rankings,
 )
-from ace_ray.report.comparison import compare_runs
-from ace_ray.report.runs import load_runs
+from ace_ray.reports.comparison import compare_runs
+from ace_ray.reports.runs import load_runs
 from tests.report.builders import everything, ledger_line, write_run, write_sweep
 from tests.report.pages import Page, is_sound, report_page
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ace_ray.report.comparison import Best, best_runs, choosing_half
-from ace_ray.report.paired import PairedData
+from ace_ray.reports.comparison import Best, best_runs, choosing_half
+from ace_ray.reports.paired import PairedData
 from tests.report.builders import column, made, paired
 
 

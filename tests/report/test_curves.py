@@ -9,11 +9,11 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import Curves, Estimate
-from ace_ray.report.compared_runs import ComparedRun, compared_runs
-from ace_ray.report.comparison import compare_runs
-from ace_ray.report.curves import ScalingFit, logistic, scaling_fit
-from ace_ray.report.figures import draw
-from ace_ray.report.runs import load_runs
+from ace_ray.reports.compared_runs import ComparedRun, compared_runs
+from ace_ray.reports.comparison import compare_runs
+from ace_ray.reports.curves import ScalingFit, logistic, scaling_fit
+from ace_ray.reports.figures import draw
+from ace_ray.reports.runs import load_runs
 from tests.report.builders import everything, load_run, write_run
 
 

@@ -14,8 +14,8 @@ from PIL import Image
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
 from ace_ray.benchmarks.sizes import family_of, size_of
-from ace_ray.report.figures import draw
-from ace_ray.report.runs import load_runs
+from ace_ray.reports.figures import draw
+from ace_ray.reports.runs import load_runs
 from tests.report.builders import block, everything, row, write_run
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -162,7 +162,7 @@ def test_sizes_in_names(model: str, billions: float | None, family: str) -> None
 
 
 def test_matplotlib_is_loaded_only_to_draw() -> None:
-    script = "import sys, ace_ray.report.report; print('matplotlib' in sys.modules)"
+    script = "import sys, ace_ray.reports.report; print('matplotlib' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )

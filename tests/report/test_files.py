@@ -15,9 +15,9 @@ from rich.console import Console
 
 from ace_ray.benchmarks.results import Estimate, Table
 from ace_ray.errors import UserError
-from ace_ray.report.folder import claim, write
-from ace_ray.report.report import make_report
-from ace_ray.report.table import csv_text, escaped, markdown
+from ace_ray.reports.folder import claim, write
+from ace_ray.reports.report import make_report
+from ace_ray.reports.table import csv_text, escaped, markdown
 from tests.report.builders import block, everything, write_run
 
 TABLE = Table(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.report.flips import (
+from ace_ray.reports.flips import (
     LONGEST,
     MOST_SHOWN,
     Flips,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.report.table import escaped
+from ace_ray.reports.table import escaped
 from tests.report.builders import row, write_run
 
 NASTY = [

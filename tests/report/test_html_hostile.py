@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.report.html.page import Page as Content
-from ace_ray.report.html.page import Section, render
-from ace_ray.report.text import visible
+from ace_ray.reports.html.page import Page as Content
+from ace_ray.reports.html.page import Section, render
+from ace_ray.reports.text import visible
 from tests.report.builders import (
     HOSTILE,
     Row,

@@ -11,8 +11,8 @@ import pytest
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.report.folder import claim_within
-from ace_ray.report.report import make_report
+from ace_ray.reports.folder import claim_within
+from ace_ray.reports.report import make_report
 from ace_ray.store import LocalStore, open_store
 from tests.report.builders import block, everything, row, write_run
 from tests.report.pages import Page, is_sound, report_page

@@ -7,10 +7,10 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.records import RULE_SETS
-from ace_ray.report import hypotheses
-from ace_ray.report.comparison_tables import p_text, sentence
-from ace_ray.report.hypotheses import WEIGHT, repeats_of, results_of
-from ace_ray.report.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, newcombe
+from ace_ray.reports import hypotheses
+from ace_ray.reports.comparison_tables import p_text, sentence
+from ace_ray.reports.hypotheses import WEIGHT, repeats_of, results_of
+from ace_ray.reports.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, newcombe
 from ace_ray.stats import Z95
 from tests.report.builders import chances, column, drawn, made, paired
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.report.paired import (
+from ace_ray.reports.paired import (
     ALL,
     Cells,
     Group,

@@ -11,8 +11,8 @@ import pytest
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.conditions import comparable_sets, differences
 from ace_ray.errors import UserError
-from ace_ray.report.content import comparison_table
-from ace_ray.report.runs import by_benchmark, load_runs
+from ace_ray.reports.content import comparison_table
+from ace_ray.reports.runs import by_benchmark, load_runs
 from tests.report.builders import block, everything, load_run, write_run
 
 ROWS = block("en", "special_incomplete", 2, 4)

@@ -9,7 +9,7 @@ from math import comb, log10, sqrt
 import numpy as np
 import pytest
 
-from ace_ray.report.significance import (
+from ace_ray.reports.significance import (
     CLUSTERED,
     MCNEMAR,
     MOST_ENUMERATED,

@@ -12,9 +12,9 @@ import pytest
 
 from ace_ray.cli import run_sweep
 from ace_ray.errors import UserError
-from ace_ray.report.sweeps import Sweep, ledger_table, load_sweep
+from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.store import open_store
-from ace_ray.sweep.ledger import CostRecord, write_ledger
+from ace_ray.sweeps.ledger import CostRecord, write_ledger
 from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
 from tests.report.pages import Page, is_sound, report_page
 
@@ -236,9 +236,9 @@ def test_a_sweep_s_own_store_is_asked(
     ended = SimpleNamespace(
         uri=uri, store=store, run=lambda: 1, cost_records=[SimpleNamespace(state="complete")]
     )
-    monkeypatch.setattr("ace_ray.sweep.sweep.Sweep", lambda config, say: ended)
-    monkeypatch.setattr("ace_ray.sweep.config.load_sweep", lambda *config: None)
-    monkeypatch.setattr("ace_ray.sweep.show.print_ledger", lambda *ledger: None)
+    monkeypatch.setattr("ace_ray.sweeps.sweep.Sweep", lambda config, say: ended)
+    monkeypatch.setattr("ace_ray.sweeps.config.load_sweep", lambda *config: None)
+    monkeypatch.setattr("ace_ray.sweeps.show.print_ledger", lambda *ledger: None)
     assert run_sweep("any.yaml") == 1
     assert f"report: {uri}/report/report.html" in capsys.readouterr().out
     content = store.get("report/report.html")

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from ace_ray.report.text import Part, Shown, shown, shown_json, visible
+from ace_ray.reports.text import Part, Shown, shown, shown_json, visible
 
 
 def said(found: Shown) -> str:

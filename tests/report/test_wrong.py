@@ -14,9 +14,9 @@ from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.report.html.answers import MESSAGES, TEXT, answers
-from ace_ray.report.runs import Run, load_runs
-from ace_ray.report.wrong import GoldAnswers, choose
+from ace_ray.reports.html.answers import MESSAGES, TEXT, answers
+from ace_ray.reports.runs import Run, load_runs
+from ace_ray.reports.wrong import GoldAnswers, choose
 from ace_ray.run.planning.preflight import make_benchmarks
 from tests.report.builders import Row, block, row, write_run
 
@@ -174,7 +174,7 @@ def test_runs_of_the_same_data_read_it_once(
         made.append(config)
         return make_benchmarks(config)
 
-    monkeypatch.setattr("ace_ray.report.wrong.make_benchmarks", counted)
+    monkeypatch.setattr("ace_ray.reports.wrong.make_benchmarks", counted)
     rows = [wrong("normal_atom_bool", 0)]
     GoldAnswers(loaded(*(write_run(tmp_path / n, rows, model=f"o/{n}") for n in "ABC")))
     assert len(made) == 1

@@ -16,8 +16,8 @@ import pytest
 from ace_ray.errors import UserError
 from ace_ray.run.storage import lease
 from ace_ray.store import LocalStore
-from ace_ray.sweep.ledger import cost_record, read_ledger, still_valid
-from ace_ray.sweep.runs import is_finished
+from ace_ray.sweeps.ledger import cost_record, read_ledger, still_valid
+from ace_ray.sweeps.runs import is_finished
 from tests.run.hostile_folders import MUTATIONS, make_run
 
 COMMANDS = ("report", "compare", "score", "compact")

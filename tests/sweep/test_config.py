@@ -12,7 +12,7 @@ import yaml
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions, _identity, load_sweep
+from ace_ray.sweeps.config import SweepConfig, SweepModel, SweepOptions, _identity, load_sweep
 
 Write = Callable[..., str]
 

@@ -13,8 +13,8 @@ import pytest
 
 from ace_ray.models.memory import total_bytes
 from ace_ray.run.planning import cluster
-from ace_ray.sweep.machine import find_machine
-from ace_ray.sweep.packing import Machine
+from ace_ray.sweeps.machine import find_machine
+from ace_ray.sweeps.packing import Machine
 
 Smi = Callable[..., Path]
 Cluster = Callable[..., None]

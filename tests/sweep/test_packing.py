@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.sweep.packing import Lane, Machine, Placed, check_sizes, lanes, schedule
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweeps.packing import Lane, Machine, Placed, check_sizes, lanes, schedule
+from ace_ray.sweeps.runs import SweepRun
 
 CPU = Machine(0, 16.0)
 ONE = Machine(1, 80.0)

@@ -22,10 +22,10 @@ from ace_ray.run.health.interrupts import RunFailed
 from ace_ray.run.planning import cluster
 from ace_ray.run.session import Session
 from ace_ray.store import Unreachable
-from ace_ray.sweep import lane as lane_module
-from ace_ray.sweep.packing import Lane
-from ace_ray.sweep.processes import LaneProcess
-from ace_ray.sweep.runs import SweepRun
+from ace_ray.sweeps import lane as lane_module
+from ace_ray.sweeps.packing import Lane
+from ace_ray.sweeps.processes import LaneProcess
+from ace_ray.sweeps.runs import SweepRun
 
 LANE = Lane((SweepRun("step 1", 1, "x"),), 1)
 Start = Callable[..., LaneProcess]
@@ -42,7 +42,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         script = tmp_path / "python"
         script.write_text(
             f"#!{sys.executable}\nimport json, os, signal, sys, time\n"
-            "assert sys.argv[1:4] == ['-P', '-m', 'ace_ray.sweep.lane'], sys.argv\n"
+            "assert sys.argv[1:4] == ['-P', '-m', 'ace_ray.sweeps.lane'], sys.argv\n"
             "spec = json.load(open(sys.argv[4]))\n" + body
         )
         script.chmod(0o755)

@@ -21,13 +21,13 @@ from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore, Unreachable
-from ace_ray.sweep import runs as runs_module
-from ace_ray.sweep import sweep as module
-from ace_ray.sweep.config import SweepConfig, load_sweep
-from ace_ray.sweep.ledger import write_ledger
-from ace_ray.sweep.packing import Lane, Machine
-from ace_ray.sweep.runs import SweepRun, is_finished
-from ace_ray.sweep.sweep import Sweep
+from ace_ray.sweeps import runs as runs_module
+from ace_ray.sweeps import sweep as module
+from ace_ray.sweeps.config import SweepConfig, load_sweep
+from ace_ray.sweeps.ledger import write_ledger
+from ace_ray.sweeps.packing import Lane, Machine
+from ace_ray.sweeps.runs import SweepRun, is_finished
+from ace_ray.sweeps.sweep import Sweep
 
 Script = Callable[["FakeLane"], None]
 
@@ -1136,7 +1136,7 @@ class TestWatching:
         def last() -> None:
             setup.save(2)
             setup.stop()
-            monkeypatch.setattr("ace_ray.sweep.watching.find_checkpoints", away)
+            monkeypatch.setattr("ace_ray.sweeps.watching.find_checkpoints", away)
 
         setup.in_turn([last])
         assert setup.run(settle_s=0.05) == 75

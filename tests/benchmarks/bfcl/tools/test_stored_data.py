@@ -20,8 +20,8 @@ from ace_ray.cli import main
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode
-from ace_ray.report.runs import load_runs
-from ace_ray.report.wrong import GoldAnswers
+from ace_ray.reports.runs import load_runs
+from ace_ray.reports.wrong import GoldAnswers
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.plan import make_manifest, make_plan
 from ace_ray.run.planning.preflight import make_benchmarks

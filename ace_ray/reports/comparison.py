@@ -1,0 +1,435 @@
+"""A comparison of runs: test results, curves, scaling fits, best runs, and what to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ace_ray.benchmarks.results import Curves, Estimate
+from ace_ray.errors import UserError
+from ace_ray.records import digest
+from ace_ray.reports.compared_runs import (
+    ComparedRun,
+    NotComparable,
+    cautions,
+    check_labels,
+    compared_runs,
+    condition_differences,
+    describe_pairs,
+    make_pairs,
+    rankings,
+    seed_of,
+)
+from ace_ray.reports.curves import ScalingFit, size_curves, step_curves
+from ace_ray.reports.flips import Flips, flips_of
+from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, results_of
+from ace_ray.reports.paired import (
+    Group,
+    PairedData,
+    Unit,
+    cells_of,
+    groups_of,
+    mean_estimate,
+    pairs_of,
+    unit_means,
+)
+from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
+
+MOST_FLIPPED = 3
+"""Pairs of runs whose flips are in a report; of more, those of the last pair."""
+
+
+@dataclass(frozen=True)
+class ScalingFits:
+    """The fits of one benchmark under one rule set, by (group, series)."""
+
+    benchmark: str
+    rules: str
+    fits: Mapping[tuple[str, str], ScalingFit]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best run of one group, and how good it is on entries that did not choose it.
+
+    The best of several runs was also the luckiest: on the entries that chose it, its score is too
+    high (the winner's curse). So one half of the entries chooses, the other says how good it is.
+
+    ``chosen`` (a label) is the best run on the choosing half of the entries.
+
+    ``choosing`` is its score there, too high by the choice, ``held_out`` on the other half, which
+    had no part in it. ``tied`` names runs that were as good there; the first run is taken.
+    ``highest`` is the best on all entries and ``everything`` its score, also too high. Ranked were
+    the checkpoints of ``series``, "" for all runs.
+    """
+
+    benchmark: str
+    rules: str
+    series: str
+    group: Group
+    chosen: str
+    tied: tuple[str, ...]
+    choosing: Estimate
+    held_out: Estimate
+    highest: str
+    everything: Estimate
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs compared in ``pairs`` (base, other) of labels.
+
+    ``differences`` are those in what moves scores, which were allowed: with any, a result compares
+    more than models. ``cautions`` is what else differs; ``notes`` what a reader must know of single
+    runs, and what is missing.
+    """
+
+    runs: Sequence[ComparedRun]
+    pairs: Sequence[tuple[str, str]]
+    rule_sets: Sequence[str]
+    results: Sequence[TestResult]
+    differences: Sequence[str]
+    cautions: Sequence[str]
+    notes: Sequence[str]
+    curves: Sequence[Curves]
+    scaling_fits: Sequence[ScalingFits]
+    best: Sequence[Best]
+
+    @property
+    def baseline(self) -> str | None:
+        """What all others are compared with; None where it is not one run."""
+        bases = {base for base, _ in self.pairs}
+        return bases.pop() if len(bases) == 1 else None
+
+    @property
+    def against(self) -> str:
+        """What is compared with what, in words."""
+        return describe_pairs(self.runs, self.pairs)
+
+    def flips(
+        self,
+        pairs: Collection[tuple[str, str]] | None = None,
+        under: Mapping[str, str] | None = None,
+    ) -> list[Flips]:
+        """The flips of every pair, benchmark and rule set that has results; of these pairs, and
+        of each benchmark ``under`` one rule set, if given."""
+        runs = {c.label: c.run for c in self.runs}
+        sections = dict.fromkeys(
+            (under[benchmark] if under else asked, base, other, benchmark)
+            for asked, base, other, benchmark in (r.hypothesis.section for r in self.results)
+            if pairs is None or (base, other) in pairs
+        )
+        return [
+            flips_of((runs[base], base), (runs[other], other), benchmark, rules)
+            for rules, base, other, benchmark in sections
+        ]
+
+
+def compare_runs(
+    runs: Sequence[ComparedRun],
+    *,
+    baseline: str | None = None,
+    rule_sets: Sequence[str] | None = None,
+    groups: Collection[str] = (),
+    allow_different: bool = False,
+    select_best: bool = False,
+) -> Comparison:
+    """Every run against ``baseline``, else as `make_pairs` says, on the benchmarks both hold.
+
+    ``rule_sets`` are those that are compared, by default all. ``groups`` keeps results of groups of
+    these names only, and with them the correction for many tests small: choose them before you
+    look. ``select_best`` also finds the best run of each group, as `rankings` says.
+
+    Raises:
+        NotComparable: the runs differ in what moves scores, unless ``allow_different``.
+        UserError: fewer than two runs, labels or groups that are none, no benchmark in common.
+    """
+    check_labels(runs, baseline)
+    pairs = make_pairs(runs, baseline)
+    shared = _shared_benchmarks(runs, pairs)
+    differences = [
+        d for name, holders in shared.items() for d in condition_differences(holders, name)
+    ]
+    if differences and not allow_different:
+        raise NotComparable(differences)
+    data = _narrowed([paired_data(name, holders) for name, holders in shared.items()], groups)
+    available = list(dict.fromkeys(rules for paired in data for rules in paired.rule_sets))
+    rule_sets = available if rule_sets is None else rule_sets
+    if unknown := [rules for rules in rule_sets if rules not in available]:
+        raise UserError(
+            f"the runs share no rule set {unknown[0]!r}",
+            where="--rules",
+            fix=f"one of {', '.join(available)}",
+        )
+    plots = [
+        (paired.benchmark, rules, plot(paired, shared[paired.benchmark], rules))
+        for rules in rule_sets
+        for paired in data
+        for plot in (step_curves, size_curves)
+        if paired.groups and rules in paired.rule_sets
+    ]
+    notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
+    return Comparison(
+        runs=runs,
+        pairs=pairs,
+        rule_sets=rule_sets,
+        results=results_of(data, pairs, rule_sets),
+        differences=differences,
+        cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
+        notes=_unique([*notes, *(plot.notes for _, _, plot in plots)]),
+        curves=[plot.figure for _, _, plot in plots if plot.figure is not None],
+        scaling_fits=[
+            ScalingFits(name, rules, plot.fits) for name, rules, plot in plots if plot.fits
+        ],
+        best=[
+            best
+            for rules in rule_sets
+            for paired in data
+            if rules in paired.rule_sets
+            for series, labels in rankings(shared[paired.benchmark]).items()
+            for best in best_runs(paired, rules, labels, series)
+        ]
+        if select_best
+        else [],
+    )
+
+
+def _shared_benchmarks(
+    runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]
+) -> dict[str, list[ComparedRun]]:
+    """Benchmark -> the runs that hold it, of those that both runs of a pair hold."""
+    benchmarks = {c.label: c.run.benchmarks for c in runs}
+    shared = {
+        name: [c for c in runs if name in benchmarks[c.label]]
+        for name in dict.fromkeys(name for names in benchmarks.values() for name in names)
+        if any(name in benchmarks[base] and name in benchmarks[other] for base, other in pairs)
+    }
+    if not shared:
+        base, other = pairs[0]
+        raise UserError(
+            f"no two runs that are compared share a benchmark: {base} and {other} do not",
+            fix="compare runs of one benchmark",
+        )
+    return shared
+
+
+def paired_data(benchmark: str, runs: Sequence[ComparedRun]) -> PairedData:
+    """The rows of one benchmark of the runs, paired, and the groups that they fill."""
+    rows = [c.run.rows_of(benchmark) for c in runs]
+    again = [c.run.repeats_of(benchmark) for c in runs]
+    reporting = class_of(benchmark, [c.run for c in runs])
+    cells = cells_of(rows, reporting.rule_sets, reporting.task)
+    return PairedData(
+        benchmark=benchmark,
+        labels=[c.label for c in runs],
+        cells=cells,
+        groups=groups_of(cells.units, reporting.groups),
+        repeats=[
+            repeats_of(first, second, reporting.rule_sets)
+            for first, second in zip(rows, again, strict=True)
+        ],
+        seeds=[seed_of(c.run) for c in runs],
+    )
+
+
+def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
+    """The data with the groups of these names only; all for no names. Raises `UserError`."""
+    known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(
+            f"no group is called {unknown[0]!r}", where="--group", fix=f"one of {', '.join(known)}"
+        )
+    return [
+        replace(paired, groups=[g for g in paired.groups if not names or g.name in names])
+        for paired in data
+    ]
+
+
+def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(line for part in parts for line in part))
+
+
+def _notes(
+    data: PairedData,
+    runs: Sequence[ComparedRun],
+    pairs: Sequence[tuple[str, str]],
+    rule_sets: Sequence[str],
+) -> Iterator[str]:
+    """Facts on single runs, rows that have no pair, and what was generated twice."""
+    yield from facts([(c.label, c.run) for c in runs], data.benchmark)
+    yield from _notes_on_pairs(data, pairs, rule_sets)
+    yield from _notes_on_noise(data, rule_sets)
+    for base, other in pairs if any(data.repeats) else ():
+        if data.holds(base, other) and not data.same_seed(base, other):
+            yield (
+                f"{data.benchmark}: {other} and {base} were sampled with other seeds, and rows "
+                "are repeated with their run's own: there is no noise floor between them"
+            )
+
+
+def _notes_on_pairs(
+    data: PairedData, pairs: Sequence[tuple[str, str]], rule_sets: Sequence[str]
+) -> Iterator[str]:
+    cells = data.cells
+    rule_sets = [rules for rules in rule_sets if rules in data.rule_sets]
+    for base, other in pairs:
+        if not data.holds(base, other):
+            missing = other if other not in data.labels else base
+            yield f"{missing} does not hold {data.benchmark}: it is not compared there"
+            continue
+        numbers = data.numbers(base, other)
+        # Rows have verdicts of all rule sets or of none, save in runs that others wrote.
+        left_out, unjudged = 0, [0, 0]
+        for rules in rule_sets:
+            paired = pairs_of(cells, "accuracy", rules, *numbers)
+            left_out = max(left_out, int(paired.left_out.sum()))
+            values = cells.values["accuracy", rules]
+            unjudged = [
+                max(most, int(cells.rows[np.isnan(values[number])].sum()))
+                for most, number in zip(unjudged, numbers, strict=True)
+            ]
+        if left_out:
+            yield (
+                f"{data.benchmark}: {left_out} of {int(cells.rows.sum())} rows are left out of "
+                f"{other} against {base}, for want of a verdict on them or on another turn of "
+                f"their dialogue: {unjudged[1]} in {other}, {unjudged[0]} in {base}"
+            )
+
+
+def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
+    if not any(data.repeats):
+        yield (
+            f"{data.benchmark}: no row was generated twice (`repeat_subset`), so what identical "
+            "runs differ by is not known"
+        )
+        return
+    for label, repeats in zip(data.labels, data.repeats, strict=True):
+        for rules in filter(data.rule_sets.__contains__, rule_sets):
+            noise = None if repeats is None else overall_noise([repeats], "accuracy", rules)
+            if noise is not None:
+                yield (
+                    f"{label}: of {noise.n} entries or dialogues of {data.benchmark} generated "
+                    f"twice {noise.flips} changed their verdict ({rules} rules)"
+                )
+
+
+def best_runs(
+    data: PairedData, rules: str, labels: Sequence[str], series: str = ""
+) -> Iterator[Best]:
+    """The best of the runs ``labels`` on each group that has entries in both halves judged in all
+    of them."""
+    values = np.array(
+        [unit_means(data.cells, "accuracy", rules, data.labels.index(label)) for label in labels]
+    )
+    # Runs are ranked on the same entries.
+    common = ~np.isnan(values).any(axis=0)
+    first = choosing_half(data)
+    for group in data.main_groups():
+        within = common & data.cells.within(group.strata)
+        if not (within & first).any() or not (within & ~first).any():
+            continue
+        choosing, everything = _scores(values, within & first), _scores(values, within)
+        chosen, highest = _highest(choosing), _highest(everything)
+        yield Best(
+            benchmark=data.benchmark,
+            rules=rules,
+            series=series,
+            group=group,
+            chosen=labels[chosen],
+            tied=tuple(
+                label
+                for run, label in enumerate(labels)
+                if run != chosen and choosing[run].value == choosing[chosen].value
+            ),
+            choosing=choosing[chosen],
+            held_out=_scores(values, within & ~first)[chosen],
+            highest=labels[highest],
+            everything=everything[highest],
+        )
+
+
+def choosing_half(data: PairedData) -> np.ndarray:
+    """(units,): whether a unit chooses. By a hash of the first key of its cluster, so the same in
+    every comparison of the same entries."""
+    _, first, cluster_of = np.unique(data.cells.cluster_of, return_index=True, return_inverse=True)
+    chooses = [_chooses(data.benchmark, data.cells.units[index]) for index in first]
+    half: np.ndarray = np.array(chooses, dtype=bool)[cluster_of]
+    return half
+
+
+def _chooses(benchmark: str, unit: Unit) -> bool:
+    return int(digest("best", benchmark, *unit)[:8], 16) % 2 == 0
+
+
+def _scores(values: np.ndarray, mask: np.ndarray) -> list[Estimate]:
+    """Of each run, on the units of the mask, which all have; ``values`` are (runs, units)."""
+    scores = [mean_estimate(of_run[mask]) for of_run in values]
+    return [score for score in scores if score is not None]
+
+
+def _highest(scores: Sequence[Estimate]) -> int:
+    """The first of the best."""
+    return max(range(len(scores)), key=lambda run: scores[run].value)
+
+
+@dataclass(frozen=True)
+class ReportedComparison:
+    """The runs of a report compared with each other, as far as they may be.
+
+    ``comparison`` is None where there is none: ``refused`` says why, and ``differences`` in what
+    the runs differ. ``unflipped`` are the runs (labels) whose flips are left to another report.
+    """
+
+    comparison: Comparison | None
+    flips: Sequence[Flips] = ()
+    unflipped: Sequence[str] = ()
+    refused: str = ""
+    differences: Sequence[str] = ()
+
+
+def compare_reported(
+    runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rule_sets: Mapping[str, Sequence[str]]
+) -> ReportedComparison | None:
+    """The runs compared on the groups of the benchmarks' tables; None for a single run.
+
+    Single categories are left to ``ace-ray compare``: every further test weakens all others. Flips
+    are those under the first of a benchmark's ``rule_sets``.
+    """
+    if len(runs) < 2:
+        return None
+    compared = compared_runs(runs)
+    try:
+        comparison = compare_runs(
+            compared,
+            rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
+            groups=_table_groups(benchmarks),
+            select_best=len(runs) > 2,
+        )
+    except NotComparable as error:
+        return ReportedComparison(None, refused=error.what, differences=error.lines)
+    except UserError as error:
+        return ReportedComparison(None, refused=str(error))
+    pairs = comparison.pairs[-1 if len(comparison.pairs) > MOST_FLIPPED else 0 :]
+    flipped = {label for pair in pairs for label in pair}
+    return ReportedComparison(
+        comparison,
+        comparison.flips(pairs, {name: listed[0] for name, listed in rule_sets.items()}),
+        [c.label for c in compared if c.label not in flipped],
+    )
+
+
+def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
+    """The groups that the runs fill, the benchmarks' own and that of all; none: there are none."""
+    names: dict[str, None] = {}
+    for benchmark in benchmarks:
+        named = benchmark.reporting.groups
+        rows = (row for run in benchmark.runs for row in run.rows_of(benchmark.benchmark))
+        units = {(row.language, row.category, "") for row in rows}
+        names |= {
+            group.name: None
+            for group in groups_of(units, named)
+            if group.name in named or not group.category
+        }
+    return list(names)

@@ -1,0 +1,209 @@
+"""A comparison in words and as tables: test results, best runs, scaling fits. Shares in points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from ace_ray.benchmarks.results import Table, Value
+from ace_ray.reports.comparison import Comparison
+from ace_ray.reports.hypotheses import Hypothesis, TestResult
+from ace_ray.reports.significance import ALPHA
+from ace_ray.reports.table import NOT_AVAILABLE
+from ace_ray.stats import Interval
+
+SHOWN, UNDER_NOISE = "*", "~"
+_ALL = "all runs"
+_MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
+
+
+def tables_of(comparison: Comparison) -> Iterator[Table]:
+    """A table per rule set, pair of runs and benchmark; then best runs and scaling fits, if any."""
+    sections = groupby(comparison.results, key=lambda result: result.hypothesis.section)
+    for number, ((rules, _, _, benchmark), results) in enumerate(sections, start=1):
+        yield _differences(f"compare-{number}-{benchmark}-{rules}", list(results))
+    if comparison.best:
+        yield _best(comparison)
+    if comparison.scaling_fits:
+        yield _scaling_fits(comparison)
+
+
+def _differences(name: str, results: Sequence[TestResult]) -> Table:
+    hypothesis = results[0].hypothesis
+    with_noise = any(result.noise is not None for result in results)
+    header = ["Group", "Language", "Measure", "n", hypothesis.base, hypothesis.other]
+    header += ["Difference [95 % CI]", "+", "-", "Holm p", "Detectable"]
+    return Table(
+        name=name,
+        title=(
+            f"{hypothesis.benchmark}, {hypothesis.rules} rules: {hypothesis.other} against "
+            f"{hypothesis.base} (points of 100)"
+        ),
+        header=[*header, "Noise floor"] if with_noise else header,
+        lines=[_cells(result, with_noise=with_noise) for result in results],
+        notes=_legend(results),
+    )
+
+
+def _cells(result: TestResult, *, with_noise: bool) -> list[Value]:
+    hypothesis, difference = result.hypothesis, result.difference
+    marks = f"{SHOWN if result.shown else ''}{UNDER_NOISE if result.under_noise else ''}"
+    cells: list[Value] = [
+        hypothesis.group.name,
+        hypothesis.group.language or "all",
+        _MEASURES[hypothesis.metric],
+        str(difference.n)
+        if len(difference.sizes) == difference.n
+        else f"{difference.n}/{len(difference.sizes)}",
+        points(difference.base),
+        points(difference.other),
+        f"{signed(difference.value)} [{interval_text(difference.interval)}]{marks}",
+        difference.gained,
+        difference.lost,
+        p_text(result.holm),
+        NOT_AVAILABLE if result.detectable is None else points(result.detectable),
+    ]
+    if with_noise:
+        floor = result.noise_floor
+        cells.append(NOT_AVAILABLE if floor is None else points(floor))
+    return cells
+
+
+def _legend(results: Sequence[TestResult]) -> list[str]:
+    tests = ", ".join(dict.fromkeys(result.difference.test for result in results))
+    legend = [
+        "n: entries, or dialogues where turns are judged together; after a slash the tasks that "
+        "they share, where entries ask the same. All entries weigh the same, while the tables of "
+        "a report weigh categories and languages the same. +, -: how many got better, worse",
+        f"Holm p: adjusted over the {results[0].family} lines of this rule set, all pairs and "
+        f"benchmarks together; tests used: {tests}",
+        "Detectable: the smallest true difference that this n shows with a power of 80 %, as one "
+        "of these lines",
+    ]
+    if any(result.shown for result in results):
+        legend.append(f"{SHOWN} shown: Holm p below 0.05")
+    if any(result.under_noise for result in results):
+        legend.append(f"{UNDER_NOISE} identical runs differ as much")
+    if any(result.noise is not None for result in results):
+        legend.append(
+            "Noise floor: 95 % of the differences between two identical runs are within it, by "
+            "what was generated twice in either run; the rate of all groups counts as 30 repeats"
+        )
+    return legend
+
+
+def _best(comparison: Comparison) -> Table:
+    lines: list[list[Value]] = []
+    notes = [
+        "chosen: the best run on one half of the entries, taken by a hash of their keys, whole "
+        "dialogues; its score there is too high, for the best was also the luckiest. The held-out "
+        "half had no part in the choice: that score is unbiased"
+    ]
+    for best in comparison.best:
+        lines.append(
+            [
+                f"{best.benchmark}, {best.rules}",
+                best.series or _ALL,
+                best.group.name,
+                best.chosen,
+                best.choosing,
+                best.held_out,
+                best.highest,
+                best.everything,
+            ]
+        )
+        if best.tied:
+            notes.append(
+                f"{best.group.name} of {best.series or _ALL} ({best.rules} rules): as good on the "
+                "choosing half: "
+                f"{', '.join(best.tied)}"
+            )
+    header = ["Rules", "Among", "Group", "Chosen", "Choosing half", "Held-out half"]
+    header += ["Best of all entries", "All entries"]
+    return Table("best", "Best run by group (%)", header, lines, notes)
+
+
+def _scaling_fits(comparison: Comparison) -> Table:
+    lines: list[list[Value]] = [
+        [
+            f"{fits.benchmark}, {fits.rules}",
+            group,
+            series,
+            fit.sizes,
+            f"{fit.slope:.2f} [{fit.interval[0]:.2f}..{fit.interval[1]:.2f}]",
+            f"{fit.dispersion:.1f}",
+        ]
+        for fits in comparison.scaling_fits
+        for (group, series), fit in fits.fits.items()
+    ]
+    return Table(
+        name="laws",
+        title="Accuracy against parameters: logistic(a + b * log10(parameters))",
+        header=["Rules", "Group", "Family", "Sizes", "b [95 % CI]", "Scatter"],
+        lines=lines,
+        notes=[
+            "b: log-odds gained by ten times the parameters; an interval with 0 in it shows no law",
+            "Scatter: 1 when models lie on the law as closely as their entries let them, more "
+            "when they do not",
+        ],
+    )
+
+
+def sentence(result: TestResult) -> str:
+    """``A is better than B on Special: +4.1 points, 95 % CI 1.2..7.0, Holm p 0.01``, or that no
+    difference is shown, and which one would be."""
+    tested, difference = result.hypothesis, result.difference
+    place = _place(tested)
+    facts = (
+        f"{signed(difference.value)} points, 95 % CI {interval_text(difference.interval)}, "
+        f"Holm p {p_text(result.holm)}"
+    )
+    if result.shown:
+        word = "better" if difference.value > 0 else "worse"
+        text = f"{tested.other} is {word} than {tested.base} on {place}: {facts}"
+    else:
+        text = (
+            f"no difference shown between {tested.other} and {tested.base} on {place}: "
+            f"{facts}; {_power(result)}"
+        )
+    if result.under_noise and result.noise_floor is not None:
+        text += f"; identical runs differ by up to {points(result.noise_floor)} points"
+    return text
+
+
+def _power(result: TestResult) -> str:
+    if result.detectable is None:
+        return f"this n ({result.difference.n}) would show none of any size"
+    return f"this n would show one of at least {points(result.detectable)} points"
+
+
+def _place(hypothesis: Hypothesis) -> str:
+    """The group, its language, and the measure where it is not accuracy."""
+    group = hypothesis.group
+    where = f"{group.name} ({group.language})" if group.language else group.name
+    return where if hypothesis.metric == "accuracy" else f"{where}, process accuracy"
+
+
+def points(share: float) -> str:
+    text = f"{100 * share:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+def signed(share: float) -> str:
+    """`points` with a plus where it is one."""
+    text = points(share)
+    return f"+{text}" if float(text) > 0 else text
+
+
+def interval_text(interval: Interval | None) -> str:
+    if interval is None:
+        return NOT_AVAILABLE
+    return "..".join(points(end) for end in interval)
+
+
+def p_text(p: float) -> str:
+    """Two digits, more where these would put ``p`` on the other side of `ALPHA`."""
+    if p < 0.0001:
+        return "< 0.0001"
+    short = f"{p:.2g}"
+    return short if (float(short) < ALPHA) == (p < ALPHA) else f"{p:.6g}"

@@ -1,0 +1,245 @@
+"""All that a report says, as data: what is printed, written and rendered is made from this."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ace_ray.benchmarks.conditions import differences, marked
+from ace_ray.benchmarks.results import CategoryResult, Figure, Paper, ScoredRow, Table, Value
+from ace_ray.errors import UserError
+from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts
+from ace_ray.reports.sweeps import Sweep, ledger_table
+
+
+@dataclass(frozen=True, slots=True)
+class RunCategories:
+    """The categories of one benchmark of one run."""
+
+    label: str
+    results: Sequence[CategoryResult]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorType:
+    """``rows`` invalid rows of one type, their ``share`` in 0..1 of all that are invalid, and the
+    categories they are of with their rows, most first."""
+
+    name: str
+    rows: int
+    share: float
+    categories: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunErrors:
+    """The error types of a run under one rule set, most frequent first."""
+
+    label: str
+    rules: str
+    scored: int
+    types: Sequence[ErrorType]
+
+    @property
+    def invalid(self) -> int:
+        return sum(kind.rows for kind in self.types)
+
+
+@dataclass(frozen=True)
+class BenchmarkContent:
+    """One benchmark of the runs that hold it; mappings are by rule set. The one that is asked for
+    comes first in ``rule_sets``; where none is, the benchmark's headline does."""
+
+    holders: BenchmarkRuns
+    rule_sets: Sequence[str]
+    comparisons: Mapping[str, Table]
+    papers: Mapping[str, Paper]
+    categories: Sequence[RunCategories]
+    errors: Sequence[RunErrors]
+
+    @property
+    def rules(self) -> str:
+        return self.rule_sets[0]
+
+
+@dataclass(frozen=True)
+class Content:
+    runs: Sequence[Run]
+    sweep: Sweep | None
+    benchmarks: Sequence[BenchmarkContent]
+
+    @property
+    def rules(self) -> str:
+        """The rule set that comes first, or those of several benchmarks."""
+        return ", ".join(dict.fromkeys(one.rules for one in self.benchmarks)) or "none"
+
+    @property
+    def rule_sets(self) -> list[str]:
+        return list(dict.fromkeys(rules for one in self.benchmarks for rules in one.rule_sets))
+
+    @property
+    def title(self) -> str:
+        if self.sweep is not None:
+            return f"Sweep {self.sweep.manifest.sweep_id}"
+        if len(self.runs) == 1:
+            return self.runs[0].label
+        return f"{len(self.runs)} runs"
+
+    def tables(self) -> list[Table]:
+        """What is written as CSV and Markdown, under the rule set that is asked for."""
+        tables = [one.comparisons[one.rules] for one in self.benchmarks]
+        for one in self.benchmarks:
+            tables += one.papers[one.rules].tables
+            tables.append(_category_table(one))
+            tables.append(_error_table(one))
+        return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
+
+    def figures(self) -> list[Figure]:
+        """What is written as PNG and SVG, under the rule set that is asked for."""
+        figures: list[Figure] = []
+        for one in self.benchmarks:
+            figures += one.papers[one.rules].figures
+        return figures
+
+
+def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
+    """``rules``: the rule set that comes first, where a benchmark has it.
+
+    Raises `UserError`: no benchmark has it."""
+    benchmarks = by_benchmark(runs)
+    every = dict.fromkeys(r for one in benchmarks for r in one.reporting.rule_sets)
+    if benchmarks and rules is not None and rules not in every:
+        raise UserError(
+            f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
+        )
+    papers = [
+        {r: one.reporting.paper(one.reported, r) or NO_PAPER for r in one.reporting.rule_sets}
+        for one in benchmarks
+    ]
+    several = sum(any(p.tables or p.figures for p in own.values()) for own in papers) > 1
+    return Content(
+        runs,
+        sweep,
+        [
+            BenchmarkContent(
+                holders,
+                sorted(holders.reporting.rule_sets, key=lambda r: r != rules),
+                {r: comparison_table(holders, r) for r in holders.reporting.rule_sets},
+                {
+                    r: _prefixed(paper, holders.benchmark) if several else paper
+                    for r, paper in own.items()
+                },
+                [
+                    RunCategories(run.label, holders.reporting.categories(run))
+                    for run in holders.reported
+                ],
+                [
+                    _errors(run.label, r, run.rows_of(holders.benchmark))
+                    for run in holders.runs
+                    for r in holders.reporting.rule_sets
+                ],
+            )
+            for holders, own in zip(benchmarks, papers, strict=True)
+        ],
+    )
+
+
+NO_PAPER = Paper([], [], [])
+
+
+def _prefixed(paper: Paper, benchmark: str) -> Paper:
+    """Two benchmarks may both have a ``table2``: their files need names of their own."""
+    tables = [replace(t, name=f"{benchmark}-{t.name}") for t in paper.tables]
+    figures: list[Figure] = [replace(f, name=f"{benchmark}-{f.name}") for f in paper.figures]
+    return Paper(tables, figures, paper.notes)
+
+
+def comparison_table(holders: BenchmarkRuns, rules: str) -> Table:
+    """Runs side by side: a line per run, with the benchmark's headline numbers."""
+    labels, legend = marked(holders.reported)
+    numbers = [holders.reporting.headline(run, rules) for run in holders.reported]
+    lines: list[list[Value]] = []
+    for run, label, headline in zip(holders.runs, labels, numbers, strict=True):
+        rows = run.rows_of(holders.benchmark)
+        scored = sum(row.status == "scored" for row in rows)
+        lines.append([label, f"{scored}/{len(rows)}", *headline.values()])
+    return Table(
+        name=f"comparison-{holders.benchmark}",
+        title=f"{holders.benchmark}, {rules} rules (%)",
+        header=["Model", "Scored rows", *numbers[0]],
+        lines=lines,
+        notes=[*legend, *notes_on(holders)],
+    )
+
+
+def notes_on(holders: BenchmarkRuns) -> list[str]:
+    """What keeps the runs from comparing, and what a reader must know of single ones."""
+    return [
+        *differences(holders.reported),
+        *facts([(run.label, run) for run in holders.runs], holders.benchmark),
+    ]
+
+
+def _category_table(content: BenchmarkContent) -> Table:
+    """Every category of every run: a line per run, category and measure."""
+    rule_sets = content.holders.reporting.rule_sets
+    return Table(
+        name=f"categories-{content.holders.benchmark}",
+        title=f"{content.holders.benchmark} by category (%)",
+        header=["Model", "Language", "Category", "Measure", "Scored rows", *rule_sets],
+        lines=[
+            [
+                run.label,
+                result.language,
+                result.category,
+                result.measure,
+                f"{result.scored}/{result.declared}",
+                *(result.shares[rules] for rules in rule_sets),
+            ]
+            for run in content.categories
+            for result in run.results
+        ],
+    )
+
+
+def _error_table(content: BenchmarkContent) -> Table:
+    """What the wrong answers were: a line per run, rule set and type."""
+    return Table(
+        name=f"errors-{content.holders.benchmark}",
+        title=f"{content.holders.benchmark}: error types of the invalid rows",
+        header=["Model", "Rules", "Error type", "Rows", "Of invalid rows (%)", "Categories"],
+        lines=[
+            [
+                run.label,
+                run.rules,
+                kind.name,
+                kind.rows,
+                f"{100 * kind.share:.1f}",
+                ", ".join(f"{name} {count}" for name, count in kind.categories),
+            ]
+            for run in content.errors
+            for kind in run.types
+        ],
+    )
+
+
+def _errors(label: str, rules: str, rows: Iterable[ScoredRow]) -> RunErrors:
+    scored = 0
+    by_type: dict[str, Counter[str]] = {}
+    for row in rows:
+        verdict = row.verdicts.get(rules)
+        scored += verdict is not None
+        if verdict is not None and not verdict.valid:
+            by_type.setdefault(verdict.error_type, Counter())[row.category] += 1
+    invalid = sum(counts.total() for counts in by_type.values())
+    types = [
+        ErrorType(
+            name,
+            counts.total(),
+            counts.total() / invalid,
+            sorted(counts.items(), key=lambda item: (-item[1], item[0])),
+        )
+        for name, counts in by_type.items()
+    ]
+    return RunErrors(label, rules, scored, sorted(types, key=lambda kind: (-kind.rows, kind.name)))

@@ -1,0 +1,226 @@
+"""Which rows turned from right to wrong between two runs, and which back.
+
+As data, and as printed lines, Markdown and CSV. Outputs are hostile text, fenced and quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ace_ray.benchmarks.results import Table
+from ace_ray.clean import cleaned, one_line
+from ace_ray.errors import UserError
+from ace_ray.reports.runs import Run
+from ace_ray.reports.table import csv_lines, markdown
+from ace_ray.run.storage.rows import ResultRow
+
+Change = Literal["lost", "gained"]
+Kind = Literal["category", "error_type"]
+LONGEST = 2_000
+"""Characters of an output that are kept."""
+_LONGEST_ERROR = 500
+MOST_SHOWN = 100
+"""Flips in a page; the CSV has all of them."""
+MOST_PRINTED = 5
+"""Flips of each direction in a terminal."""
+WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
+
+_Key = tuple[str, str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one run answered, cleaned of what terminals or pages would act on.
+
+    ``error_type`` and ``error`` say what is wrong with one that is not ``valid``.
+    """
+
+    valid: bool
+    error_type: str
+    error: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A row that only one of two runs got right: ``lost`` by the other run, or ``gained``."""
+
+    change: Change
+    language: str
+    category: str
+    id: str
+    sample: int
+    base: Answer
+    other: Answer
+
+    @property
+    def name(self) -> str:
+        """Of the entry; many benchmarks have no languages."""
+        return f"{'/'.join(filter(None, (self.language, self.category)))} {self.id}"
+
+    @property
+    def error_type(self) -> str:
+        """Of the wrong answer."""
+        return self.other.error_type if self.change == "lost" else self.base.error_type
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The flips of one benchmark between two runs (labels) under one rule set.
+
+    Rows, in dialogues turns; ``paired`` counts those with a verdict in both runs.
+    """
+
+    benchmark: str
+    rules: str
+    base: str
+    other: str
+    paired: int
+    flips: Sequence[Flip]
+
+    def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
+        """Category, or type of the wrong answer's error -> rows lost and gained."""
+        keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
+        counts = Counter(keys)
+        names = sorted({name for _, name in keys})
+        return {name: (counts["lost", name], counts["gained", name]) for name in names}
+
+
+def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rules: str) -> Flips:
+    """The rows on which two runs (with their labels) differ under ``rules``, outputs included.
+
+    By category, language, id and sample. Reads the runs again for the outputs of these rows only.
+    Raises `UserError` when a run cannot be read.
+    """
+    (base_run, base_label), (other_run, other_label) = base, other
+    before, after = (_judged(run.rows_of(benchmark), rules) for run in (base_run, other_run))
+    shared = before.keys() & after.keys()
+    changed = sorted(
+        key
+        for key in shared
+        if before[key].verdicts[rules].valid != after[key].verdicts[rules].valid
+    )
+    answers = [
+        _answers(run, [rows[key] for key in changed], rules)
+        for run, rows in ((base_run, before), (other_run, after))
+    ]
+    flips = []
+    for key in changed:
+        category, language, entry_id, sample = key
+        was_right = before[key].verdicts[rules].valid
+        flips.append(
+            Flip(
+                change="lost" if was_right else "gained",
+                language=one_line(language),
+                category=one_line(category),
+                id=one_line(entry_id),
+                sample=sample,
+                base=answers[0][before[key].row_id],
+                other=answers[1][after[key].row_id],
+            )
+        )
+    return Flips(benchmark, rules, base_label, other_label, len(shared), flips)
+
+
+def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
+    return {
+        (row.category, row.language, row.id, row.sample): row
+        for row in rows
+        if row.status == "scored" and rules in row.verdicts
+    }
+
+
+def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
+    """Row id -> answer, of ``rows``."""
+    columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
+    answers = {
+        stored["row_id"]: Answer(
+            valid=bool(stored[f"{rules}_valid"]),
+            error_type=one_line(stored[f"{rules}_error_type"] or ""),
+            error=cleaned(stored[f"{rules}_error"] or "", _LONGEST_ERROR),
+            output=cleaned(stored["output"] or "", LONGEST),
+        )
+        for stored in run.stored(rows, columns)
+    }
+    if any(row.row_id not in answers for row in rows):
+        raise UserError("the run changed while it was read", where=run.uri, fix="compare it again")
+    return answers
+
+
+_KEY_COLUMNS = ("change", "category", "language", "id", "sample")
+_ANSWER_COLUMNS = ("error_type", "error", "output")
+
+
+def flip_tables(flips: Flips) -> list[Table]:
+    """Rows lost and gained by category, and by the error type of the wrong answer."""
+    lost = sum(flip.change == "lost" for flip in flips.flips)
+    gained = len(flips.flips) - lost
+    note = (
+        f"of {flips.paired} rows judged in both, {lost} turned from right to wrong and {gained} "
+        "from wrong to right; in dialogues a row is a turn"
+    )
+    name = f"flips-{flips.benchmark}-{flips.rules}"
+    title = f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips by"
+    kinds: dict[Kind, str] = {"category": "category", "error_type": "error type"}
+    return [
+        Table(
+            name=f"{name}-{by}",
+            title=f"{title} {word}",
+            header=[word.capitalize(), "Right to wrong", "Wrong to right"],
+            lines=[[key, *counts] for key, counts in flips.counts(by).items()],
+            notes=[note] if by == "category" else ["of a gained row the error that is gone"],
+        )
+        for by, word in kinds.items()
+    ]
+
+
+def flip_csv(flips: Flips) -> str:
+    """Every flip on a line; texts that a spreadsheet would run have a quote before them."""
+    of_answers = [(side, part) for part in _ANSWER_COLUMNS for side in ("base", "other")]
+    lines = [[*_KEY_COLUMNS, *(f"{side}_{part}" for side, part in of_answers)]]
+    for flip in flips.flips:
+        keys = [getattr(flip, name) for name in _KEY_COLUMNS]
+        lines.append([*keys, *(getattr(getattr(flip, side), part) for side, part in of_answers)])
+    return csv_lines(lines)
+
+
+def flip_markdown(flips: Flips) -> str:
+    """Tables, then the flips with both answers; the longest fence in an answer cannot close its
+    block."""
+    parts = [markdown(table) for table in flip_tables(flips)]
+    for flip in flips.flips[:MOST_SHOWN]:
+        key = f"{flip.name}, sample {flip.sample}"
+        parts.append(f"### `{key.replace('`', ' ')}`: {WORDS[flip.change]}\n")
+        for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
+            parts.append("\n".join(_block(label, answer)))
+    if len(flips.flips) > MOST_SHOWN:
+        parts.append(f"{len(flips.flips) - MOST_SHOWN} more are in the CSV file.\n")
+    return "\n".join(parts)
+
+
+def flip_lines(flips: Flips) -> Iterator[str]:
+    """The first flips of each direction for a terminal."""
+    if not flips.flips:
+        yield (
+            f"{flips.benchmark}, {flips.rules} rules: no flips between {flips.base} and "
+            f"{flips.other} among {flips.paired} rows judged in both"
+        )
+    for change, words in WORDS.items():
+        shown = [flip for flip in flips.flips if flip.change == change]
+        for flip in shown[:MOST_PRINTED]:
+            yield f"{words}: {flip.name} ({flip.error_type})"
+            for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
+                yield f"  {label}: {one_line(answer.output, 160)}"
+        if len(shown) > MOST_PRINTED:
+            yield f"{words}: {len(shown) - MOST_PRINTED} more"
+
+
+def _block(label: str, answer: Answer) -> Iterator[str]:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", answer.output)), default=0))
+    verdict = "right" if answer.valid else f"wrong ({answer.error_type}): {answer.error}"
+    yield f"`{one_line(label).replace('`', ' ')}`, `{one_line(verdict).replace('`', ' ')}`\n"
+    yield f"{fence}text\n{answer.output}\n{fence}\n"

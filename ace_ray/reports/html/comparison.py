@@ -1,0 +1,90 @@
+"""The sections on differences between runs: what the tests show, and which answers flipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ace_ray.reports.comparison import Comparison, ReportedComparison
+from ace_ray.reports.comparison_tables import sentence, tables_of
+from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
+from ace_ray.reports.html.page import LONGEST, Section
+from ace_ray.reports.text import shown
+from ace_ray.reports.wrong import in_turns
+
+FLIPS = 25
+"""Flips of each direction that are shown of a pair of runs."""
+_OF_ALL_RUNS = ("best", "laws")
+"""Names of the tables of all runs together; the others are of a pair of runs."""
+
+
+def comparison(reported: ReportedComparison | None) -> Section | None:
+    """What the tests show; why there are none where the runs do not compare."""
+    if reported is None:
+        return None
+    if reported.comparison is None:
+        view = {"why": reported.refused, "differences": reported.differences}
+        return Section("comparison", "Comparison", "refusal.html.j2", view)
+    return Section("comparison", "Comparison", "comparison.html.j2", _view(reported.comparison))
+
+
+def _view(compared: Comparison) -> dict[str, Any]:
+    tables = list(tables_of(compared))
+    return {
+        "against": compared.against,
+        "sentences": [_sentences(compared, rules) for rules in compared.rule_sets],
+        "tables": [table for table in tables if table.name in _OF_ALL_RUNS],
+        "pairs": [table for table in tables if table.name not in _OF_ALL_RUNS],
+        "notes": [*compared.cautions, *compared.notes],
+    }
+
+
+def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
+    """Under one rule set: the differences shown in words, and the results that show none."""
+    results = [result for result in compared.results if result.hypothesis.rules == rules]
+    return {
+        "rules": rules,
+        "shown": [sentence(result) for result in results if result.shown],
+        "others": [sentence(result) for result in results if not result.shown],
+    }
+
+
+def flips(reported: ReportedComparison | None) -> Section | None:
+    """Which answers turned from right to wrong and back, with both of them."""
+    if reported is None or not reported.flips:
+        return None
+    pairs = [_pair(flipped) for flipped in reported.flips]
+    view = {"pairs": pairs, "unflipped": reported.unflipped}
+    return Section("flips", "Flips", "flips.html.j2", view)
+
+
+def _pair(flipped: Flips) -> dict[str, Any]:
+    """``left_out`` flips are not shown."""
+    chosen: list[Flip] = []
+    for change in WORDS:
+        turned = [flip for flip in flipped.flips if flip.change == change]
+        chosen += in_turns(turned, lambda flip: flip.category)[:FLIPS]
+    return {
+        "base": flipped.base,
+        "other": flipped.other,
+        "tables": flip_tables(flipped),
+        "flips": [
+            {
+                "id": flip.id,
+                "where": flip.language + (f", sample {flip.sample}" if flip.sample else ""),
+                "turned": WORDS[flip.change],
+                "sides": [_answer(flipped.base, flip.base), _answer(flipped.other, flip.other)],
+            }
+            for flip in chosen
+        ],
+        "left_out": len(flipped.flips) - len(chosen),
+    }
+
+
+def _answer(label: str, answer: Answer) -> dict[str, Any]:
+    return {
+        "label": label,
+        "verdict": "valid" if answer.valid else answer.error_type,
+        "valid": answer.valid,
+        "error": answer.error,
+        "output": shown(answer.output, LONGEST),
+    }

@@ -1,0 +1,114 @@
+"""The page itself: sections rendered into one file without requests. The only importer of jinja2.
+
+Whatever a model or a manifest says is text: every value is escaped by the environment, invisible
+characters are named, and a policy in the page forbids all scripts but its own and every request.
+The only markup that is taken as such is this package's style and script, and figures drawn by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import count
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from ace_ray.benchmarks.results import Estimate, Figure, Table, Value
+from ace_ray.reports.figures import inline_svg
+from ace_ray.reports.text import visible
+
+LONGEST = 4_000
+"""Characters of a value, however it came here; texts of models are cut before, with a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page: ``template`` renders ``view``, ``anchor`` is its id."""
+
+    anchor: str
+    title: str
+    template: str
+    view: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``facts`` are short lines under the title."""
+
+    title: str
+    facts: Sequence[str]
+    sections: Sequence[Section]
+
+
+def render(page: Page) -> bytes:
+    """The page as UTF-8."""
+    script = _asset("report.js")
+    template = _environment().get_template("report.html.j2")
+    text = template.render(
+        page=page, style=Markup(_asset("report.css")), script=Markup(script), policy=_policy(script)
+    )
+    # Lone surrogates have been named by now, wherever they came from.
+    return text.encode()
+
+
+def _policy(script: str) -> str:
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("ace_ray.reports.html").joinpath(name).read_text(encoding="utf-8")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("ace_ray.reports", "html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    numbers = count(1)
+    environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
+    filters: dict[str, Callable[..., Any]] = {
+        "percent": lambda share: f"{100 * share:.1f}",
+        "thousands": lambda number: f"{number:,}",
+        "kinds": _kinds,
+        "figure": lambda figure: _figure(figure, next(numbers)),
+    }
+    environment.filters |= filters
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    """Every value on its way into the page, before it is escaped."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return visible(value) if len(value) <= LONGEST else f"{visible(value[:LONGEST])}…"
+
+
+def _kinds(table: Table) -> list[str]:
+    """For each column, whether it is read as ``words`` or compared as ``numbers``."""
+    return [
+        "words" if any(_is_words(line[i]) for line in table.lines) else "numbers"
+        for i in range(len(table.header))
+    ]
+
+
+def _is_words(value: Value) -> bool:
+    return isinstance(value, str) and value != "" and not value.lstrip("+-< ")[:1].isdigit()
+
+
+def _figure(figure: Figure, number: int) -> Markup:
+    return Markup(inline_svg(figure, f"f{number}"))

@@ -1,0 +1,136 @@
+"""``ace-ray report``: runs side by side, or a sweep, printed and as files; one of them a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+import ace_ray
+from ace_ray.benchmarks.registry import known_class
+from ace_ray.errors import UserError
+from ace_ray.reports.content import Content, content_of
+from ace_ray.reports.folder import PAGE, claim, claim_within, write
+from ace_ray.reports.runs import Run, read_runs
+from ace_ray.reports.sweeps import Sweep, load_sweep
+from ace_ray.reports.table import print_table, say
+from ace_ray.store import Store, open_store
+from ace_ray.sweeps.config import SWEEP
+
+DEFAULT_FOLDER = "report"
+WRONG = 5
+"""Wrong answers on the page, per run, language and category."""
+
+
+def make_report(
+    uris: Sequence[str],
+    *,
+    paper: bool,
+    out: str | None,
+    rules: str | None,
+    console: Console,
+    wrong: int = WRONG,
+    store: Store | None = None,
+    opens: Callable[[str], Store] = open_store,
+) -> None:
+    """Print a report over the runs, or the sweep, at ``uris``, and write it.
+
+    Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
+    printed, unless ``paper`` asks for the paper's tables: then it goes to `DEFAULT_FOLDER`.
+    ``store`` is that of the one URI, where it is open already; ``opens`` opens all others.
+
+    Raises:
+        UserError: not a run, nothing in common, or where it goes holds something else.
+    """
+    if out is None and paper and len(uris) > 1:
+        out = DEFAULT_FOLDER
+    target = None if out is None else claim(out, opens)
+    stores = [opens(uri) for uri in uris] if store is None else [store]
+    runs, sweep = _load(stores)
+    for run in runs:
+        if run.elsewhere:
+            say(run.elsewhere, console)
+    if paper:
+        _must_share_a_paper(runs)
+    if target is None and len(stores) == 1:
+        target = claim_within(stores[0])
+    content = content_of(runs, sweep, rules)
+    _print(content, console, paper=paper)
+    if target is not None:
+        _write(target, content, wrong, {"paper": paper})
+        say(f"report: {target.root}/{PAGE}", console)
+
+
+def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
+    for store in stores:
+        sweep = load_sweep(store)
+        if sweep is None:
+            continue
+        if len(stores) > 1:
+            raise UserError(
+                f"is a sweep (it holds {SWEEP}), which is reported on alone",
+                where=sweep.uri,
+                fix="name it alone, or name runs of it",
+            )
+        return list(sweep.runs), sweep
+    return read_runs(stores), None
+
+
+def _must_share_a_paper(runs: Sequence[Run]) -> None:
+    """Raises `UserError` unless one benchmark with a paper is in all of ``runs``."""
+    named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
+    offers = [name for name in named if (benchmark := known_class(name)) and benchmark.has_paper()]
+    if not offers:
+        raise UserError(
+            f"no tables of a paper are known for {', '.join(named) or 'no run'}",
+            where="--paper",
+            fix="leave --paper out to compare the runs",
+        )
+    shared = [name for name in offers if all(name in run.benchmarks for run in runs)]
+    if len(shared) != 1:
+        listing = "; ".join(f"{run.label}: {', '.join(run.benchmarks)}" for run in runs)
+        raise UserError(
+            f"the runs share {'several benchmarks' if shared else 'no benchmark'} ({listing})",
+            where="--paper",
+            fix="name runs of one benchmark",
+        )
+
+
+def _print(content: Content, console: Console, *, paper: bool) -> None:
+    for benchmark in content.benchmarks:
+        print_table(benchmark.comparisons[benchmark.rules], console, intervals=True)
+    for one in content.sweep.left_out if content.sweep else ():
+        say(f"not here: {one}", console)
+    for benchmark in content.benchmarks if paper else ():
+        for table in benchmark.papers[benchmark.rules].tables:
+            console.print()
+            print_table(table, console, intervals=False)
+        for note in benchmark.papers[benchmark.rules].notes:
+            say(note, console)
+
+
+def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
+    # What draws, tests and renders is loaded for what is written only.
+    from ace_ray.reports.files import files_of
+
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    files = files_of(content, wrong=wrong, made_at=made_at)
+    facts = {
+        "ace_ray_version": ace_ray.__version__,
+        "made_at": made_at,
+        "rules": content.rules,
+        **facts,
+        "runs": [
+            {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label}
+            for run in content.runs
+        ],
+    }
+    if content.sweep is not None:
+        facts["sweep"] = {
+            "uri": content.sweep.uri,
+            "sweep_id": content.sweep.manifest.sweep_id,
+            "left_out": [one.label for one in content.sweep.left_out],
+        }
+    write(target, files, facts)

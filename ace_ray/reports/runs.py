@@ -1,0 +1,286 @@
+"""Runs read back for a report: the manifest, and every stored row once; and by benchmark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.diagnosis import diagnose
+from ace_ray.benchmarks.registry import recorded_class
+from ace_ray.benchmarks.results import ReportedRun, ScoredRow
+from ace_ray.config import ENDPOINT, EXTERNAL
+from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import UNKNOWN
+from ace_ray.records import digest
+from ace_ray.reports.table import endpoint_notes
+from ace_ray.run.storage.parts import Ledger, stored_rows
+from ace_ray.run.storage.rows import ResultRow, rows_of
+from ace_ray.run.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
+from ace_ray.run.summary import SUCCESS, summarize
+from ace_ray.store import Store, open_store
+
+Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
+
+_OF_THE_CANDIDATE = (
+    "model",
+    "adapter",
+    "chat_template_kwargs",
+    "reasoning_parser",
+    "tool_parser",
+    "chat_template_sha256",
+    "chat_template_content_format",
+    "plugins",
+    "start_date",
+    "format",
+    "replay_reasoning",
+    "engine",
+    "endpoint",
+)
+_STEP = re.compile(
+    r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
+)
+_SAME = "same"
+"""The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
+
+
+@dataclass
+class Run:
+    """A run as it is stored now. ``totals`` are those of `ace_ray.run.summary.summarize`."""
+
+    uri: str
+    manifest: Manifest
+    rows: list[ResultRow]
+    ledger: Ledger
+    """Where the rows lie, for what of them is not in ``rows``."""
+    totals: dict[str, Any]
+    finished: bool
+    comparable: dict[str, str]
+    """By benchmark: what the run's own summary says its numbers compare with."""
+    judged_by: str
+    """The version of ace_ray whose checkers gave the verdicts."""
+    engines: list[dict[str, Any]] = field(default_factory=list)
+    """What the engines said of themselves, each kind once."""
+    elsewhere: str = ""
+    """A line on the S3 service that its manifest names, if another one was asked."""
+    label: str = ""
+    step: int | None = None
+    """The training step of a checkpoint."""
+    training: str = ""
+    """What the checkpoint is of; "" for another model."""
+
+    @property
+    def model(self) -> str:
+        """The model's short name, as in run ids."""
+        model = self.manifest.model
+        base = _last(model.source).removesuffix(".gguf") or model.source
+        return f"{base}+{_last(model.adapter.source)}" if model.adapter else base
+
+    @cached_property
+    def benchmarks(self) -> list[str]:
+        return list(self.manifest.identity.benchmarks)
+
+    @property
+    def incomplete(self) -> str:
+        """What the run lacks, "" when every declared row has a verdict."""
+        lacks = [
+            f"{self.totals[key]} {key}"
+            for key in ("infra_error", "quarantined", "skipped", "missing")
+            if self.totals[key]
+        ]
+        if lacks:
+            return f"of {self.totals['declared']} rows " + ", ".join(lacks)
+        return "" if self.finished else f"there is no {SUCCESS}, run it again"
+
+    def reported(self, benchmark: str, summarize_rows: Summarize) -> ReportedRun:
+        """One benchmark of this run, summarized from its rows."""
+        rows = self.rows_of(benchmark)
+        described = self.manifest.identity.benchmarks[benchmark]
+        return ReportedRun(
+            label=self.label,
+            model=self.model,
+            candidate=flattened(self._identity(of_the_candidate=True), depth=2),
+            identity=described,
+            conditions=self.conditions(benchmark),
+            parameters=self.manifest.model.parameters,
+            summary=summarize_rows(rows, self.manifest.config.max_unscored),
+            plays=[r for r, part in self._roles(benchmark).items() if part.get("kind") == _SAME],
+            headline=self.totals["headline"],
+            incomplete=self.incomplete,
+            step=self.step,
+        )
+
+    def rows_of(self, benchmark: str) -> list[ResultRow]:
+        """The rows that count, without the repeats of `repeats_of`."""
+        return [row for row in self.rows if row.benchmark == benchmark and not row.repeat]
+
+    def repeats_of(self, benchmark: str) -> list[ResultRow]:
+        """The rows that were generated again to measure noise; they count in no accuracy."""
+        return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
+
+    def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """``row_id`` and these columns of ``rows``, read again; without those that have gone.
+
+        Raises `UserError` when a part cannot be read."""
+        ids = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
+        for table in self.ledger.tables(["row_id", *columns], ids) if rows else ():
+            yield from rows_of(table)
+
+    def conditions(self, benchmark: str) -> dict[str, str]:
+        """All that can move a score besides the candidate, as dotted key -> JSON."""
+        identity = self.manifest.identity
+        keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
+        return flattened(
+            {
+                **identity.benchmarks[benchmark],
+                "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
+                "samples": len(identity.sampling),
+                "sampling": identity.sampling[0],
+                **self._identity(of_the_candidate=False),
+                "roles": {
+                    role: _without_the_candidate(part) if part.get("kind") == _SAME else part
+                    for role, part in self._roles(benchmark).items()
+                },
+            }
+        )
+
+    def _roles(self, benchmark: str) -> dict[str, dict[str, Any]]:
+        """Role -> who plays it in the episodes of ``benchmark``."""
+        return self.manifest.identity.roles.get(benchmark, {})
+
+    def _identity(self, *, of_the_candidate: bool) -> dict[str, Any]:
+        extra = self.manifest.identity.model_extra or {}
+        return {
+            key: value
+            for key, value in extra.items()
+            # `rows` hashes the planned rows, model and all.
+            if key != "rows" and (key in _OF_THE_CANDIDATE) == of_the_candidate
+        }
+
+
+def _without_the_candidate(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in part.items() if k not in ("model", "revision", "adapter")}
+
+
+def _last(source: str) -> str:
+    return source.rstrip("/").rsplit("/", 1)[-1]
+
+
+def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
+    """The runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
+    return read_runs([opens(uri) for uri in uris])
+
+
+def read_runs(stores: Sequence[Store]) -> list[Run]:
+    """The runs, each with a label of its own: the model, with the run id where two share it.
+
+    Raises:
+        UserError: not a run, a run without rows, or one named twice.
+    """
+    runs: list[Run] = []
+    for store in stores:
+        run = read_run(store)
+        if any(run.uri == other.uri for other in runs):
+            raise UserError("is named twice", where=run.uri, fix="name each run once")
+        runs.append(run)
+    names = (
+        lambda run: run.model,
+        lambda run: f"{run.model} ({run.manifest.run_id})",
+        lambda run: f"{run.model} ({run.uri})",
+    )
+    for run in runs:
+        run.label = next(
+            (n(run) for n in names if sum(n(run) == n(other) for other in runs) == 1),
+            names[-1](run),
+        )
+    return runs
+
+
+def read_run(store: Store) -> Run:
+    """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
+    manifest = read_manifest(store)
+    summary = read_summary(store) or Summary()
+    ledger = stored_rows(store, manifest)
+    rows = list(ledger.rows())
+    if not rows:
+        raise UserError(
+            "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
+        )
+    judged_by = summary.rescored.ace_ray_version if summary.rescored else manifest.ace_ray_version
+    run = Run(
+        uri=store.root,
+        manifest=manifest,
+        rows=rows,
+        ledger=ledger,
+        totals=summarize(manifest.tree, {}, lambda: rows, {}),
+        finished=store.get(SUCCESS) is not None,
+        comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
+        engines=summary.timing.engines or [],
+        judged_by=judged_by,
+        elsewhere=elsewhere(store, manifest),
+    )
+    trained = manifest.model.adapter or manifest.model
+    name = _last(trained.source) if manifest.model.adapter else run.model
+    if match := _STEP.search(name):
+        parents = [part for part in trained.source.split("/")[:-1] if part]
+        run.step = int(match[1])
+        run.training = name[: match.start()].rstrip("-_=. ") or [name, *parents][-1]
+    return run
+
+
+@dataclass(frozen=True)
+class BenchmarkRuns:
+    """One benchmark, the runs that hold it, and the same runs as it sees them, in one order."""
+
+    benchmark: str
+    reporting: type[Benchmark]
+    """The benchmark's class, or the default's; its rule sets are those that all runs have."""
+    runs: Sequence[Run]
+    reported: Sequence[ReportedRun]
+
+
+def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
+    """One per benchmark, in the order in which the runs name them."""
+    groups = []
+    for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
+        holders = [run for run in runs if name in run.benchmarks]
+        reporting = class_of(name, holders)
+        reported = [run.reported(name, reporting.statistics) for run in holders]
+        groups.append(BenchmarkRuns(name, reporting, holders, reported))
+    return groups
+
+
+def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
+    """What answers for the benchmark ``name`` of ``runs``."""
+    first, *others = (run.manifest.rule_sets_of(name) for run in runs)
+    rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
+    groups, *more = (run.manifest.groups.get(name, {}) for run in runs)
+    shared = {
+        key: members for key, members in groups.items() if all(g.get(key) == members for g in more)
+    }
+    return recorded_class(name, rule_sets, shared)
+
+
+def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
+    """What a reader must know of single runs before taking their numbers for a model's."""
+    for label, run in runs:
+        if run.manifest.config.backend == "fake":
+            yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
+        if run.manifest.config.backend == EXTERNAL:
+            yield f"{label}: made elsewhere; how the model was asked is not recorded"
+        if run.manifest.config.backend == ENDPOINT:
+            unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
+            yield f"{label}: behind an endpoint; unknown of its model: {unknown}"
+            yield from (f"{label}: {note}" for note in endpoint_notes(run.totals.get("endpoint")))
+        if run.manifest.config.limit is not None:
+            yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
+        for finding in diagnose(run.rows_of(benchmark)):
+            yield f"{label}: {finding.text}"
+        if benchmark in run.comparable:
+            yield f"{label}: {run.comparable[benchmark]}"
