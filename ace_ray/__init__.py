@@ -1,3 +1,33 @@
 """ace_ray: distributed batch evaluation of LLM tool use, on Ray and vLLM."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ace_ray.api import Run as Run
+    from ace_ray.api import compare as compare
+    from ace_ray.api import evaluate as evaluate
+    from ace_ray.api import report as report
+    from ace_ray.api import score as score
+    from ace_ray.api import sweep as sweep
+    from ace_ray.errors import UserError as UserError
+
 __version__ = "0.1.0"
+
+_GIVEN = {
+    **dict.fromkeys(("Run", "compare", "evaluate", "report", "score", "sweep"), "ace_ray.api"),
+    "UserError": "ace_ray.errors",
+}
+"""Names that are imported when they are first used, so that a command starts at once."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _GIVEN:
+        raise AttributeError(f"module 'ace_ray' has no attribute {name!r}")
+    return getattr(import_module(_GIVEN[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_GIVEN])

@@ -5,6 +5,7 @@ A saved, resolved config (``run.json`` -> ``config``) re-runs as it is.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -382,8 +383,8 @@ def load_config(
     Args:
         path: the file, or the name of one that is shipped; None: there is none.
         overrides: ``a.b=c`` items, whose values are YAML.
-        values: top-level keys that win over everything else, taken as they are; but ``benchmarks``
-            are names, whose sections in the file are taken where it has them.
+        values: top-level keys that win over everything else, taken as they are; but of
+            ``benchmarks`` names mean sections of the file where it has them.
 
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
@@ -392,13 +393,19 @@ def load_config(
 
 
 def read_tree(
-    path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
+    source: str | Mapping[str, Any] | None,
+    overrides: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What `load_config` validates: the file's mapping with overrides and ``values`` applied.
+    """What `load_config` validates: the mapping of a file, or one given, with overrides and
+    ``values`` applied.
 
     Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
     """
-    tree = {} if path is None else _file_tree(path)
+    if isinstance(source, Mapping):
+        tree: dict[str, Any] = copy.deepcopy(dict(source))
+    else:
+        tree = {} if source is None else _file_tree(source)
     values = dict(values or {})
     # Before the overrides, so that benchmarks.0.data=... reaches a benchmark named by a string, and
     # sampling.max_tokens=... what is `sampling: model`.
@@ -407,7 +414,10 @@ def read_tree(
     if tree.get("sampling") == "model":
         tree["sampling"] = {"defaults": "model"}
     if names := values.pop("benchmarks", ()):
-        tree["benchmarks"] = [_section_of(tree.get("benchmarks"), name) for name in names]
+        tree["benchmarks"] = [
+            _section_of(tree.get("benchmarks"), name) if isinstance(name, str) else name
+            for name in names
+        ]
     for item in overrides:
         _override(tree, item)
     tree = {**tree, **values}

@@ -45,8 +45,8 @@ def compare(
     select_best: bool,
     console: Console,
     opens: Callable[[str], Store] = open_store,
-) -> None:
-    """Print a comparison of the runs at ``uris``, and write it where ``out`` says.
+) -> Comparison:
+    """Print a comparison of the runs at ``uris``, write it where ``out`` says, and return it.
 
     ``baseline`` is the label or the folder of one of them, what all others are compared with;
     ``rules`` a rule set, or `BOTH` for all.
@@ -81,6 +81,7 @@ def compare(
         }
         write(target, comparison_files(comparison, tables, flips), facts)
         say(f"comparison: {target.root}", console)
+    return comparison
 
 
 def _label(runs: Sequence[ComparedRun], named: str | None) -> str | None:

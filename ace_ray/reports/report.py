@@ -34,8 +34,9 @@ def make_report(
     wrong: int = WRONG,
     store: Store | None = None,
     opens: Callable[[str], Store] = open_store,
-) -> None:
-    """Print a report over the runs, or the sweep, at ``uris``, and write it.
+) -> str | None:
+    """Print a report over the runs, or the sweep, at ``uris``, and write it. Returns the URI of its
+    page, None where it is not written.
 
     Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
     printed, unless ``paper`` asks for the paper's tables: then it goes to `DEFAULT_FOLDER`.
@@ -58,9 +59,12 @@ def make_report(
         target = claim_within(stores[0])
     content = content_of(runs, sweep, rules)
     _print(content, console, paper=paper)
-    if target is not None:
-        _write(target, content, wrong, {"paper": paper})
-        say(f"report: {target.root}/{PAGE}", console)
+    if target is None:
+        return None
+    _write(target, content, wrong, {"paper": paper})
+    page = f"{target.root}/{PAGE}"
+    say(f"report: {page}", console)
+    return page
 
 
 def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:

@@ -1,0 +1,319 @@
+"""What ``import ace_ray`` gives: the commands as functions, and runs to look into.
+
+The same code as the command line: a `UserError` says in one line what is wrong, where, and what to
+do. Nothing is printed but progress, to ``console``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+
+from ace_ray.benchmarks.transcript import Step
+from ace_ray.bounded import json_object
+from ace_ray.clean import print_line
+from ace_ray.config import RunConfig, read_tree, run_config
+from ace_ray.errors import UserError
+from ace_ray.run.storage.rows import ResultRow
+from ace_ray.run.storage.stored import MANIFEST, SUMMARY
+from ace_ray.run.summary import SUCCESS
+from ace_ray.store import Store, open_store
+from ace_ray.view.episode import EpisodeView
+from ace_ray.view.select import Filter, StoredRun, select
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ace_ray.reports.comparison import Comparison
+    from ace_ray.run.planning.plan import Plan
+
+Config = str | Path | Mapping[str, Any] | RunConfig
+Status = Literal["complete", "incomplete"]
+
+
+class Run:
+    """A run in its folder or at its ``s3://`` prefix, complete or not; reads, never writes."""
+
+    def __init__(self, store: Store) -> None:
+        """Raises `UserError`: it is no run."""
+        self._store = store
+        self._stored = StoredRun(store)
+
+    @classmethod
+    def open(cls, uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Run:
+        """The run at ``uri``. ``endpoint_url`` and ``region``: of an S3-compatible store.
+
+        Raises `UserError`: it is no run."""
+        return cls(open_store(uri, endpoint_url=endpoint_url, region=region))
+
+    def __repr__(self) -> str:
+        return f"<Run {self.uri}: {self.status}>"
+
+    @property
+    def uri(self) -> str:
+        return self._stored.uri
+
+    @property
+    def run_id(self) -> str:
+        return self._stored.manifest.run_id
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """``run.json``: config, identity, versions (docs/results.md)."""
+        return self._stored.manifest.tree
+
+    @property
+    def status(self) -> Status:
+        """Whether every declared row has a verdict, or cannot have one."""
+        return "incomplete" if self._store.get(SUCCESS) is None else "complete"
+
+    @property
+    def summary(self) -> Mapping[str, Any] | None:
+        """``summary.json`` (docs/results.md); None while there is none. Raises `UserError`: it is
+        damaged."""
+        content = self._store.get(SUMMARY)
+        where = f"{self.uri}/{SUMMARY}"
+        return None if content is None else json_object(content, where)
+
+    def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows that count, without repeats, as Arrow (columns of docs/results.md).
+
+        Raises `UserError`: a part cannot be read, or there is no such column."""
+        known = self._stored.ledger.schema
+        if unknown := [name for name in columns or () if name not in known.names]:
+            raise UserError(
+                f"rows have no column {unknown[0]!r}",
+                where=self.uri,
+                fix=f"name some of {', '.join(known.names)}",
+            )
+        wanted = list(columns or known.names)
+        tables = [
+            table.filter(pc.equal(table.column("repeat"), 0)).select(wanted)
+            for table in self._stored.ledger.tables(list(dict.fromkeys([*wanted, "repeat"])))
+        ]
+        schema = pa.schema([known.field(name) for name in wanted])
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def dataframe(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """`rows` as pandas, which has to be installed."""
+        return self.rows(columns).to_pandas()
+
+    def episodes(self, **wanted: Any) -> Iterator[EpisodeView]:
+        """Rows whole, those that `Filter` takes: ``run.episodes(category="irrelevance",
+        valid=False)``. Raises `UserError`: there can be no such row."""
+        chosen = Filter(**wanted)
+        chosen.check(self._stored)
+        rows = select(self._stored, chosen)
+        if chosen.entry and not rows:
+            raise UserError(
+                f"{self.uri} has no such row", where=chosen.entry, fix="name an id of its rows"
+            )
+        return self._stored.whole(rows)
+
+    def episode(self, entry: str, *, sample: int = 0) -> EpisodeView:
+        """The row of an entry by its id, or by the beginning of its own. Raises `UserError`: there
+        is none."""
+        return next(self.episodes(entry=entry, sample=sample))
+
+    def transcript(self, entry: str, *, sample: int = 0) -> list[Step]:
+        """What happened in `episode`, step by step. Raises `UserError`: there is none."""
+        return self.episode(entry, sample=sample).steps
+
+    def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
+        """The rows with another verdict than in ``other``, of those that `Filter` takes."""
+        return select(self._stored, Filter(**wanted), other._stored)
+
+    @cached_property
+    def benchmarks(self) -> list[str]:
+        return list(self._stored.manifest.identity.benchmarks)
+
+
+def evaluate(
+    config: Config | None = None,
+    *,
+    model: str | None = None,
+    benchmarks: str | Sequence[str | Mapping[str, Any]] | None = None,
+    output: str | None = None,
+    limit: int | None = None,
+    resume: bool = True,
+    console: Console | None = None,
+    **settings: Any,
+) -> Run:
+    """Evaluate a model, and return its run. It is complete, or can be gone on with by the same call.
+
+    Args:
+        config: a file, the name of a shipped config, a mapping, or a config; None: the rest says it.
+        model: in place of the config's ``model.source``.
+        benchmarks: names, or sections as of a config.
+        output: folder or ``s3://bucket/prefix`` of the run folders.
+        limit: evaluate at most so many entries, in turns from every category.
+        resume: go on with a run that is there; False: remove it and start anew.
+        console: where progress goes; by default what rich takes for the terminal or the notebook.
+        settings: further keys of a config (docs/configuration.md): ``engine={...}``,
+            ``sampling={...}``, ``backend="fake"`` for tests of what is around.
+
+    Raises:
+        UserError: it cannot be started as asked; nothing was written.
+        RunFailed: the cluster or the engines failed; what was written stays.
+    """
+    from ace_ray.run.evaluate import evaluate as run
+
+    asked = _config(config, model, benchmarks, output, limit, settings)
+    _, summary = run(asked, fresh=not resume, console=console or Console())
+    return _opened(summary["uri"], asked)
+
+
+def score(
+    path: str | Path,
+    *,
+    benchmark: str | None = None,
+    output: str | None = None,
+    data: str | None = None,
+    model: str | None = None,
+    console: Console | None = None,
+) -> Run:
+    """Score outputs that were made elsewhere, which become a run at ``output``; without one
+    ``path`` is a run whose stored episodes are judged again in place.
+
+    Raises `UserError`: as ``ace-ray score``."""
+    say = partial(print_line, console or Console())
+    if output is None:
+        from ace_ray.run.rescore import rescore
+
+        rescore(str(path), say, data=data, named=(benchmark,) if benchmark else ())
+        return Run.open(str(path))
+    if benchmark is None:
+        raise UserError(
+            "it is not clear what these are outputs of",
+            where=str(path),
+            fix="name the benchmark",
+        )
+    from ace_ray.run.score import score_outputs
+
+    score_outputs(
+        Path(path),
+        benchmark=benchmark,
+        data=data,
+        model=model,
+        store=open_store(output),
+        say=say,
+    )
+    return Run.open(output)
+
+
+def sweep(
+    config: str | Path,
+    *,
+    output: str | None = None,
+    limit: int | None = None,
+    console: Console | None = None,
+) -> list[Run]:
+    """Evaluate the models of a sweep's config, and return their runs in its order; models that
+    were refused, or have no row yet, have none.
+
+    Raises `UserError`: it cannot be started as asked."""
+    from ace_ray.sweeps.config import load_sweep
+    from ace_ray.sweeps.sweep import Sweep
+
+    given = {"output": output, "limit": limit}
+    values = {name: value for name, value in given.items() if value is not None}
+    asked = Sweep(load_sweep(str(config), (), values), partial(print_line, console or Console()))
+    asked.run()
+    plans = [run.plan for run in asked.runs if run.plan is not None]
+    return [_opened(plan.uri, plan.config) for plan in plans if _has_begun(plan)]
+
+
+def report(
+    runs: str | Run | Sequence[str | Run],
+    *,
+    output: str | None = None,
+    rules: str | None = None,
+    paper: bool = False,
+    console: Console | None = None,
+) -> str | None:
+    """Write a report on runs, or on a sweep by its folder, and return the URI of its page; None
+    where several runs are only printed.
+
+    Raises `UserError`: as ``ace-ray report``."""
+    from ace_ray.reports.report import make_report
+
+    return make_report(
+        _uris(runs), paper=paper, out=output, rules=rules, console=console or Console()
+    )
+
+
+def compare(
+    runs: Sequence[str | Run],
+    *,
+    baseline: str | Run | None = None,
+    rules: str = "both",
+    groups: Sequence[str] = (),
+    allow_different: bool = False,
+    output: str | None = None,
+    console: Console | None = None,
+) -> Comparison:
+    """Compare finished runs with each other, entry by entry (docs/statistics.md). It is printed,
+    too.
+
+    Raises:
+        NotComparable: the runs differ in what moves scores.
+        UserError: as ``ace-ray compare``.
+    """
+    from ace_ray.reports.compare import compare as compare_runs
+
+    return compare_runs(
+        _uris(runs),
+        rules=rules,
+        out=output,
+        baseline=baseline.uri if isinstance(baseline, Run) else baseline,
+        groups=groups,
+        allow_different=allow_different,
+        with_flips=False,
+        select_best=False,
+        console=console or Console(),
+    )
+
+
+def _uris(runs: str | Run | Sequence[str | Run]) -> list[str]:
+    named = [runs] if isinstance(runs, str | Run) else runs
+    return [run.uri if isinstance(run, Run) else run for run in named]
+
+
+def _has_begun(plan: Plan) -> bool:
+    place = plan.config.store
+    store = open_store(plan.uri, endpoint_url=place.endpoint_url, region=place.region)
+    return store.get(MANIFEST) is not None
+
+
+def _opened(uri: str, config: RunConfig) -> Run:
+    place = config.store
+    return Run.open(uri, endpoint_url=place.endpoint_url, region=place.region)
+
+
+def _config(
+    config: Config | None,
+    model: str | None,
+    benchmarks: str | Sequence[str | Mapping[str, Any]] | None,
+    output: str | None,
+    limit: int | None,
+    settings: Mapping[str, Any],
+) -> RunConfig:
+    """Raises `UserError`: it is none."""
+    source: str | Mapping[str, Any] | None
+    if isinstance(config, RunConfig):
+        source = config.model_dump(mode="json", exclude_unset=True)
+    else:
+        source = str(config) if isinstance(config, Path) else config
+    named = [benchmarks] if isinstance(benchmarks, str) else benchmarks
+    given = {"benchmarks": named, "output": output, "limit": limit, **settings}
+    values = {name: value for name, value in given.items() if value is not None}
+    overrides = [] if model is None else [f"model.source={json.dumps(model)}"]
+    tree = read_tree(source, overrides, values)
+    return run_config(tree, where=source if isinstance(source, str) else "evaluate()")

@@ -1,0 +1,110 @@
+"""``import ace_ray``: runs to look into, and commands as functions; evaluating is in tests/e2e."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ace_ray
+from ace_ray.api import _config
+from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.records import Entry, Episode
+from ace_ray.run.storage.rows import ROWS
+from tests.run.made_run import written_run
+
+
+def answered(number: int, entry: Entry) -> Episode:
+    output = render_gold(entry) if number else "[nothing()]"
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": output}]
+    return Episode(messages, output, model_calls=1)
+
+
+def silent(number: int, entry: Entry) -> Episode:
+    return Episode([{"role": "user", "content": "q"}], "[nothing()]", model_calls=1)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+    return tmp_path / "run", written_run(tmp_path / "run", answered)
+
+
+def test_a_run_is_opened_and_looked_into(made: Any) -> None:
+    folder, rows = made
+    run = ace_ray.Run.open(str(folder))
+    assert (run.uri, run.status, run.summary) == (str(folder), "incomplete", None)
+    assert run.benchmarks == ["acebench"]
+    assert run.manifest["declared"] == 8
+    table = run.rows()
+    assert table.column_names == ROWS.names
+    assert {row["row_id"] for row in table.to_pylist()} == {row["row_id"] for row in rows}
+    frame = run.dataframe(["category", "official_valid"])
+    assert frame.official_valid.sum() == 7
+    (wrong,) = run.episodes(valid=False)
+    assert wrong.row_id == rows[0]["row_id"]
+    steps = run.transcript(rows[1]["id"])
+    assert [step.role for step in steps] == ["user", "assistant"]
+    assert run.episode(rows[1]["row_id"][:8]).steps == steps
+
+
+def test_a_finished_run_has_a_summary(made: Any) -> None:
+    folder, _ = made
+    run = ace_ray.score(folder)
+    assert run.status == "complete"
+    assert run.summary is not None
+    assert (run.summary["scored"], run.summary["declared"]) == (8, 8)
+
+
+def test_two_runs(made: Any, tmp_path: Path) -> None:
+    folder, _ = made
+    written_run(tmp_path / "other", silent)
+    runs = [ace_ray.score(folder), ace_ray.score(tmp_path / "other")]
+    assert len(runs[0].changed(runs[1])) == 7
+    comparison = ace_ray.compare(runs, allow_different=True)
+    assert len(comparison.runs) == 2
+    page = ace_ray.report(runs, output=str(tmp_path / "report"))
+    assert page == str(tmp_path / "report" / "report.html")
+    assert Path(page).is_file()
+    assert ace_ray.report(runs[0]) == f"{folder}/report/report.html"
+
+
+def test_mistakes_are_one_line(made: Any, tmp_path: Path) -> None:
+    run = ace_ray.Run.open(str(made[0]))
+    with pytest.raises(ace_ray.UserError, match="rows have no column 'gld'"):
+        run.rows(["gld"])
+    with pytest.raises(ace_ray.UserError, match="no such row"):
+        run.transcript("nobody")
+    with pytest.raises(ace_ray.UserError):
+        ace_ray.Run.open(str(tmp_path))
+    with pytest.raises(ace_ray.UserError, match="name the benchmark"):
+        ace_ray.score(tmp_path, output=str(tmp_path / "out"))
+
+
+def test_a_config_is_made_of_what_is_given(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("model: {source: x, tool_parser: hermes}\nbenchmarks: [acebench]\n")
+    config = _config(file, "y", None, "out", 3, {"sampling": {"temperature": 0.5}})
+    assert (config.model.source, config.model.tool_parser) == ("y", "hermes")
+    assert (config.output, config.limit, config.sampling.temperature) == ("out", 3, 0.5)
+    keywords = _config(None, "y", "bfcl", None, None, {"backend": "fake"})
+    assert [one.name for one in keywords.benchmarks] == ["bfcl"]
+    assert _config(keywords, None, None, None, None, {}) == keywords
+    mapping = {"model": {"source": "z"}, "benchmarks": [{"name": "bfcl", "mode": "native"}]}
+    assert _config(mapping, None, None, None, None, {}).model.source == "z"
+    with pytest.raises(ace_ray.UserError, match=r"evaluate\(\): unknown key 'sampling_'"):
+        _config(None, "y", "bfcl", None, None, {"sampling_": {}})
+
+
+def test_importing_it_is_light() -> None:
+    """A command starts at once, and what it needs is imported then."""
+    code = "import ace_ray, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+    assert not {"ray", "vllm", "pyarrow", "pydantic", "matplotlib"} & set(loaded)
+    assert {"Run", "evaluate", "sweep", "score", "report", "compare"} <= set(dir(ace_ray))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ace_ray.nothing
