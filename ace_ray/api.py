@@ -146,10 +146,10 @@ def evaluate(
     console: Console | None = None,
     **settings: Any,
 ) -> Run:
-    """Evaluate a model, and return its run. It is complete, or can be gone on with by the same call.
+    """Evaluate a model, and return its run. Unless it is complete the same call goes on with it.
 
     Args:
-        config: a file, the name of a shipped config, a mapping, or a config; None: the rest says it.
+        config: a file, the name of a shipped config, a mapping, or a config; None: the rest does.
         model: in place of the config's ``model.source``.
         benchmarks: names, or sections as of a config.
         output: folder or ``s3://bucket/prefix`` of the run folders.

@@ -13,7 +13,7 @@ from ace_ray.reports.html.answers import answers
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Page, Section, render
 from ace_ray.reports.html.provenance import ledger, provenance
-from ace_ray.reports.html.scores import categories, curves, errors, headline, paper
+from ace_ray.reports.html.scores import categories, curves, errors, failures, headline, paper
 from ace_ray.reports.table import csv_text, escaped, markdown
 from ace_ray.reports.wrong import GoldAnswers, choose
 
@@ -65,6 +65,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
     benchmarks' data."""
     sections: list[Section | None] = [
         headline(content),
+        failures(content),
         paper(content),
         categories(content),
         errors(content),

@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.results import Estimate, Table, Value
-from ace_ray.clean import cleaned, printed, spreadsheet
+from ace_ray.clean import cleaned, one_line, printed, spreadsheet
 from ace_ray.records import STATUSES
 
 NOT_AVAILABLE = "N/A"
@@ -139,8 +139,8 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
             console,
         )
     say(line, console)
-    for name, count in summary["error_classes"].items():
-        say(f"  {count} x {name}", console)
+    for line in failure_lines(summary.get("failures", ())):
+        say(f"  {line}", console)
     if not summary["headline"]:
         say(f"no headline number: {summary['why']}", console)
     if timing:
@@ -159,6 +159,14 @@ def print_summary(summary: Mapping[str, Any], console: Console) -> None:
     if summary["backend"] == "fake":
         say("backend: fake - this is a test of the pipeline, not an evaluation", console)
     say(f"results: {summary['uri']}", console)
+
+
+def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Why rows have no verdict, as the summary of a run has them."""
+    for one in failures:
+        what = ": ".join(filter(None, (one["error_class"], one_line(one["error"]))))
+        status = f" ({one['status']})" if one["status"] else ""
+        yield f"{one['rows']} x {what}{status}"
 
 
 def _tokens(tokens: Mapping[str, int | None]) -> str:

@@ -138,6 +138,7 @@ class Session:
             for run in self._runs:
                 if run.ended is None:
                     run.read(self._say)
+            self._check_for_a_bug()
             further = self._settled() > before
             attempts += failure is None or not further
             pending, waiting = self._pending(again=True), self._set_aside()
@@ -152,6 +153,16 @@ class Session:
                 break
             aside = last or not pending
             pending = waiting if aside else pending
+
+    def _check_for_a_bug(self) -> None:
+        """Raise `RunFailed` where every row so far ended in the same exception of a benchmark's
+        code: other attempts would, too."""
+        bug = self._tallies[-1].bug(1) if self._tallies else None
+        if bug is None or self._settled():
+            return
+        for line in bug.traceback.rstrip().splitlines():
+            self._say(line)
+        raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
         """The rows that engines or checkers have died on alone."""

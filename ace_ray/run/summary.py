@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -87,6 +88,7 @@ def summarize(
         if headline
         else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
         "error_classes": dict(totals.causes.most_common()),
+        "failures": totals.failures.first(),
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
         **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
         "model_calls": totals.model_calls,
@@ -97,12 +99,48 @@ def summarize(
     }
 
 
+class Failures:
+    """Why rows have no verdict: each reason once, with one of its texts. Texts that differ in
+    numbers, names and addresses alone say the same."""
+
+    MOST = 10
+    MOST_KINDS = 1_000
+
+    def __init__(self) -> None:
+        self._rows: Counter[tuple[str, str, str]] = Counter()
+        self._first: dict[tuple[str, str, str], str] = {}
+
+    def add(self, row: ResultRow) -> None:
+        text = row.error or ""
+        key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
+        if key not in self._first and len(self._first) >= self.MOST_KINDS:
+            key = (row.status, row.error_class or "", "")
+        self._first.setdefault(key, text)
+        self._rows[key] += 1
+
+    def first(self) -> list[dict[str, Any]]:
+        """At most `MOST`, most frequent first: ``{status, error_class, error, rows}``, and as the
+        last one how many rows have other reasons."""
+        ordered = self._rows.most_common()
+        told = [
+            {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
+            for key, rows in ordered[: self.MOST]
+        ]
+        if rest := sum(rows for _, rows in ordered[self.MOST :]):
+            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
+        return told
+
+
+_VARIES = re.compile(r"0x[0-9a-fA-F]+|\d+|'[^']*'|\"[^\"]*\"|/\S+")
+
+
 class _Totals:
     """Counters over all rows of a run."""
 
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
+        self.failures = Failures()
         self.prompt_tokens: int | None = 0
         self.completion_tokens: int | None = 0
         self.endpoint: dict[str, Any] | None = None
@@ -115,6 +153,8 @@ class _Totals:
             self.statuses[row.status] += 1
             if row.error_class:
                 self.causes[row.error_class] += 1
+            if row.status != "scored":
+                self.failures.add(row)
             self.prompt_tokens = _sum(self.prompt_tokens, row.prompt_tokens)
             self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
             if row.endpoint is not None:

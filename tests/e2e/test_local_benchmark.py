@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -160,3 +161,57 @@ def test_every_local_file_of_a_run_is_named(here: Any, tmp_path: Path) -> None:
     other = tmp_path / "none.py"
     ended = here("score", run, "--benchmark", ARITH, "--benchmark", f"{other}:Other")
     assert f"{other} cannot be read" in ended.stderr
+
+
+BUGGY = """
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.records import Entry, Verdict
+
+class Buggy(Benchmark):
+    name = "buggy"
+
+    def entries(self):
+        return [Entry(id=str(i), prompt=f"{{i}}?", gold=i) for i in range({rows})]
+
+    async def run(self, entry, context):
+        await context.answer(self.prompt(entry))
+        {run}
+        return context.episode
+
+    def check(self, entry, episode):
+        {check}
+        return Verdict(True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        (3, {"run": "entry.data['missing']", "check": "pass"}),
+        (60, {"run": "pass", "check": "return entry.gold.strip()"}),
+    ],
+)
+def test_a_bug_in_every_row_ends_the_run_and_is_shown(
+    here: Any, tmp_path: Path, rows: int, code: dict[str, str]
+) -> None:
+    (tmp_path / "buggy.py").write_text(BUGGY.format(rows=rows, **code))
+    config = write_config(tmp_path, {}, benchmarks=[{"name": f"{tmp_path}/buggy.py:Buggy"}])
+    ended = here("evaluate", config)
+    assert ended.code == 1, ended.stdout + ended.stderr
+    assert "rows ended in the same exception of the code of buggy: " in ended.stderr
+    assert f'{tmp_path}/buggy.py", line ' in ended.stdout, "the traceback"
+    assert "attempt 2" not in ended.stdout
+    assert "continues this run" not in ended.stderr
+
+
+def test_an_exception_in_some_rows_is_told_and_ends_nothing(here: Any, tmp_path: Path) -> None:
+    code = {"run": "assert entry.id != '2', 'no two'", "check": "pass"}
+    (tmp_path / "buggy.py").write_text(BUGGY.format(rows=5, **code))
+    config = write_config(
+        tmp_path, {}, benchmarks=[{"name": f"{tmp_path}/buggy.py:Buggy"}], max_attempts=1
+    )
+    ended = here("evaluate", config)
+    assert ended.code == 75, ended.stdout + ended.stderr
+    assert "1 x AssertionError: no two (infra_error)" in ended.stdout
+    summary = json.loads((only_run(tmp_path) / "summary.json").read_text())
+    assert (summary["scored"], summary["failures"][0]["rows"]) == (4, 1)

@@ -57,6 +57,33 @@ def test_the_statuses_add_up_to_what_was_declared() -> None:
     assert found["error_classes"] == {"Boom": 3}
 
 
+def test_why_rows_have_no_verdict_is_told_once_for_each_reason() -> None:
+    late = [
+        row(f"l{n}", "infra_error", error=f"host:80{n} gave no answer in {n} s") for n in range(7)
+    ]
+    other = [row("o", "skipped", error="the prompt has 9000 tokens"), row("s")]
+    found = summary([*other, *late], declared=9)["failures"]
+    assert found == [
+        {
+            "status": "infra_error",
+            "error_class": "Boom",
+            "error": "host:800 gave no answer in 0 s",
+            "rows": 7,
+        },
+        {
+            "status": "skipped",
+            "error_class": "Boom",
+            "error": "the prompt has 9000 tokens",
+            "rows": 1,
+        },
+    ]
+    many = [row(f"m{n}", "infra_error", error="x" * n) for n in range(1, 30)]
+    told = summary(many, declared=29)["failures"]
+    assert [one["rows"] for one in told] == [1] * 10 + [19]
+    assert told[-1]["error"] == "other reasons"
+    assert summary([row("a")], 1)["failures"] == []
+
+
 def test_a_run_is_complete_when_nothing_is_pending() -> None:
     assert summary([row("a")], 1)["complete"]
     assert summary([row("a"), row("b", "skipped")], 2)["complete"]

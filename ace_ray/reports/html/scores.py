@@ -172,6 +172,15 @@ def errors(content: Content) -> Section | None:
     return Section("errors", "Error types", "errors.html.j2", blocks) if blocks else None
 
 
+def failures(content: Content) -> Section | None:
+    """Why rows have no verdict, run by run; None where all have one."""
+    view = [(run.label, list(run.totals["failures"])) for run in content.runs]
+    view = [(label, told) for label, told in view if told]
+    if not view:
+        return None
+    return Section("failures", "Rows without a verdict", "failures.html.j2", view)
+
+
 def curves(content: Content, reported: ReportedComparison | None) -> Section | None:
     """Scores against steps and against parameters; None where there is nothing to draw."""
     comparison = reported.comparison if reported else None

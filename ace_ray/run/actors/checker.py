@@ -11,9 +11,10 @@ import pyarrow as pa
 import ray
 
 from ace_ray.records import SCORE, Entry, Episode
+from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.coordinator import fetch_entries
 from ace_ray.run.actors.job import Job, report, start
-from ace_ray.run.actors.judging import judged
+from ace_ray.run.actors.judging import judged, log_traceback
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
 from ace_ray.run.health.processes import this_process
@@ -96,7 +97,13 @@ class Checker:
 
     def _check(self, row: dict[str, Any]) -> dict[str, Any]:
         entry = entry_at(self._entries, row["entry"])
-        return self._keyed(judged(row, entry, self._job.benchmarks[entry.benchmark]), entry)
+
+        def log() -> None:
+            log_traceback()
+            report_bug(self._coordinator, entry.benchmark)
+
+        row = judged(row, entry, self._job.benchmarks[entry.benchmark], log)
+        return self._keyed(row, entry)
 
     def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
         row |= ended_columns(isolated_row, "checker")

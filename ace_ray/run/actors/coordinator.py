@@ -14,11 +14,14 @@ import ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.run.health.isolation import IsolatedRow, Isolation
 from ace_ray.run.health.processes import KINDS, NAMES, Kind, ProcessInfo
-from ace_ray.run.monitoring.counts import Tally
+from ace_ray.run.monitoring.counts import Bug, Tally
 from ace_ray.run.monitoring.metrics import Metrics
 
 MAX_STARTS = 3
 """Starts of one actor in a row that may fail before the run does."""
+
+MOST_BUGS = 100
+"""Places at which exceptions of benchmarks' code are counted."""
 
 MAX_STARTS_WITHOUT_PROGRESS = 10
 """Starts of one engine worker or checker in a row, however they end, after which no row of the run
@@ -132,6 +135,12 @@ class Coordinator:
     def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
         """What an engine worker's time on ``run`` went into so far."""
         self._tally.of(run).spent[worker] = seconds
+
+    def bug(self, benchmark: str, place: str, traceback: str) -> None:
+        """A row ended in an exception of the benchmark's code."""
+        known = self._tally.bugs
+        if len(known) < MOST_BUGS or (benchmark, place) in known:
+            known.setdefault((benchmark, place), Bug(benchmark, place, traceback)).rows += 1
 
     def fail(self, line: str, *, store: bool = False) -> None:
         self._tally.failure = self._tally.failure or line

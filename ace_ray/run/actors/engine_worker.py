@@ -23,6 +23,7 @@ from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
 from ace_ray.run.actors.admission import AdmissionControl, Group, Partition
+from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.candidate import Broken, Candidate
 from ace_ray.run.actors.coordinator import Start, fetch_entries
 from ace_ray.run.actors.job import Job, report, start
@@ -279,6 +280,7 @@ class EngineWorker:
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_named(error)}
             log_traceback()
+            report_bug(self._coordinator, entry.benchmark)
         finally:
             self._tasks.pop(row["row_id"], None)
             self._waiting.discard(row["row_id"])

@@ -26,6 +26,10 @@ COORDINATOR_S = 60.0
 DEATH_LINES = 5
 """Most lines on engines that end at a time."""
 
+BUG_ROWS = 32
+"""Rows that ended in the same exception of a benchmark's code, and no other ended otherwise: then
+it is a bug."""
+
 END_S = 30.0
 """After the grace period: for the graph to store what it has."""
 
@@ -184,6 +188,8 @@ class HealthMonitor:
         elif (gone := self._gone(tally)) is not None:
             line = f"the {NAMES[gone.kind]} {gone.name} is gone, and no other came in its place"
             self._interrupts.abort(RunFailed(line, resumable=True, again=True))
+        elif not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
+            self._interrupts.abort(RunFailed(bug.line))
         elif tally.no_progress:
             self._interrupts.abort(RunFailed(tally.failure, resumable=True))
         elif tally.failure and not tally.workers:

@@ -51,6 +51,25 @@ class GroupCounts:
         return {rules: score / self.scored for rules, score in self.scores.items()}
 
 
+@dataclass
+class Bug:
+    """The same exception of a benchmark's code in ``rows`` rows."""
+
+    benchmark: str
+    place: str
+    """Its class, file and line."""
+    traceback: str
+    """Of the first."""
+    rows: int = 0
+
+    @property
+    def line(self) -> str:
+        return (
+            f"each of {self.rows} rows ended in the same exception of the code of "
+            f"{self.benchmark}: {self.place}"
+        )
+
+
 class Tally:
     """Running counts of a graph; plain Python, so that tests need no Ray."""
 
@@ -64,6 +83,8 @@ class Tally:
         self.store_failed = False
         self.no_progress = False
         """Whether engines start again and again and no row gets further."""
+        self.bugs: dict[tuple[str, str], Bug] = {}
+        """By benchmark and place."""
         self.notice = ""
         """What the run is waiting for, if anything."""
         self.deaths: list[str] = []
@@ -105,6 +126,13 @@ class Tally:
         for (benchmark, language, _), counts in sorted(self.groups.items()):
             sums.setdefault((benchmark, language), GroupCounts()).add(counts.scored, counts.scores)
         return {key: counts.shares for key, counts in sums.items()}
+
+    def bug(self, least: int) -> Bug | None:
+        """The one that was in every row so far, if these are at least so many."""
+        most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
+        if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
+            return None
+        return most
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()

@@ -360,6 +360,8 @@ class ResultRow:
     repeat: int = 0
     """1 of a row that was generated again to see what two identical runs differ by."""
     error_class: str | None = None
+    error: str | None = None
+    """Why it has no verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
     """None where an endpoint did not say."""
