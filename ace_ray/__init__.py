@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from ace_ray.api import score as score
     from ace_ray.api import sweep as sweep
     from ace_ray.errors import UserError as UserError
+    from ace_ray.run.health.interrupts import RunFailed as RunFailed
 
 __version__ = "0.1.0"
 
 _GIVEN = {
     **dict.fromkeys(("Run", "compare", "evaluate", "report", "score", "sweep"), "ace_ray.api"),
     "UserError": "ace_ray.errors",
+    "RunFailed": "ace_ray.run.health.interrupts",
 }
 """Names that are imported when they are first used, so that a command starts at once."""
 

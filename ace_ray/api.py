@@ -1,13 +1,13 @@
 """What ``import ace_ray`` gives: the commands as functions, and runs to look into.
 
 The same code as the command line: a `UserError` says in one line what is wrong, where, and what to
-do. Nothing is printed but progress, to ``console``.
+do. Progress and tables go to ``console``, by default what rich takes for the terminal or notebook.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,11 +39,13 @@ Status = Literal["complete", "incomplete"]
 
 
 class Run:
-    """A run in its folder or at its ``s3://`` prefix, complete or not; reads, never writes."""
+    """A run in its folder or at its ``s3://`` prefix, complete or not; reads, never writes.
+
+    Its rows are those that were stored when it was opened."""
 
     def __init__(self, store: Store) -> None:
         """Raises `UserError`: it is no run."""
-        self._store = store
+        self.store = store
         self._stored = StoredRun(store)
 
     @classmethod
@@ -72,13 +74,13 @@ class Run:
     @property
     def status(self) -> Status:
         """Whether every declared row has a verdict, or cannot have one."""
-        return "incomplete" if self._store.get(SUCCESS) is None else "complete"
+        return "incomplete" if self.store.get(SUCCESS) is None else "complete"
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
         """``summary.json`` (docs/results.md); None while there is none. Raises `UserError`: it is
         damaged."""
-        content = self._store.get(SUMMARY)
+        content = self.store.get(SUMMARY)
         where = f"{self.uri}/{SUMMARY}"
         return None if content is None else json_object(content, where)
 
@@ -117,14 +119,26 @@ class Run:
             )
         return self._stored.whole(rows)
 
-    def episode(self, entry: str, *, sample: int = 0) -> EpisodeView:
+    def episode(self, entry: str, *, sample: int = 0, **wanted: Any) -> EpisodeView:
         """The row of an entry by its id, or by the beginning of its own. Raises `UserError`: there
-        is none."""
-        return next(self.episodes(entry=entry, sample=sample))
+        is none, or there are several, as in two languages; ``wanted`` says which (`Filter`)."""
+        found = [
+            view
+            for view in self.episodes(entry=entry, sample=sample, **wanted)
+            if not view.facts["repeat"]
+        ]
+        if len(found) != 1:
+            keys = "; ".join(", ".join(filter(None, view.key.values())) for view in found[:5])
+            raise UserError(
+                f"{len(found)} rows are called so: {keys}",
+                where=entry,
+                fix="say which with language=, category= or benchmark=",
+            )
+        return found[0]
 
-    def transcript(self, entry: str, *, sample: int = 0) -> list[Step]:
-        """What happened in `episode`, step by step. Raises `UserError`: there is none."""
-        return self.episode(entry, sample=sample).steps
+    def transcript(self, entry: str, *, sample: int = 0, **wanted: Any) -> list[Step]:
+        """What happened in `episode`, step by step. Raises `UserError` as that does."""
+        return self.episode(entry, sample=sample, **wanted).steps
 
     def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
         """The rows with another verdict than in ``other``, of those that `Filter` takes."""
@@ -177,18 +191,22 @@ def score(
     output: str | None = None,
     data: str | None = None,
     model: str | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
     console: Console | None = None,
 ) -> Run:
     """Score outputs that were made elsewhere, which become a run at ``output``; without one
-    ``path`` is a run whose stored episodes are judged again in place.
+    ``path`` is a run whose stored episodes are judged again in place. ``endpoint_url`` and
+    ``region``: of an S3-compatible store.
 
     Raises `UserError`: as ``ace-ray score``."""
     say = partial(print_line, console or Console())
+    opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
         from ace_ray.run.rescore import rescore
 
-        rescore(str(path), say, data=data, named=(benchmark,) if benchmark else ())
-        return Run.open(str(path))
+        rescore(str(path), say, opens, data=data, named=(benchmark,) if benchmark else ())
+        return Run(opens(str(path)))
     if benchmark is None:
         raise UserError(
             "it is not clear what these are outputs of",
@@ -202,10 +220,10 @@ def score(
         benchmark=benchmark,
         data=data,
         model=model,
-        store=open_store(output),
+        store=opens(output),
         say=say,
     )
-    return Run.open(output)
+    return Run(opens(output))
 
 
 def sweep(
@@ -244,8 +262,14 @@ def report(
     Raises `UserError`: as ``ace-ray report``."""
     from ace_ray.reports.report import make_report
 
+    named = [runs] if isinstance(runs, str | Run) else runs
     return make_report(
-        _uris(runs), paper=paper, out=output, rules=rules, console=console or Console()
+        _uris(named),
+        paper=paper,
+        out=output,
+        rules=rules,
+        console=console or Console(),
+        opens=_opens(named),
     )
 
 
@@ -278,12 +302,18 @@ def compare(
         with_flips=False,
         select_best=False,
         console=console or Console(),
+        opens=_opens(runs),
     )
 
 
-def _uris(runs: str | Run | Sequence[str | Run]) -> list[str]:
-    named = [runs] if isinstance(runs, str | Run) else runs
-    return [run.uri if isinstance(run, Run) else run for run in named]
+def _uris(runs: Sequence[str | Run]) -> list[str]:
+    return [run.uri if isinstance(run, Run) else run for run in runs]
+
+
+def _opens(runs: Sequence[str | Run]) -> Callable[[str], Store]:
+    """Opens a URI where a run was opened that lies there, else as the environment says."""
+    stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
+    return lambda uri: stores.get(uri) or open_store(uri)
 
 
 def _has_begun(plan: Plan) -> bool:

@@ -351,11 +351,13 @@ def score(
 @click.option("--valid/--wrong", "valid", default=None, help="Only right rows, or only wrong ones.")
 @click.option("--error-type", default="", help="Only rows that are wrong in this way.")
 @click.option("--changed", metavar="RUN", help="Only rows with another verdict than in RUN.")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="0: all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), help="Most rows; 0: all. Default: 20, of --json all."
+)
 @click.option("--json", "as_json", is_flag=True, help="Whole rows as JSON, one a line.")
 @_placed
 def show(
-    run: str, changed: str | None, limit: int, as_json: bool, opens: Any, **wanted: Any
+    run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **wanted: Any
 ) -> None:
     """List rows of a run, or show one whole.
 
@@ -370,7 +372,7 @@ def show(
         Filter(**wanted),
         click.echo,
         other=StoredRun(opens(changed)) if changed else None,
-        limit=limit,
+        limit=(0 if as_json else 20) if limit is None else limit,
         as_json=as_json,
     )
 

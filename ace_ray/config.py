@@ -426,8 +426,9 @@ def read_tree(
 
 
 def _file_tree(path: str) -> dict[str, Any]:
+    fix = f"name an existing YAML file, or one of {', '.join(shipped_configs())}"
     try:
-        tree = yaml_tree(config_text(config_path(path)))
+        tree = yaml_tree(config_text(config_path(path), fix))
     except Unbounded as error:
         raise UserError(str(error), where=path, fix="correct the file") from error
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
@@ -466,8 +467,8 @@ def refuse_secrets(tree: Any, why: str) -> None:
         )
 
 
-def config_text(path: str) -> str:
-    """The text of a config file. Raises `UserError`."""
+def config_text(path: str, fix: str = "name an existing file") -> str:
+    """The text of a config file, or of one that a config names. Raises `UserError`."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -476,10 +477,10 @@ def config_text(path: str) -> str:
         raise UserError(
             f"cannot be read: {error.strerror}",
             where=path,
-            fix=f"name an existing YAML file, or one of {', '.join(shipped_configs())}",
+            fix=fix,
         ) from error
     except UnicodeDecodeError as error:
-        raise UserError("is not UTF-8 text", where=path, fix="name a YAML file") from error
+        raise UserError("is not UTF-8 text", where=path, fix="name a text file") from error
     return text
 
 

@@ -8,13 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import ace_ray
 from ace_ray.api import _config
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.records import Entry, Episode
+from ace_ray.run.storage.parts import write_parts
 from ace_ray.run.storage.rows import ROWS
+from ace_ray.store import LocalStore, open_store
 from tests.run.made_run import written_run
 
 
@@ -49,6 +52,37 @@ def test_a_run_is_opened_and_looked_into(made: Any) -> None:
     steps = run.transcript(rows[1]["id"])
     assert [step.role for step in steps] == ["user", "assistant"]
     assert run.episode(rows[1]["row_id"][:8]).steps == steps
+
+
+def test_an_id_of_several_rows_is_not_guessed(tmp_path: Path) -> None:
+    plan_rows = written_run(tmp_path / "run", answered)
+    store = LocalStore(str(tmp_path / "run"))
+    manifest = json.loads(store.get("run.json") or b"")
+    store.put("run.json", json.dumps({**manifest, "declared": 9}).encode())
+    chinese = {**plan_rows[1], "language": "zh", "row_id": "f" * 32}
+    part = pa.Table.from_pylist([chinese], schema=ROWS)
+    write_parts(store, "00000000000002-aa", part)
+    run = ace_ray.Run.open(str(tmp_path / "run"))
+    with pytest.raises(ace_ray.UserError, match=r"2 rows are called so: acebench, .*language="):
+        run.episode(chinese["id"])
+    assert run.episode(chinese["id"], language="zh").row_id == "f" * 32
+
+
+def test_a_run_on_another_store_is_read_there(
+    tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was opened at an endpoint of its own is not looked for where the environment says."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    written_run(tmp_path / "run", answered)
+    uri = f"s3://{s3.bucket}/{tmp_path.name}/run"
+    target = open_store(uri, endpoint_url=s3.endpoint_url)
+    local = LocalStore(str(tmp_path / "run"))
+    for one in local.list():
+        target.put(one.path, local.get(one.path) or b"")
+    run = ace_ray.score(uri, endpoint_url=s3.endpoint_url)
+    assert (run.uri, run.status) == (uri, "complete")
+    opened = ace_ray.Run.open(uri, endpoint_url=s3.endpoint_url)
+    assert ace_ray.report(opened) == f"{uri}/report/report.html"
 
 
 def test_a_finished_run_has_a_summary(made: Any) -> None:

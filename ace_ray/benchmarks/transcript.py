@@ -71,7 +71,7 @@ def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> 
     content = text_of(message.get("content"))
     place = waiting.pop(text_of(message.get("tool_call_id")), None)
     if place is None and waiting:
-        place = waiting.pop(min(waiting, key=lambda key: waiting[key]))
+        place = waiting.pop(next(iter(waiting)))  # the first that waits
     if place is None:
         step.calls.append(Call(text_of(message.get("name")), observation=content))
     else:

@@ -210,7 +210,8 @@ class EndpointModel(Client):
         except Interrupted as error:
             if error.filtered:
                 raise Filtered(f"{self._host} withheld the answer: {error}") from error
-            raise _Failed(str(error)) from error
+            # Somebody is there, who may need a moment.
+            raise _Failed(str(error), down=False) from error
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise _Failed(f"no chat completion: {self._said(raw)}") from error
         completion.seconds = time.perf_counter() - start

@@ -24,7 +24,14 @@ import yaml
 
 import ace_ray
 from ace_ray.benchmarks.registry import benchmark_class, is_local, local_parts
-from ace_ray.config import RunConfig, config_text, load_config, read_tree, refuse_secrets
+from ace_ray.config import (
+    RunConfig,
+    config_path,
+    config_text,
+    load_config,
+    read_tree,
+    refuse_secrets,
+)
 from ace_ray.credentials import holds_shape, masked
 from ace_ray.errors import UserError
 from ace_ray.store import is_relative
@@ -137,6 +144,7 @@ def make_submission(
             along, checkpoints that a job's folder does not hold, or a checkout that is none.
     """
     _check_checkout(job, checkout)
+    config = config_path(config)
     asked = {"output": output, "limit": limit}
     values = {key: value for key, value in asked.items() if value is not None}
     if job == "evaluate":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from ace_ray.view.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
 SHORTEST_ID = 6
 """Characters of a row id that name a row."""
+MOST_HELD = 1_000
+"""Rows whose texts are held at a time."""
 
 
 class StoredRun:
@@ -60,13 +63,17 @@ class StoredRun:
         return self._classes[row.benchmark]
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-        """``rows`` with their texts, in the same order; without those that have gone meanwhile."""
+        """``rows`` with their texts, without those that have gone meanwhile; in the same order up
+        to `MOST_HELD`, of more in the order in which they are stored: texts may be large."""
         wanted = {row.row_id: place for place, row in enumerate(rows)}
         ids = np.sort(np.array(list(wanted), dtype="S32"))
         columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
-        known = [c for c in dict.fromkeys(columns) if c in self.ledger.schema.names]
-        stored = [one for table in self.ledger.tables(known, ids) for one in rows_of(table)]
-        for one in sorted(stored, key=lambda one: wanted[one["row_id"]]):
+        stored: Iterable[dict[str, Any]] = (
+            one for table in self.ledger.tables(columns, ids) for one in rows_of(table)
+        )
+        if len(rows) <= MOST_HELD:
+            stored = sorted(stored, key=lambda one: wanted[one["row_id"]])
+        for one in stored:
             yield episode_view(one, self.class_of(rows[wanted[one["row_id"]]]))
 
 
@@ -144,8 +151,8 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """The rows of ``run`` that ``wanted`` takes; with ``other`` those that it judges otherwise, or
-    does not judge."""
+    """The rows of ``run`` that ``wanted`` takes; with ``other`` those that it has too, where the
+    verdicts differ or one of both has none."""
     rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
     if other is None:
         return rows

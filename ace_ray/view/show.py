@@ -9,6 +9,7 @@ from typing import Any
 from ace_ray.clean import cleaned, one_line
 from ace_ray.credentials import masked
 from ace_ray.errors import UserError
+from ace_ray.reports.text import pretty
 from ace_ray.run.storage.rows import ResultRow
 from ace_ray.view.changes import Change
 from ace_ray.view.episode import EpisodeView
@@ -26,11 +27,11 @@ def show(
     say: Say,
     *,
     other: StoredRun | None = None,
-    limit: int = 20,
+    limit: int = 0,
     as_json: bool = False,
 ) -> None:
     """Print the rows of ``run`` that ``wanted`` takes: whole where it names an entry, else a line
-    each, at most ``limit`` of them (0: all). As JSON, one whole row a line.
+    each, at most ``limit`` of them (0: all). As JSON, one whole row a line, and nothing else.
 
     Raises `UserError`: there can be no such row, or the entry is unknown.
     """
@@ -68,7 +69,9 @@ def listed(
     """A line a row: its id, what the rule sets say, and how its answer begins."""
     count = f"{len(rows)} of {len(run.rows)} rows"
     yield f"{count} have another verdict than in {other.uri}" if other else count
-    for view, row in zip(run.whole(rows[: limit or None]), rows, strict=False):
+    by_id = {row.row_id: row for row in rows}
+    for view in run.whole(rows[: limit or None]):
+        row = by_id[view.row_id]
         asked = [rules] if rules else run.class_of(row).rule_sets
         said = dict.fromkeys(outcome(row, name) for name in asked)
         several = f" #{row.sample}" if row.sample else ""
@@ -120,16 +123,16 @@ def whole(view: EpisodeView) -> Iterator[str]:
             yield from _indented(step.written)
     if view.gold is not None:
         yield from _titled("gold")
-        yield from _block(_pretty(view.gold[0]))
+        yield from _block(pretty(view.gold[0]))
     if view.states is not None:
         yield from _titled("state, what changed")
         yield from _changes(view.changed)
     elif view.left is not None:
         yield from _titled("state")
-        yield from _block(_pretty(view.left))
+        yield from _block(pretty(view.left))
     if view.second_reading is not None:
         yield from _titled("read a second time")
-        yield from _block(_pretty(view.second_reading))
+        yield from _block(pretty(view.second_reading))
 
 
 def _facts(view: EpisodeView) -> str:
@@ -162,10 +165,6 @@ def _changes(changed: Iterable[Change]) -> Iterator[str]:
         yield from _block(f"{change.path} {change.kind}: {values[change.kind]}")
     if empty:
         yield "  nothing"
-
-
-def _pretty(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _titled(title: str, more: str = "") -> Iterator[str]:

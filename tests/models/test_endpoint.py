@@ -216,6 +216,19 @@ def test_an_interrupted_answer_is_none_and_asked_for_again(reason: Any) -> None:
     assert len(server.bodies) == 2
 
 
+def test_interrupted_answers_do_not_make_an_endpoint_down() -> None:
+    tree = answer()
+    tree["choices"][0]["finish_reason"] = "abort"
+
+    async def talk(model: EndpointModel) -> bool:
+        for _ in range(4):
+            with pytest.raises(EndpointDown, match="its finish_reason is 'abort'"):
+                await model.chat(ASKED, Sampling())
+        return model._breaker.is_open
+
+    assert ask(Endpoint(said(tree=tree)), talk) is False
+
+
 def test_a_withheld_answer_is_none_and_is_not_asked_for_again() -> None:
     tree = answer()
     tree["choices"][0]["finish_reason"] = "content_filter"

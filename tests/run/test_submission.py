@@ -64,6 +64,7 @@ def parsed(entrypoint: str) -> Any:
 def test_a_config_of_the_checkout_goes_by_name() -> None:
     made = make_submission("evaluate", str(ROOT / "configs" / "acebench.yaml"))
     assert made.entrypoint == "python jobs/evaluate.py --config configs/acebench.yaml"
+    assert make_submission("evaluate", "acebench").entrypoint == made.entrypoint
 
 
 def test_any_other_config_goes_as_text_with_its_options(config: Path) -> None:

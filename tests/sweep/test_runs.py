@@ -167,6 +167,9 @@ class TestSwapGroup:
             "vocab.json",
             "merges.txt",
             "chat_template.jinja",
+            "chat_template.json",
+            "tekken.json",
+            "params.json",
             "generation_config.json",
         ],
     )

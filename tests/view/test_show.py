@@ -85,6 +85,24 @@ def test_as_json_every_text_is_whole(run: Any, here: Any) -> None:
         assert view["verdicts"]["official"]["valid"] == row["official_valid"]
 
 
+def test_as_json_no_row_is_left_out_unasked(here: Any, tmp_path: Path) -> None:
+    rows = written_run(tmp_path / "run", answered, samples=4)
+    lines = here("show", tmp_path / "run", "--json").stdout.splitlines()
+    assert len(lines) == len(rows) == 32
+    assert len(here("show", tmp_path / "run", "--json", "--limit", 3).stdout.splitlines()) == 3
+
+
+def test_many_rows_are_streamed(run: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, rows = run
+    monkeypatch.setattr("ace_ray.view.select.MOST_HELD", 2)
+    lines = here("show", folder, "--json").stdout.splitlines()
+    assert [json.loads(line)["row_id"] for line in lines] == [row["row_id"] for row in rows]
+    listed = here("show", folder).stdout.splitlines()
+    for row in rows[1:]:  # each beside its own answer
+        (place,) = (n for n, line in enumerate(listed) if line.startswith(f"{row['id']}  "))
+        assert listed[place + 1].strip() == " ".join(row["output"].split())[:68].strip()
+
+
 def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -> None:
     folder, rows = run
     written_run(tmp_path / "other", wrong)

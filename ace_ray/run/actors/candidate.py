@@ -46,8 +46,9 @@ ALIVE_S = 30.0
 
 
 _NO_EFFECT = (
-    "the adapter changes nothing: its modules have other names than the base's, and the engine "
-    "says with it what it says without; name the base that it was trained on as model.source"
+    "the adapter changes nothing: the engine says with it what it says without. Its modules have "
+    "other names than the base's, or it is empty; name the base that it was trained on as "
+    "model.source"
 )
 
 

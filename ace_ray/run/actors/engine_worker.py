@@ -330,8 +330,12 @@ class EngineWorker:
         first, before = False, context
         if row["shares"] >= 0:
             # Whichever row is the first: what they share is the same.
-            drawn = sampling.for_row(sample, entry.benchmark, benchmark.preparation(entry))
-            sharing = replace(context, candidate=RoleModel(self._engine, drawn, identity))
+            shared_path = (entry.benchmark, benchmark.preparation(entry))
+            sharing = replace(
+                context,
+                candidate=RoleModel(self._engine, sampling.for_row(sample, *shared_path), identity),
+                roles=self._roles.of(benchmark, sample, shared_path),
+            )
             work = partial(self._prepare, benchmark, entry, sharing, limit + grace)
             before, first = await self._prepared(row, shared, work)
             deadline = asyncio.get_running_loop().time() + limit
