@@ -17,7 +17,8 @@ def listed(kind: str) -> dict[str, Any]:
     values. Raises `UserError`: vLLM is not installed."""
     if kind == "configs":
         return {
-            name: _purpose((SHIPPED / f"{name}.yaml").read_text()) for name in shipped_configs()
+            name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))
+            for name in shipped_configs()
         }
     if kind == "parsers":
         return {"reasoning": sorted(reasoning_parsers()), "tool": sorted(tool_parser_names())}

@@ -30,7 +30,13 @@ from ace_ray.run.storage.parts import (
     stored_rows,
     write_parts,
 )
-from ace_ray.run.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
+from ace_ray.run.storage.rows import (
+    AT_ONCE,
+    CHECK_FAILED,
+    entry_columns,
+    episode_of,
+    rows_of,
+)
 from ace_ray.run.storage.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
 from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
@@ -91,6 +97,8 @@ def rescore(
                     done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
                     rows = []
                 key = (row["benchmark"], row["category"], row["language"], row["id"])
+                if key in entries:  # earlier versions did not store it
+                    row["gold"] = entry_columns(entries[key])["gold"]
                 if row["error_class"] == CHECK_FAILED:
                     row |= {"status": "scored", "error_class": None, "error": None}
                 if row["status"] != "scored":

@@ -102,6 +102,16 @@ def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdi
     }
 
 
+def test_rows_of_earlier_versions_get_their_gold_answers(make: Make) -> None:
+    run = make()
+    failed = run.altered(1, status="skipped", error_class="PromptTooLong", error="too long")
+    run.write(EARLY, [{**row, "gold": None} for row in (run.rows[0], failed)])
+    rescore(run.uri, lambda line: None)
+    gold = {row["row_id"]: row["gold"] for row in run.rows[:2]}
+    assert None not in gold.values()
+    assert {row["row_id"]: row["gold"] for row in run.stored().values()} == gold
+
+
 def test_the_same_checkers_change_nothing(run: MadeRun) -> None:
     before = run.stored()
     said: list[str] = []

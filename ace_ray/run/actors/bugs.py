@@ -17,12 +17,16 @@ _MODELS = str(Path(ace_ray.__file__).parent / "models")
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Tell the coordinator of the exception that is being handled, unless a model raised it: that
-    may pass."""
+    """Tell the coordinator of the exception that is being handled, unless it may pass: one that a
+    model, the machine or the cluster raised."""
+    from ray.exceptions import RayError, RayTaskError
+
     error = sys.exc_info()[1]
     if error is None or not (frames := traceback.extract_tb(error.__traceback__)):
         return
-    if any(frame.filename.startswith(_MODELS) for frame in frames):
+    passes = isinstance(error, OSError | MemoryError)
+    passes |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
+    if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
         return
     place = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
     # Escaped: a lone surrogate in a message would end the process in Ray's transport.

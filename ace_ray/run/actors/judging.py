@@ -9,7 +9,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.second_reading import second_reading
 from ace_ray.records import Entry, Episode, Verdict
-from ace_ray.run.storage.rows import CHECK_FAILED, clean, entry_columns, episode_of, verdict_columns
+from ace_ray.run.storage.rows import CHECK_FAILED, clean, episode_of, verdict_columns
 
 
 def judged(
@@ -18,8 +18,8 @@ def judged(
     benchmark: Benchmark,
     log: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """``row`` with its status, gold and verdict columns; only ``scored`` rows are judged. ``log``
-    is told while a checker's defect is handled; `log_traceback` by default."""
+    """``row`` with its status and verdict columns; only ``scored`` rows are judged. ``log`` is told
+    while a checker's defect is handled; `log_traceback` by default."""
     verdicts: dict[str, Verdict] = {}
     failure: dict[str, Any] = {}
     again: str | None = None
@@ -33,8 +33,7 @@ def judged(
             failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
     columns = verdict_columns(verdicts, benchmark.rule_sets)
-    gold = entry_columns(entry)["gold"]
-    return {**row, **failure, **columns, "second_reading": again, "gold": gold}
+    return {**row, **failure, **columns, "second_reading": again}
 
 
 def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:

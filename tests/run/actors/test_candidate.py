@@ -30,6 +30,16 @@ def hold(candidate: Candidate, *runs: int) -> None:
     asyncio.run(play())
 
 
+def hold_all_but(candidate: Candidate, broken: int) -> None:
+    """Three runs one after another, of which one is broken."""
+    for run in range(3):
+        if run == broken:
+            with pytest.raises(Broken):
+                hold(candidate, run)
+        else:
+            hold(candidate, run)
+
+
 def test_one_after_another(engines: Engines) -> None:
     hold(engines.candidate(1, 2, 3), 0, 1, 2)
     assert engines.loads == {0: ["fresh"], 1: ["swapped"], 2: ["swapped"]}
@@ -255,12 +265,7 @@ class TestAdapters:
 
         engines.on_swap = refuse
         candidate = engines.adapters(*three)
-        for run in range(3):
-            if run == refused:
-                with pytest.raises(Broken):
-                    hold(candidate, run)
-            else:
-                hold(candidate, run)
+        hold_all_but(candidate, refused)
         assert engines.started == ["step_0"]
         assert list(engines.broken) == [refused]
         assert "vLLM does not take the adapter" in engines.broken[refused]
@@ -302,11 +307,6 @@ class TestAdapters:
         )
         engines.said = dict.fromkeys(("step_0", three[foreign].name), [[-5.0]] * 3)
         candidate = engines.adapters(*three)
-        for run in range(3):
-            if run == foreign:
-                with pytest.raises(Broken):
-                    hold(candidate, run)
-            else:
-                hold(candidate, run)
+        hold_all_but(candidate, foreign)
         assert list(engines.broken) == [foreign]
         assert "the adapter changes nothing" in engines.broken[foreign]
