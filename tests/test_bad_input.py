@@ -364,6 +364,13 @@ def test_a_gguf_file_is_checked_before_it_is_converted(
     ended = doctor(file)
     assert ended.code == 0, ended.stdout
     assert "lengths are a lower bound" in ended.stdout
+    named = config_file(
+        backend="vllm", model={"source": f"{file}", "reasoning_parser": "qwen3"}, engine={}
+    )
+    assert (
+        "not tried: parsers are made when the GGUF file is converted"
+        in here("doctor", named).stdout
+    )
     finds(doctor(file, max_model_len=16), "no prompt fits", "at least", "the context holds 16")
     finds(doctor(file, max_model_len=8192), "'max_model_len' is 8192", "set at most 4096")
     finds(doctor(gguf_file(template=None)), "no chat template")
@@ -372,6 +379,26 @@ def test_a_gguf_file_is_checked_before_it_is_converted(
     file.write_bytes(file.read_bytes()[:40])
     finds(doctor(file), "metadata cannot be read")
     assert not (cache / "models").exists()
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("engine", "parts"),
+    [
+        ({"data_parallel_size": 4}, ("'data_parallel_size' is 4", "'workers' says how many")),
+        ({"prefill_context_parallel_size": 2}, ("and a worker holds one engine",)),
+        ({"reasoning_parser": "qwen3"}, ("use model.reasoning_parser",)),
+    ],
+)
+def test_engine_arguments_that_the_run_decides(
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    engine: dict[str, Any],
+    parts: tuple[str, ...],
+) -> None:
+    model = {"source": str(model_folder())}
+    refuses(here("evaluate", config_file(backend="vllm", model=model, engine=engine)), *parts)
 
 
 @needs_vllm

@@ -151,3 +151,13 @@ def test_what_is_rendered_is_what_transformers_renders(model_folder: Make) -> No
         assert chat.render(MESSAGES, offered) == theirs
     half = [{"role": "user", "content": "\ud800"}]
     assert "\ud800" in chat.render(half)
+
+
+def test_tokens_of_a_gguf_file_that_are_no_texts_are_none() -> None:
+    header = {
+        "tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}",
+        "tokenizer.ggml.tokens": [7, 8],
+        "tokenizer.ggml.bos_token_id": 0,
+    }
+    chat = Chat.of_gguf(header, {}, where="x.gguf")
+    assert chat.render([{"role": "user", "content": "hi"}]).endswith("hi")
