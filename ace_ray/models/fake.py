@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -133,7 +134,8 @@ class FakeEngine:
         if _told(script.abort, last):
             os.abort()
         if _told(script.freeze, last):
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: os.kill lets another thread take it, and this one may answer meanwhile.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         if _told(script.die, last):
             raise EngineDead("told to die")
         if _told(script.hang, last):

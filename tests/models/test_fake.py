@@ -89,17 +89,27 @@ def test_an_endless_answer_keeps_nobody_else_waiting() -> None:
 
 
 @pytest.mark.parametrize(("key", "number"), [("crash", signal.SIGKILL), ("freeze", signal.SIGSTOP)])
-def test_its_process_is_ended_or_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, number: int
-) -> None:
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr("os.kill", lambda pid, signal: sent.append((pid, signal)))
+def test_its_process_is_ended_or_stopped(tmp_path: Path, key: str, number: int) -> None:
+    """The process is a forked one, and the row is no further when it stops."""
     script = {key: {"x": str(tmp_path / "marker")}}
-    ask(script, "another")
-    assert sent == []
-    for _ in range(2):
+    pid = os.fork()
+    if not pid:
+        ask(script, "another")
+        (tmp_path / "other").touch()
         ask(script, "x")
-    assert sent == [(os.getpid(), number)]
+        (tmp_path / "answered").touch()
+        ask(script, "x")
+        os._exit(7)
+    _, status = os.waitpid(pid, os.WUNTRACED)
+    assert (tmp_path / "other").exists()
+    assert not (tmp_path / "answered").exists()
+    if key == "crash":
+        assert os.WTERMSIG(status) == number
+        return
+    assert os.WSTOPSIG(status) == number
+    os.kill(pid, signal.SIGCONT)
+    # Once told, it goes on: it was stopped the first time only.
+    assert os.waitpid(pid, 0)[1] == 7 << 8
 
 
 def test_a_script_is_checked() -> None:
