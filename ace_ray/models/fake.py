@@ -134,7 +134,7 @@ class FakeEngine:
         if _told(script.abort, last):
             os.abort()
         if _told(script.freeze, last):
-            # To this thread: os.kill lets another thread take it, and this one may answer meanwhile.
+            # Sent to this thread: another one might take it while this one goes on and answers.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         if _told(script.die, last):
             raise EngineDead("told to die")
