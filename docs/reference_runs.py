@@ -1,11 +1,14 @@
 """What the reference models score: summaries in ``reference-runs/``, and the tables of the pages.
 
     python docs/reference_runs.py store RUN NAME CONFIG
+    python docs/reference_runs.py store-sweep SWEEP CONFIG
     python docs/reference_runs.py
 
 ``store`` keeps a finished run's summary as ``reference-runs/NAME.json``, without the names of the
-machine that made it; ``CONFIG`` is the file of ``reference-runs/`` that was run. Without arguments
-the tables between the marks of the pages are written anew; a test holds both together.
+machine that made it; ``CONFIG`` is the file of ``reference-runs/`` that was run. ``store-sweep``
+keeps what a sweep's report says of its models as ``sweep/sweep.json``, and its figure of sizes.
+Without arguments the tables between the marks of the pages are written anew; a test holds both
+together.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ PAGES = (FOLDER / "index.md", DOCS.parent / "README.md")
 _MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 KEPT = ("versions", "identity")
 """Of the manifest."""
+SWEEP_CONFIG = "sweep.yaml"
+SWEEP = "sweep/sweep.json"
+FIGURE = "sweep/figure7.svg"
 
 
 def store(uri: str, name: str, config: str) -> None:
@@ -56,8 +62,40 @@ def store(uri: str, name: str, config: str) -> None:
     (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
+def store_sweep(uri: str, config: str) -> None:
+    """Of a sweep whose report has been made: the ledger's costs, and the differences between
+    accuracies of the large groups."""
+    sweep = open_store(uri)
+    ledger, compared = (
+        json.loads(sweep.get(file) or "{}") for file in ("ledger.json", "report/comparison.json")
+    )
+    kept = ("label", "parameters", "entries", "seconds", "tokens", "cost", "per_1000")
+    stored = {
+        "command": sweep_command(config),
+        "models": [{key: line[key] for key in kept} for line in ledger["runs"]],
+        "differences": [
+            one
+            for one in compared["lines"]
+            if one["metric"] == "accuracy" and one["group"] in ("Normal", "Special", "Agent", "All")
+        ],
+    }
+    (FOLDER / SWEEP).parent.mkdir(exist_ok=True)
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
+    (FOLDER / SWEEP).write_text(text + "\n", encoding="utf-8")
+    (FOLDER / FIGURE).write_bytes(sweep.get(f"report/{Path(FIGURE).name}") or b"")
+
+
+def sweep_command(config: str) -> str:
+    source = '"$(python infra/reference_models.py{})"'
+    models = {1: "", 2: " qwen2.5-coder-1.5b"}
+    values = [f"--set models.{i}.source={source.format(name)}" for i, name in models.items()]
+    return f"ace-ray sweep docs/reference-runs/{config} {' '.join(values)}"
+
+
 def command(config: str, summary: Mapping[str, Any]) -> str:
     """What made the run, from a checkout."""
+    if config == SWEEP_CONFIG:
+        return sweep_command(config)
     source, size = summary["model"]["source"], summary["model"].get("size_label") or ""
     if "Qwen2.5-Coder" in source:
         source = f"$(python infra/reference_models.py qwen2.5-coder-{size.lower()})"
@@ -157,7 +195,45 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES = {"results": results, "categories": categories, "commands": commands}
+def costs() -> str:
+    """A line of each model of the sweep: what its entries took."""
+    head = ["model", "parameters", "entries", "tokens", "engine seconds", "per 1,000 entries"]
+    lines = [row(head), row(["---", *["--:"] * (len(head) - 1)])]
+    for one in json.loads((FOLDER / SWEEP).read_text("utf-8"))["models"]:
+        price = one["per_1000"]["cost"]
+        cells = [
+            one["label"],
+            f"{one['parameters'] / 1e6:,.0f} M",
+            str(one["entries"]),
+            f"{sum(one['tokens'].values()):,}",
+            f"{sum(one['seconds'].values()):,.0f}",
+            f"{one['per_1000']['device_s']:,.0f} s, {price:.2f} at a price of 0.1 an hour",
+        ]
+        lines.append(row(cells))
+    return "\n".join(lines) + "\n"
+
+
+def differences() -> str:
+    """What the sweep's report tests: groups against the smallest model, and how many entries
+    turned."""
+    head = ["rules", "model", "group", "n", "difference [95 %]", "gained", "lost", "Holm p"]
+    lines = [row(head), row(["---", "---", "---", *["--:"] * (len(head) - 3)])]
+    for one in json.loads((FOLDER / SWEEP).read_text("utf-8"))["differences"]:
+        low, high, value = (100 * one[key] for key in ("low", "high", "difference"))
+        p = "< 0.0001" if one["holm_p"] < 0.0001 else f"{one['holm_p']:.2g}"
+        numbers = [str(one["n"]), f"{value:+.1f} [{low:.1f}, {high:.1f}]"]
+        turned = [str(one["gained"]), str(one["lost"])]
+        lines.append(row([one["rules"], one["other"], one["group"], *numbers, *turned, p]))
+    return "\n".join(lines) + "\n"
+
+
+TABLES = {
+    "costs": costs,
+    "differences": differences,
+    "results": results,
+    "categories": categories,
+    "commands": commands,
+}
 
 
 def page(path: Path) -> str:
@@ -176,6 +252,8 @@ def main(arguments: Sequence[str]) -> int:
     match arguments:
         case ["store", uri, name, config]:
             store(uri, name, config)
+        case ["store-sweep", uri, config]:
+            store_sweep(uri, config)
         case []:
             pass
         case _:

@@ -212,7 +212,9 @@ def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:
         # A label needs a tenth of the axis.
         if not ticks or size / ticks[-1] >= (1.96 * spread) ** 0.1:
             ticks.append(size)
-    axes.set_xticks(ticks, [f"{size:g}B" if size >= 1 else f"{1e3 * size:g}M" for size in ticks])
+    axes.set_xticks(
+        ticks, [f"{size:.3g}B" if size >= 1 else f"{1e3 * size:.3g}M" for size in ticks]
+    )
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.tick_params(axis="x", which="minor", length=0)
     axes.set_xlabel("parameters")
