@@ -353,10 +353,12 @@ class RunConfig(Section):
 
     @property
     def template_kwargs(self) -> dict[str, Any]:
-        """The variables of the candidate's chat template."""
-        effort = self.sampling.reasoning_effort
-        own = {} if effort is None else {"reasoning_effort": effort}
-        return {**self.model.chat_template_kwargs, **own}
+        """The variables of the candidate's chat template. An effort switches thinking, unless the
+        config says how: so does vLLM's server (`ChatCompletionRequest.build_chat_params`)."""
+        effort, asked = self.sampling.reasoning_effort, self.model.chat_template_kwargs
+        if effort is None:
+            return dict(asked)
+        return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
 
     @field_validator("benchmarks", mode="before")
     @classmethod

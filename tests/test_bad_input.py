@@ -429,6 +429,37 @@ def test_a_chat_template_that_does_not_compile(
 
 
 @needs_vllm
+def test_a_variable_that_the_chat_template_does_not_have(
+    here: Callable[..., Any], config_file: Write, gguf_file: Write
+) -> None:
+    template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
+    file = gguf_file(template=template)
+
+    def asked(**changes: Any) -> Path:
+        variables = {"chat_template_kwargs": changes.pop("variables", {})}
+        return config_file(backend="vllm", model={"source": f"{file}", **variables}, **changes)
+
+    finds(
+        here("doctor", asked(variables={"enable_thinkng": False})),
+        "model.chat_template_kwargs.enable_thinkng",
+        "knows no enable_thinkng",
+        "did you mean 'enable_thinking'?",
+    )
+    finds(here("doctor", asked(variables={"zzz": 1})), "knows no zzz", "leave it out")
+    # An effort is a switch of thinking, too.
+    for known in (
+        {"variables": {"enable_thinking": False}},
+        {"sampling": {"reasoning_effort": "low"}},
+    ):
+        assert here("doctor", asked(**known)).code == 0
+    file = gguf_file()
+    finds(
+        here("doctor", asked(sampling={"reasoning_effort": "low"})),
+        "sampling.reasoning_effort",
+        "knows no reasoning_effort",
+    )
+
+
 def test_doctor_reports_several_mistakes_at_once(cli: Any, config_file: Write) -> None:
     path = config_file(
         backend="vllm",

@@ -199,10 +199,22 @@ def test_the_models_own_sampling_takes_overrides(tmp_path: Path) -> None:
     assert run_config({**TREE, "sampling": "model"}, where="").sampling.defaults == "model"
 
 
+@pytest.mark.parametrize(
+    ("effort", "asked", "thinks"),
+    [("low", {}, True), ("none", {}, False), ("high", {"enable_thinking": False}, False)],
+)
+def test_an_effort_switches_thinking_as_vllms_server_does(
+    effort: str, asked: dict[str, Any], thinks: bool
+) -> None:
+    tree = {**TREE, "model": {"source": "a", "chat_template_kwargs": asked}}
+    config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
+    assert config.template_kwargs == {"enable_thinking": thinks, "reasoning_effort": effort}
+
+
 def test_a_reasoning_effort_is_a_variable_of_the_template() -> None:
     model = {"source": "a", "chat_template_kwargs": {"x": 1}}
     config = run_config(
         {**TREE, "model": model, "sampling": {"reasoning_effort": "low"}}, where="c.yaml"
     )
-    assert config.template_kwargs == {"x": 1, "reasoning_effort": "low"}
+    assert config.template_kwargs == {"x": 1, "enable_thinking": True, "reasoning_effort": "low"}
     assert run_config({**TREE, "model": model}, where="").template_kwargs == {"x": 1}

@@ -142,6 +142,13 @@ def check_weights(folder: Path, base: Path) -> bool:
     return bool(modules) and not lacking
 
 
+def check_where_local(model: ModelRef) -> None:
+    """`check_weights` where both lie on this machine; elsewhere each engine looks at them."""
+    assert model.adapter is not None  # who asks has one
+    if model.kind == model.adapter.ref.kind == "folder":
+        check_weights(Path(model.adapter.ref.location), Path(model.location))
+
+
 _LAYER = re.compile(r"\.(\d{1,6})\.")
 
 

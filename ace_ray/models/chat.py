@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import PromptRefused, UserError
+from ace_ray.mistakes import closest_of
 from ace_ray.models.gguf_header import VOCABULARY
 from ace_ray.models.renderer import Renderer, RenderFailed
 from ace_ray.records import Messages, Tools
 
+_NAMES = re.compile(r"[A-Za-z_]\w{2,40}")
+_MOST_SEARCHED = 200_000
+_MOST_NAMES = 2_000
+"""Of a template that may be anybody's."""
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"
 _PROBE_FUNCTION = {
@@ -137,6 +143,11 @@ class Chat:
         templates = self.tokenizer.chat_template
         texts = templates.values() if isinstance(templates, dict) else [templates]
         return not self._of_jinja or any(variable in str(text) for text in texts)
+
+    def nearest(self, variable: str) -> str | None:
+        """The name in the template that ``variable`` is likely to mean."""
+        found = set(_NAMES.findall(str(self.tokenizer.chat_template)[:_MOST_SEARCHED]))
+        return closest_of(variable, sorted(found)[:_MOST_NAMES], 0.7)
 
     def render(self, messages: Messages, tools: Tools = None) -> str:
         """The prompt text, with ``tools`` in OpenAI's form if any.

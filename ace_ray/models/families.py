@@ -19,6 +19,8 @@ from ace_ray.models.gguf_header import read_header
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 
+SWITCHES = ("enable_thinking", "thinking")
+"""Variables by which vLLM's parsers know whether an answer begins with reasoning."""
 _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<arg_key>", "glm45"),
     ("<function=", "qwen3_coder"),

@@ -17,7 +17,7 @@ from typing import Any
 
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
-from ace_ray.models.families import FormatChoice
+from ace_ray.models.families import SWITCHES, FormatChoice
 from ace_ray.models.reasoning import closes_thinking, may_think
 from ace_ray.models.renderer import Renderer, RenderFailed
 from ace_ray.records import Messages, ToolAnswer, Tools
@@ -33,8 +33,6 @@ _NOT_VARIABLES = (
     "tokenizer_kwargs",
 )
 """What transformers takes beside a template's variables."""
-_SWITCHES = ("enable_thinking", "thinking")
-"""Variables by which vLLM's parsers know whether an answer begins with reasoning."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ class Format:
         variables = online.effective_chat_template_kwargs(request)
         if closes_thinking(text):
             # Parsers take a switch that nobody set for on; some templates take it for off.
-            variables = {**variables, **dict.fromkeys(_SWITCHES, False)}
+            variables = {**variables, **dict.fromkeys(SWITCHES, False)}
         return Prompt(
             ids=engine_input["prompt_token_ids"],
             text=text,

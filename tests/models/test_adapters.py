@@ -31,6 +31,16 @@ def adapted(base: Path, adapter: Path) -> ModelRef:
     return adapters.with_adapter(resolve(str(base), None), str(adapter), None)
 
 
+def test_weights_on_this_machine_are_looked_at_before_anything_starts(
+    tmp_path: Path, base: Path, make_adapter: Make
+) -> None:
+    folder = make_adapter(tmp_path / "a", base, 1)
+    adapters.check_where_local(adapted(base, folder))
+    (folder / "adapter_model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"there is no adapter_model\.safetensors"):
+        adapters.check_where_local(adapted(base, folder))
+
+
 def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_adapter: Make):
     model = adapted(base, make_adapter(tmp_path / "a", base, 1))
     other = adapted(base, make_adapter(tmp_path / "b", base, 2))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ace_ray.config import run_config
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.records import ToolCall
@@ -384,6 +385,24 @@ def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> 
     assert reading.tools is not None
     assert reading.tools.calls == FIND
     assert form.read(prompt, "plain", []).text == "plain"
+
+
+@pytest.mark.parametrize(
+    ("effort", "asked"),
+    [("low", {}), ("none", {}), ("low", {"enable_thinking": False}), ("high", {"thinking": True})],
+)
+def test_an_effort_is_the_servers(effort: str, asked: dict[str, Any], make_renderer: Make) -> None:
+    """The server switches thinking with it, unless the request says how."""
+    made = make_renderer(
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+        "[{{ enable_thinking }} {{ thinking }} {{ reasoning_effort }}]"
+    )
+    tree = {"model": {"source": "m", "chat_template_kwargs": asked}, "benchmarks": ["bfcl"]}
+    config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
+    form = Format(*made, FormatChoice(template_kwargs=config.template_kwargs))
+    online = server(*made, FormatChoice())
+    more = {"reasoning_effort": effort, "chat_template_kwargs": asked}
+    same_prompts(form, online, [[{"role": "user", "content": "go"}]], **more)
 
 
 def test_gpt_oss_with_its_own_vocabulary(

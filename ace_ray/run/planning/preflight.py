@@ -17,7 +17,7 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
-from ace_ray.models.families import family_facts
+from ace_ray.models.families import SWITCHES, family_facts
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
@@ -167,6 +167,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         folder = tokenizer_folder(plan.model)
         if plan.model.adapter is not None:
             adapters.check_texts(plan.model, plan.choice.chat_template)
+            adapters.check_where_local(plan.model)
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
             _context(engine, folder)  # there is no template; each engine says what it refuses
@@ -183,7 +184,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
             template = chat.tools_template_sha256
-        _check_effort(plan, chat)
+        _check_variables(plan, chat)
         _check_template_probes(plan, chat)
         _check_roles(plan, chat)
 
@@ -219,7 +220,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     fewest = FewestTokens(header)
     if is_native(plan):
         chat.require_tools(plan.model.source, episodes=_interactive(plan))
-    _check_effort(plan, chat)
+    _check_variables(plan, chat)
     _check_template_probes(plan, chat)
     _check_roles(plan, chat)
 
@@ -241,14 +242,24 @@ def _interactive(plan: Plan) -> bool:
     return bool(plan.rows.interactive.any())
 
 
-def _check_effort(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` when the template would not even see the effort that is asked for."""
+def _check_variables(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template would not even see a variable that is asked for."""
     effort = plan.config.sampling.reasoning_effort
-    if effort is not None and not chat.names("reasoning_effort"):
+    if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
         raise UserError(
             f"the chat template of {plan.model.source} knows no reasoning_effort",
             where="sampling.reasoning_effort",
             fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
+        )
+    for name in plan.config.model.chat_template_kwargs:
+        # Parsers read switches of thinking that some templates do not have.
+        if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
+            continue
+        near = chat.nearest(name)
+        raise UserError(
+            f"the chat template of {plan.model.source} knows no {name}",
+            where=f"model.chat_template_kwargs.{name}",
+            fix=f"did you mean {near!r}?" if near else "leave it out",
         )
 
 
