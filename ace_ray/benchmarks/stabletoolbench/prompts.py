@@ -99,12 +99,13 @@ actions here:
 Think about why they failed, and do something that differs from every one of them.""",
     last_observation="The observation that had led you here: {observation}\n",
     react_after="",
-    # The form comes last: a small model copies whatever follows it into its answers.
+    # A small model copies the form to its last line, so that one has to be the one it stops at.
     react="""
-Write every round in exactly this form, and nothing after it: the observation is given to you.
+Write every round in exactly this form:
 Thought: what the situation is and what you will do
 Action: the name of one function
 Action Input: its arguments as a JSON object
+Observation: what the function returned; it is given to you
 """,
     react_tools="\nThe functions, with their parameters: ",
     no_function='{"error": "there is no function {name}", "response": ""}',
