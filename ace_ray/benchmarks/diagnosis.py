@@ -2,12 +2,15 @@
 
 Three things are counted over the rows of one benchmark: answers that hold calls which the run did
 not read, answers that were cut (``finish_reason`` is ``length``), and reasoning that never ended.
-Where one of them holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the scored ones, it is a
-`Finding`. Accuracies are plain means over rows, not the aggregates of the benchmark.
+Where one of them holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the scored ones, or
+`MIN_CATEGORY_SHARE` of those of a category, it is a `Finding`. Unread calls are one for each reader
+that finds so many, and one for all others that find so many together. Accuracies are plain means
+over rows, not the aggregates of the benchmark.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
@@ -18,6 +21,9 @@ from ace_ray.calls.known import READERS
 
 MIN_ROWS = 5
 MIN_SHARE = 0.05
+MIN_CATEGORY_SHARE = 0.1
+"""Larger, since there are many categories: one of them often has 5 %."""
+_NAMED_CATEGORIES = 3
 
 Kind = Literal["unread_calls", "cut_by_length", "reasoning_never_ended"]
 
@@ -44,8 +50,12 @@ class Finding:
     is; ``otherwise`` is that of all rows with the second reading, or of the other rows, those that
     were not cut or whose reasoning ended; None where there are none.
 
+    ``categories`` names those that hold many of the rows, where the benchmark does not, each with
+    its rows and its scored rows.
+
     Of unread calls: ``reader``, the number of ``answers``, and ``not_judged``, the rows whose
-    second reading has no verdict and that count in ``otherwise`` as they are.
+    second reading has no verdict and that count in ``otherwise`` as they are. Of several readers
+    together, ``reader`` and ``where`` hold all names, with commas.
     """
 
     kind: Kind
@@ -57,6 +67,7 @@ class Finding:
     where: str = ""
     answers: int = 0
     not_judged: int = 0
+    categories: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -71,6 +82,10 @@ class Finding:
             "accuracy": dict(self.accuracy),
             "otherwise": dict(self.otherwise),
         }
+        if self.categories:
+            values["categories"] = {
+                name: {"rows": rows, "of": of} for name, (rows, of) in self.categories.items()
+            }
         if self.kind == "unread_calls":
             values |= {
                 "reader": self.reader,
@@ -82,13 +97,14 @@ class Finding:
 
 
 def _unread(finding: Finding) -> str:
-    own = " (a format that no tool parser of vLLM reads)"
+    several = ", " in finding.reader
     text = (
-        f"{finding.rows} of {finding.of} rows hold calls that were not read and that the reader "
-        f"{finding.reader} finds{own if finding.reader.startswith('fenced_') else ''}"
+        f"{_rows(finding)} hold calls that were not read and that the "
+        f"{'readers' if several else 'reader'} {finding.reader} {'find' if several else 'finds'}"
     )
-    if finding.where == "reasoning":
-        text += " in reasoning that never ended"
+    if "reasoning" in finding.where:
+        some = ", some" if "answer" in finding.where else ""
+        text += f"{some} in reasoning that never ended"
     if finding.answers > finding.rows:
         text += f", in {finding.answers} answers"
     if finding.not_judged == finding.rows:
@@ -99,11 +115,24 @@ def _unread(finding: Finding) -> str:
 
 
 def _cut(finding: Finding) -> str:
-    return f"{finding.rows} of {finding.of} rows end in an answer cut by max_tokens or the context"
+    return f"{_rows(finding)} end in an answer cut by max_tokens or the context"
 
 
 def _reasoning(finding: Finding) -> str:
-    return f"{finding.rows} of {finding.of} rows have reasoning that never ended, and no answer"
+    return f"{_rows(finding)} have reasoning that never ended, and no answer"
+
+
+def _rows(finding: Finding) -> str:
+    text = f"{finding.rows} of {finding.of} rows"
+    if not finding.categories:
+        return text
+    named = [
+        f"{rows} of {of} in {name}"
+        for name, (rows, of) in list(finding.categories.items())[:_NAMED_CATEGORIES]
+    ]
+    if more := len(finding.categories) - len(named):
+        named.append(f"many in {more} more {'category' if more == 1 else 'categories'}")
+    return f"{text} ({', '.join(named)})"
 
 
 _WHAT = {"unread_calls": _unread, "cut_by_length": _cut, "reasoning_never_ended": _reasoning}
@@ -140,9 +169,22 @@ class _Tally:
     change: dict[str, float] = field(default_factory=dict)
     """By rule set: what these rows add to the sum of all scores (second readings), or their own
     scores (rows that are left out)."""
+    categories: Counter[str] = field(default_factory=Counter)
+
+    def count(self, category: str) -> None:
+        self.rows += 1
+        self.categories[category] += 1
 
     def add(self, rules: str, score: float) -> None:
         self.change[rules] = self.change.get(rules, 0.0) + score
+
+    def join(self, other: _Tally) -> None:
+        self.rows += other.rows
+        self.answers += other.answers
+        self.not_judged += other.not_judged
+        self.categories += other.categories
+        for rules, score in other.change.items():
+            self.add(rules, score)
 
 
 class Diagnosis:
@@ -150,6 +192,7 @@ class Diagnosis:
 
     def __init__(self) -> None:
         self._scored = 0
+        self._categories: Counter[str] = Counter()
         self._sums: dict[str, float] = {}
         self._unread: dict[tuple[str, str], _Tally] = {}
         self._cut, self._reasoning = _Tally(), _Tally()
@@ -164,6 +207,7 @@ class Diagnosis:
         if row.status != "scored" or row.repeat:
             return
         self._scored += 1
+        self._categories[row.category] += 1
         scores = {rules: verdict.score for rules, verdict in row.verdicts.items()}
         for rules, score in scores.items():
             self._sums[rules] = self._sums.get(rules, 0.0) + score
@@ -172,12 +216,12 @@ class Diagnosis:
             (self._reasoning, row.reasoning_truncated),
         ):
             if holds:
-                tally.rows += 1
+                tally.count(row.category)
                 for rules, score in scores.items():
                     tally.add(rules, score)
         if (second := row.second_reading) is not None:
             tally = self._unread.setdefault((second.reader, second.where), _Tally())
-            tally.rows += 1
+            tally.count(row.category)
             tally.answers += second.answers
             tally.not_judged += not second.scores
             for rules, score in second.scores.items():
@@ -187,6 +231,17 @@ class Diagnosis:
     def findings(self) -> list[Finding]:
         """What is worth saying, unread calls first."""
         accuracy = {rules: total / self._scored for rules, total in self._sums.items()}
+        unread, others = [], _Tally()
+        rest: list[tuple[str, str]] = []
+        for key, tally in sorted(self._unread.items(), key=_most_first):
+            if self._many(tally):
+                unread.append((*key, tally))
+            else:
+                rest.append(key)
+                others.join(tally)
+        if rest and self._many(others):
+            readers, places = (", ".join(dict.fromkeys(names)) for names in zip(*rest, strict=True))
+            unread.append((readers, places, others))
         findings = [
             Finding(
                 "unread_calls",
@@ -197,12 +252,13 @@ class Diagnosis:
                     rules: (total + tally.change.get(rules, 0.0)) / self._scored
                     for rules, total in self._sums.items()
                 },
-                *key,
+                reader,
+                where,
                 tally.answers,
                 tally.not_judged,
+                self._of_categories(tally),
             )
-            for key, tally in sorted(self._unread.items(), key=_most_first)
-            if self._many(tally)
+            for reader, where, tally in unread
         ]
         kinds: tuple[tuple[Kind, _Tally], ...] = (
             ("cut_by_length", self._cut),
@@ -210,16 +266,33 @@ class Diagnosis:
         )
         for kind, tally in kinds:
             if self._many(tally):
-                others = self._scored - tally.rows
+                left = self._scored - tally.rows
                 otherwise = {
-                    rules: (total - tally.change.get(rules, 0.0)) / others if others else None
+                    rules: (total - tally.change.get(rules, 0.0)) / left if left else None
                     for rules, total in self._sums.items()
                 }
-                findings.append(Finding(kind, tally.rows, self._scored, accuracy, otherwise))
+                named = self._of_categories(tally)
+                findings.append(
+                    Finding(kind, tally.rows, self._scored, accuracy, otherwise, categories=named)
+                )
         return findings
 
     def _many(self, tally: _Tally) -> bool:
-        return tally.rows >= max(MIN_ROWS, MIN_SHARE * self._scored)
+        return _are_many(tally.rows, self._scored, MIN_SHARE) or bool(self._of_categories(tally))
+
+    def _of_categories(self, tally: _Tally) -> dict[str, tuple[int, int]]:
+        """Those that hold many rows, most first; none where the benchmark itself does."""
+        if _are_many(tally.rows, self._scored, MIN_SHARE):
+            return {}
+        return {
+            name: (rows, self._categories[name])
+            for name, rows in sorted(tally.categories.items(), key=lambda item: (-item[1], item[0]))
+            if _are_many(rows, self._categories[name], MIN_CATEGORY_SHARE)
+        }
+
+
+def _are_many(rows: int, of: int, share: float) -> bool:
+    return rows >= max(MIN_ROWS, share * of)
 
 
 def _most_first(item: tuple[tuple[str, str], _Tally]) -> tuple[Any, ...]:

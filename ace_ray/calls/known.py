@@ -1,16 +1,17 @@
 """Readers of the formats in which models are known to write calls, whatever format was asked for.
 
-Their names are those of vLLM's tool parsers, except ``fenced_json`` and ``fenced_python``, which it
-has none for. They look at text alone and are more lenient than parsers of tokens: they say what an
-answer holds, and give no verdict. An answer is read in linear time; one of more than `MAX_CODE`
-characters is not read.
+Those that read what a tool parser of vLLM reads have its name. ``fenced_json`` and
+``fenced_python`` say where the calls stand; a parser that searches a text for objects, such as
+vLLM's ``llama3_json``, reads JSON there too. All look at text alone and are more lenient than
+vLLM's parsers: they say what an answer holds, and give no verdict. An answer is read in linear
+time; one of more than `MAX_CODE` characters is not read.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ace_ray.calls.literals import Call, literal_calls
@@ -129,14 +130,13 @@ def _fenced_python(text: str, tools: Tools) -> list[Call]:
 
 
 def _llama3_json(text: str, tools: Tools) -> list[Call]:
-    """JSON objects one after the other, whatever stands around them but further objects."""
-    begin = text.find("{")
-    if begin < 0:
-        return []
-    values = list(_leading_values(text, begin))
-    if values and text.find("{", values[-1][1]) >= 0:
-        raise NotCalls("objects that are no calls")
-    return _calls_of([value for value, _ in values])
+    """Every JSON object, whatever stands around and between them; one that is no call spoils all,
+    as with vLLM's parser."""
+    values: list[Any] = []
+    at = text.find("{")
+    while at >= 0:
+        at = text.find("{", _read_value(text, at, values))
+    return _calls_of(values)
 
 
 def _pythonic(text: str, tools: Tools) -> list[Call]:
@@ -243,34 +243,35 @@ def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
     """The JSON values that make up all of ``text``, with blanks, ``,`` or ``;`` between them.
 
     Raises `NotCalls`: there are none, or more than ``most``, or something else is among them."""
-    values = [value for value, _ in _leading_values(text, 0, whole=True)]
+    values: list[Any] = []
+    at = _after_blanks(text, 0)
+    while at < len(text):
+        at = _after_blanks(text, _read_value(text, at, values))
     if not 0 < len(values) <= most:
         raise NotCalls(f"{len(values)} values")
     return values
 
 
-def _leading_values(text: str, at: int, *, whole: bool = False) -> Iterator[tuple[Any, int]]:
-    """The JSON values from ``at`` on, as far as one follows the other, and where each ends. Raises
-    `NotCalls` where the first is none, and with ``whole`` where any is none."""
+def _read_value(text: str, at: int, values: list[Any]) -> int:
+    """Append the JSON value at ``at`` to ``values``; where it ends. Raises `NotCalls`: there is
+    none, it is nested too deep, or they are too many."""
+    if len(values) == MAX_CALLS:
+        raise NotCalls(f"more than {MAX_CALLS} values")
     depth = 0
-    for match in _NESTING.finditer(text, at):
+    # No further than the value's end, so that many values are not many times the text.
+    for match in _NESTING.finditer(text, at) if text[at] in "[{" else ():
         bracket = match[0]
         depth += (bracket in "[{") - (bracket in "]}")
         if depth > MAX_DEPTH:
             raise NotCalls(f"nested more than {MAX_DEPTH} deep")
-    start, found = _after_blanks(text, at), 0
-    while start < len(text):
-        try:
-            value, end = _DECODER.raw_decode(text, start)
-        except ValueError as error:  # digits beyond Python's limit, too
-            if whole or not found:
-                raise NotCalls(f"no JSON: {str(error)[:80]}") from None
-            return
-        found += 1
-        if found > MAX_CALLS:
-            raise NotCalls(f"more than {MAX_CALLS} values")
-        yield value, end
-        start = _after_blanks(text, end)
+        if depth <= 0:
+            break
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except ValueError as error:  # digits beyond Python's limit, too
+        raise NotCalls(f"no JSON: {str(error)[:80]}") from None
+    values.append(value)
+    return end
 
 
 def _after_blanks(text: str, at: int) -> int:

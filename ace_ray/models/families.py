@@ -42,6 +42,8 @@ _TOOL_MARKS: tuple[tuple[str, str], ...] = (
 """Marks in a chat template -> the tool parser of their format."""
 
 _HERMES = re.compile(r"<tool_call>")
+_LLAMA = ("<|start_header_id|>", '"parameters": ')
+"""Both in the templates of Llama 3.2, which lack ``<|python_tag|>`` though its tokenizer has it."""
 _TOOL_TYPES = {
     "gpt_oss": "openai",
     "deepseek_v32": "deepseek_v32",
@@ -216,6 +218,8 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
         hits = ["granite4"]
     if not hits and _HERMES.search(text):
         hits = ["hermes"]
+    if not hits and all(mark in text for mark in _LLAMA):
+        hits = ["llama3_json"]
     if not hits and any("Llama4" in name for name in facts.architectures):
         hits = ["llama4_pythonic"]
     return hits

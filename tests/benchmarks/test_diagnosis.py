@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.diagnosis import MIN_ROWS, MIN_SHARE, diagnose
+from ace_ray.benchmarks.diagnosis import MIN_CATEGORY_SHARE, MIN_ROWS, MIN_SHARE, diagnose
 from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.records import SCORE, Verdict
 from ace_ray.run.storage.rows import ResultRow
 
 
-def row(valid: bool = False, status: str = "scored", **more: Any) -> ResultRow:
+def row(valid: bool = False, status: str = "scored", category: str = "c", **more: Any) -> ResultRow:
     verdict = Verdict(valid, "" if valid else "no_calls")
     return ResultRow(
         row_id="r",
         benchmark="toy",
-        category="c",
+        category=category,
         language="en",
         id="i",
         group="i",
@@ -29,9 +29,11 @@ def row(valid: bool = False, status: str = "scored", **more: Any) -> ResultRow:
     )
 
 
-def unread(official: float = 1.0, strict: float = 0.0, **more: Any) -> ResultRow:
+def unread(
+    official: float = 1.0, strict: float = 0.0, reader: str = "fenced_json", **more: Any
+) -> ResultRow:
     scores = {"official": official, "strict": strict}
-    return row(second_reading=SecondReading("fenced_json", "answer", 1, scores), **more)
+    return row(second_reading=SecondReading(reader, "answer", 1, scores), **more)
 
 
 def test_a_run_whose_calls_were_read_has_no_findings() -> None:
@@ -99,6 +101,67 @@ def test_each_reader_is_a_finding_the_one_with_most_rows_first() -> None:
         ("hermes", "reasoning"),
     ]
     assert "in reasoning that never ended" in findings[2].text
+
+
+def test_readers_that_find_few_each_are_one_finding_where_they_find_many_together() -> None:
+    four = ("hermes", "fenced_json", "llama3_json", "fenced_python")
+    few = [unread(reader=reader) for reader in four] * 4
+    (finding,) = diagnose([*few, *[row()] * 84])
+    assert (finding.rows, finding.of, finding.answers, finding.not_judged) == (16, 100, 16, 0)
+    assert finding.reader == "hermes, fenced_json, fenced_python, llama3_json"
+    assert finding.where == "answer"
+    assert finding.otherwise == pytest.approx({"official": 0.16, "strict": 0.0})
+    assert f"the readers {finding.reader} find. With it" in finding.text
+    assert finding.as_json()["reader"] == finding.reader
+    # One of them has many by itself: the others are still one finding, or too few for one.
+    findings = diagnose([*few, *[unread()] * 4, *[row()] * 80])
+    assert [(one.reader, one.rows) for one in findings] == [
+        ("fenced_json", 8),
+        ("hermes, fenced_python, llama3_json", 12),
+    ]
+    assert [one.rows for one in diagnose([*few[:4], *[unread()] * 4, *[row()] * 92])] == [5]
+
+
+def test_places_of_several_readers_are_said() -> None:
+    thought = row(second_reading=SecondReading("hermes", "reasoning", 1))
+    (finding,) = diagnose([unread()] * 3 + [thought] * 2 + [row()] * 5)
+    assert (finding.rows, finding.where) == (5, "answer, reasoning")
+    assert "find, some in reasoning that never ended" in finding.text
+
+
+def test_a_category_is_a_finding_though_the_benchmark_has_few() -> None:
+    others = [row(category=f"other {number % 20}") for number in range(4241)]
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *others])
+    assert (finding.rows, finding.of) == (200, 4441)
+    assert finding.as_json()["categories"] == {"simple": {"rows": 200, "of": 200}}
+    assert "200 of 4441 rows (200 of 200 in simple) hold calls" in finding.text
+    (finding,) = diagnose([*[row(category="long", finish_reason="length")] * 30, *others])
+    assert (finding.kind, finding.categories) == ("cut_by_length", {"long": (30, 30)})
+    # Of the whole benchmark it says so without its categories.
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *others[:3800]])
+    assert "categories" not in finding.as_json()
+
+
+def test_the_threshold_of_a_category_is_a_number_of_rows_and_a_larger_share() -> None:
+    assert MIN_CATEGORY_SHARE == 0.1
+    others = [row(category="d")] * 1000
+
+    def found(rows: int, of: int) -> int:
+        small = [unread(category="c")] * rows + [row(category="c")] * (of - rows)
+        return len(diagnose(small + others))
+
+    assert [found(4, 4), found(5, 5), found(5, 50), found(5, 51), found(9, 100)] == [0, 1, 1, 0, 0]
+
+
+def test_readers_are_added_up_in_a_category_and_few_categories_are_named() -> None:
+    few = [
+        unread(reader=reader, category=category)
+        for category in "edcba"
+        for reader in ("hermes", "fenced_json")
+    ] * 4
+    (finding,) = diagnose(few + [row(category="z")] * 2000)
+    assert list(finding.categories) == ["a", "b", "c", "d", "e"]
+    assert "(8 of 8 in a, 8 of 8 in b, 8 of 8 in c, many in 2 more categories)" in finding.text
 
 
 def test_answers_that_were_cut_say_the_accuracy_of_the_others() -> None:

@@ -57,6 +57,7 @@ READ: list[tuple[str, str, list[Call]]] = [
     ("llama3_json", F_TEXT, [F]),
     ("llama3_json", f"<|python_tag|>{F_TEXT}; {G_TEXT}<|eom_id|>", [F, G]),
     ("llama3_json", f"Here: {F_TEXT} is the call.", [F]),
+    ("llama3_json", f"First {F_TEXT}, and then\n{G_TEXT}!", [F, G]),
     ("llama3_json", BOTH, [F, G]),
     ("llama3_json", '{"name": "f", "parameters": {"a": 1}}', [F]),
     ("llama3_json", f"functools{BOTH}", [F, G]),
@@ -88,6 +89,8 @@ def test_every_reader_is_tried_here() -> None:
         "[TOOL_CALLS][]",
         "<tool_call></tool_call>",
         f"<tool_call>{F_TEXT}</tool_call><tool_call>{{'name'</tool_call>",
+        f"{F_TEXT} with a as in {{a}}",
+        f'{F_TEXT} gives {{"a": 1}}',
         "<function=f",
         "<function=>",
         "<function=f><parameter=a",
@@ -136,6 +139,8 @@ def test_numbers_of_calls_names_and_characters_are_bounded() -> None:
     assert len((known_calls(f"[{'f(),' * MAX_CALLS}]") or ("", []))[1]) == MAX_CALLS
     assert known_calls(f"[{'f(),' * (MAX_CALLS + 1)}]") is None
     assert known_calls("```json\n" + F_TEXT * (MAX_CALLS + 1)) is None
+    assert len((known_calls(f"{F_TEXT} and " * MAX_CALLS) or ("", []))[1]) == MAX_CALLS
+    assert known_calls(f"{F_TEXT} and " * (MAX_CALLS + 1)) is None
     assert known_calls(f"{'f' * 257}(a=1)") is None
     assert known_calls(" " * MAX_CODE + F_TEXT) is None
 
@@ -147,5 +152,8 @@ def test_depth_and_digits_are_bounded() -> None:
     assert known_calls(nested(MAX_DEPTH - 2))
     assert known_calls(nested(MAX_DEPTH - 1)) is None
     assert known_calls(nested(40_000)) is None
+    # A quote in prose begins no text of JSON.
+    assert known_calls(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 2)}')
+    assert known_calls(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 1)}') is None
     assert known_calls(f'{{"name": "f", "arguments": {{"a": {"9" * 5_000}}}}}') is None
     assert known_calls(f"f(a={'9' * 5_000})") is None

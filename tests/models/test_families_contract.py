@@ -153,6 +153,14 @@ GRANITE = (
     .replace("</tool_call>", "")
 )
 
+LLAMA32 = (
+    chatml('Environment: ipython\nA call is {"name": of a function, "parameters": its arguments}')
+    .replace("<|im_start|>", "<|start_header_id|>")
+    .replace("<tool_call>", "")
+    .replace("</tool_call>", "")
+)
+PARAMETERS = '{"name": "find", "parameters": {"key": "x"}}'
+
 GEMMA = chatml("<|tool_call>", "{% if enable_thinking %}<|think|>{% endif %}")
 GEMMA_MARKS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
 GEMMA_CALL = '<|tool_call>call:find{key:<|"|>x<|"|>}<tool_call|>'
@@ -174,7 +182,21 @@ FAMILIES = {
         {},
         (
             Answer("plain", "", "plain"),
-            Answer('{"name": "find", "parameters": {"key": "x"}}', "", "", FIND),
+            Answer(PARAMETERS, "", "", FIND),
+        ),
+    ),
+    "Llama 3.2": Family(
+        LLAMA32,
+        "auto",
+        "llama3_json",
+        ("<|python_tag|>", "<|start_header_id|>"),
+        {},
+        (
+            Answer("plain", "", "plain"),
+            Answer(PARAMETERS, "", "", FIND),
+            # What docs/results.md says of this parser: it looks for objects in all of the text.
+            Answer(f"I call:\n```json\n{PARAMETERS}\n```", "", "", FIND),
+            Answer(f"```json\n[{PARAMETERS}]\n```", "", "", FIND),
         ),
     ),
     "DeepSeek V3": Family(
@@ -462,6 +484,12 @@ def test_deepseek_v32_is_written_by_its_encoder(make_renderer: Make) -> None:
         ("", "gpt_oss", ["openai"]),
         ("", "llama4", ["llama4_pythonic"]),
         ("<|tool_call>", "gemma4", ["gemma4"]),
+        (LLAMA32, "llama", ["llama3_json"]),
+        (LLAMA32 + "<|python_tag|>", "llama", ["llama3_json"]),
+        (LLAMA32 + "<tool_call>", "llama", ["hermes"]),
+        (LLAMA32 + "[TOOL_CALLS]", "llama", ["mistral"]),
+        (LLAMA32.replace("parameters", "arguments"), "llama", []),
+        (LLAMA32.replace("<|start_header_id|>", "<|im_start|>"), "llama", []),
     ],
 )
 def test_candidates(template: str, model_type: str, found: list[str]) -> None:

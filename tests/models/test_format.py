@@ -181,6 +181,15 @@ def test_an_engine_without_tools_reads_no_calls(hermes: Format) -> None:
     assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer(CALL)
 
 
+def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) -> None:
+    # vLLM's server would drop it with this parser, as docs/formats.md says.
+    choice = FormatChoice(reasoning_parser="none", tool_parser="qwen3_coder")
+    form = Format(*make_renderer(TEMPLATE, MARKS), choice)
+    text = f"hi {CALL} bye"
+    reading = read(form, text, None)
+    assert (reading.text, reading.tools) == (text, None)
+
+
 def test_tools_need_a_tool_parser(make_renderer: Make) -> None:
     engine, stub = engine_on(Format(*make_renderer(TEMPLATE), FormatChoice()), "x")
     with pytest.raises(ValueError, match="without a tool parser"):
