@@ -79,6 +79,9 @@ _LINE = re.compile(
     r"(?<![\w.-])((?:[a-z]{1,20}-){0,2}(?:authorization|cookie))([\"']?\s{0,3}[:=]\s{0,3}[\"']?)([^\r\n\"']+)",
     re.IGNORECASE,
 )
+_OF_NOBODY = frozenset({"false", "http", "none", "null", "true"})
+"""Values that are no secret's whatever is before them: ``HTTP 401`` follows the name of a variable
+in messages of ours."""
 _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xamzsignature"})
 
 
@@ -173,14 +176,18 @@ def _masked_query(match: re.Match[str]) -> str:
 
 
 def _masked_value(match: re.Match[str]) -> str:
+    if match[3].rstrip(".:!?)").lower() in _OF_NOBODY:
+        return match[0]
     name = match[1].rpartition(".")[2]
     # Prose has short words behind such a name: KEY=VALUE.
     certain = len(match[3]) >= 8 or name.lower() not in ("key", "token", "auth")
     if match.re is _COLON:
         bare = name.lower() in ("key", "token", "auth")
-        certain = (
-            len(re.findall(r"[A-Za-z][a-z]*", name)) > 1
+        certain = bool(
+            len(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)) > 1
             or (_is_no_word(match[3]) and not bare)
+            # As an environment variable: PASSWORD, MYKEY.
+            or (name.isupper() and re.search(r"[A-Za-z]", match[3]) and re.search(r"\d", match[3]))
             or (len(match[3]) >= 16 and any(map(str.isdigit, match[3])))
         )
     return f"{match[1]}{match[2]}{MASK}" if certain and is_secret_name(name) else match[0]

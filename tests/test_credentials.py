@@ -86,7 +86,9 @@ def test_a_value_is_found_and_masked(text: str) -> None:
      "https://host:8000/v1/a@b", "unknown key: sampels", "the key: see below",
      "a token: read_this_one",
      "engine.api_key: looks like a secret", "pass --api-key-env NAME", "Password: forgotten.",
-     "write KEY=VALUE", "s3://b/step#1", "samples=2", "sk-learn", "a Bearer of news", "see #3"],
+     "write KEY=VALUE", "extra_body: {KEY: null}", "api_key: null", "API_KEY=None", "token: true.",
+     "the key in OPENAI_API_KEY: HTTP 401: bad key", "in MYKEY: HTTP 401: no",
+     "s3://b/step#1", "samples=2", "sk-learn", "a Bearer of news", "see #3"],
 )  # fmt: skip
 def test_what_holds_no_secret_stays(text: str) -> None:
     assert not list(secrets_in({"a": text}))
@@ -97,7 +99,9 @@ def test_what_holds_no_secret_stays(text: str) -> None:
     "text",
     [f"X-Api-Key: {KEY}", "X-Api-Key: Q7vT-THIS", f"api_key: {KEY}", f"--api-key {KEY}",
      f"--api-key={KEY}", f"Authorization: token {KEY}", f"'Authorization': 'token {KEY}'",
-     f"Set-Cookie: a=b; id={KEY}", f"curl -H 'x-api-key: {KEY}'", f"toolbench_key={KEY}"],
+     f"Set-Cookie: a=b; id={KEY}", "API_KEY: THIS", "apiKey: THIS", "PASSWORD: 1THIS",
+     f"APIKEY: {KEY}",
+     "KEY: THIS-IS-A-SECRET-0123", f"curl -H 'x-api-key: {KEY}'", f"toolbench_key={KEY}"],
 )  # fmt: skip
 def test_a_line_with_a_key_is_masked(text: str) -> None:
     assert "THIS" not in masked(text)

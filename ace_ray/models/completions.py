@@ -6,6 +6,7 @@ An answer is a stranger's: whatever is no chat completion raises, and what is ke
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,12 +31,30 @@ MAX_CALLS = 1024
 MAX_REPLAYED = 1024
 """Answers with reasoning in a form of the server's own that a client remembers."""
 MAX_TOKENS_COUNTED = 1 << 31
-ENDINGS = {
-    **{name: name for name in ("stop", "length", "tool_calls", "function_call")},
-    **dict.fromkeys(("eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
-    **dict.fromkeys(("max_tokens", "model_length"), "length"),
-}
-"""What servers say of an answer that came to its end, or to that of its tokens."""
+LIMITS = ("max_tokens", "max_completion_tokens", "min_tokens")
+"""Keys of a request that count an answer's tokens; servers differ in those that they take."""
+CALLED = ("tool_calls", "function_call")
+CUT = (
+    "length",
+    "max_length",
+    "max_output_tokens",
+    "max_tokens",
+    "model_context_window_exceeded",
+    "model_length",
+)
+"""What servers say of an answer that came to the end of its tokens."""
+FILTERED = (
+    "blocklist",
+    "content_filter",
+    "error_toxic",
+    "prohibited_content",
+    "recitation",
+    "safety",
+    "spii",
+)
+"""And of one that a filter of theirs withheld."""
+_INTERRUPTED = re.compile(r"abort|error|cancel|time_?out|fail|insufficient|interrupt|overload")
+"""And of one that something else ended than the model or a limit."""
 _SENT = ("role", "content", "name", "tool_call_id")
 """Keys of a message that every server takes; recorded messages have others of our own."""
 _DETAILS = "reasoning_details"
@@ -58,7 +77,7 @@ class Interrupted(ValueError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the answer was interrupted, its finish_reason is {reason!r:.40}")
-        self.filtered = reason.lower() == "content_filter"
+        self.filtered = reason.lower() in FILTERED
 
 
 class Replay:
@@ -120,12 +139,14 @@ def request_body(
     *,
     template_kwargs: Mapping[str, Any] | None = None,
     replay: Replay | None = None,
+    most: int | None = None,
 ) -> bytes:
     """The body of a request, in UTF-8.
 
     Args:
         template_kwargs: variables of the server's chat template, as vLLM and SGLang take them.
         replay: how the reasoning goes back that messages hold; without it none does.
+        most: tokens that there is room for, where that is known; no limit is above it.
     """
     tree: dict[str, Any] = {
         "model": config.model,
@@ -143,6 +164,10 @@ def request_body(
                 tree["parallel_tool_calls"] = config.parallel_tool_calls
         tree |= config.extra_body
         tree = {key: value for key, value in tree.items() if value is not None}
+    if most is not None:
+        # Whichever key the config has put in the place of ours.
+        limits = {key: tree[key] for key in LIMITS if isinstance(tree.get(key), int)}
+        tree |= {key: min(value, most) for key, value in limits.items()}
     # Lone surrogates, which models do produce, are no UTF-8: servers refuse even their escapes.
     return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -179,6 +204,8 @@ def completion_of(
     if not isinstance(message, dict):
         raise ValueError("message is no object")
     text, thought = _content(message.get("content"))
+    if not text and isinstance(message.get("refusal"), str):
+        text = message["refusal"] or text  # it is the model's answer
     reasoning = thought or _separated(message)
     finish = _ending(choice.get("finish_reason"))
     usage = tree.get("usage")
@@ -198,7 +225,7 @@ def completion_of(
             cached_tokens=_detail(usage, "prompt_tokens_details", "cached_tokens"),
         ),
     )
-    calls = _calls(message.get("tool_calls")) if tools is not None else ()
+    calls = _calls(message) if tools is not None else ()
     if reasoning:
         # A server that separates reasoning says null, not "", where the answer never began.
         began = text is not None or bool(calls)
@@ -213,13 +240,17 @@ def completion_of(
 
 
 def _ending(reason: Any) -> str:
-    """Why an answer ended: that of OpenAI's words which other servers' mean. Raises `Interrupted`:
-    the model did not end it, and neither did a limit that it was given."""
+    """Why an answer ended: that of OpenAI's words which other servers' mean, ``stop`` where a word
+    is not known. Raises `Interrupted`: the model did not end it, and neither did a limit that it
+    was given."""
     if reason is None:
         return "stop"
-    if not isinstance(reason, str) or reason.lower() not in ENDINGS:
-        raise Interrupted(reason if isinstance(reason, str) else "")
-    return ENDINGS[reason.lower()]
+    if not isinstance(reason, str):
+        raise Interrupted("")
+    word = reason.lower()
+    if word in FILTERED or _INTERRUPTED.search(word):
+        raise Interrupted(reason)
+    return "length" if word in CUT else word if word in CALLED else "stop"
 
 
 def _content(content: Any) -> tuple[str | None, Reasoning | None]:
@@ -231,8 +262,10 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
     texts, thoughts = [], []
     for part in content:
         kind = part.get("type")
-        if kind == "text":
+        if kind in ("text", "output_text"):
             texts.append(_text(part["text"]))
+        elif kind == "refusal":
+            texts.append(_text(part["refusal"]))
         elif kind in ("thinking", "reasoning"):
             thinking = part.get(kind, part.get("text", ""))
             parts = thinking if isinstance(thinking, list) else [{"text": thinking}]
@@ -263,7 +296,11 @@ def _separated(message: Mapping[str, Any]) -> Reasoning | None:
     return None
 
 
-def _calls(calls: Any) -> tuple[ToolCall, ...]:
+def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    calls, legacy = message.get("tool_calls"), message.get("function_call")
+    # What servers gave before there were tool_calls; some still give an empty one beside them.
+    if not calls and isinstance(legacy, dict) and legacy.get("name"):
+        return (_tool_call({"function": legacy}),)
     if calls is None:
         return ()
     if not isinstance(calls, list) or len(calls) > MAX_CALLS:

@@ -33,6 +33,7 @@ MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
 """How OpenAI and vLLM say that a prompt does not fit."""
+_OF_SCHEMAS = re.compile(r"response[ _-]?format|schema|structured[ _-]?output")
 
 
 class EndpointDown(RowError):
@@ -41,6 +42,10 @@ class EndpointDown(RowError):
 
 class EndpointRefused(RowError):
     """The endpoint answered that it will not serve this request (4xx), so it was not repeated."""
+
+
+class SchemaRefused(EndpointRefused):
+    """By its own words it refuses the JSON schema of the request."""
 
 
 class Filtered(EndpointRefused):
@@ -99,53 +104,66 @@ class EndpointModel(Client):
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
         self._takes_no_schema = ""
-        """What the endpoint says of them, once it has refused one and answered without."""
+        """Why no schema is sent: the config says so, or what the endpoint said of one."""
+        if isinstance(config, CandidateEndpoint) and "response_format" in config.extra_body:
+            self._takes_no_schema = f"{where}.extra_body leaves response_format out"
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline.
 
-        Where the endpoint refuses a request with a schema it is asked without, from then on always.
+        Where the endpoint refuses a request with a schema it is asked without; from then on always
+        if it is the schema that it refuses, and not this request.
         """
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
         free = sampling.following(None)
-        if not self._takes_no_schema:
+        why = self._takes_no_schema
+        if not why:
             try:
                 return await self._answer(messages, sampling, tools)
             except Filtered:
                 raise
             except EndpointRefused as error:
+                why, of_schemas = str(error), isinstance(error, SchemaRefused)
                 completion = await self._answer(messages, free, tools)
-                self._takes_no_schema = str(error)
+                if of_schemas:
+                    self._takes_no_schema = why
         else:
             completion = await self._answer(messages, free, tools)
-        completion.schema_refused = self._takes_no_schema
+        completion.schema_refused = why
         return completion
 
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
         """Where the prompt leaves room for fewer tokens than were asked for, as many are: what an
         engine of the run's own does by itself, and some servers do not."""
+        body = self._body(messages, sampling, tools)
         try:
-            return await self._asked(messages, sampling, tools)
+            return await self._asked(body, tools)
         except PromptTooLong as error:
             room = _room(str(error))
-            if not 0 < room < (sampling.max_tokens or 0):
+            shorter = self._body(messages, sampling, tools, most=room)
+            if room <= 0 or shorter == body:
                 raise
-            return await self._asked(messages, replace(sampling, max_tokens=room), tools)
+            return await self._asked(shorter, tools)
 
-    async def _asked(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
-        if self._breaker.is_open:
-            raise EndpointDown(
-                f"{self._host} was not asked: it did not answer the requests before this one"
-            )
-        body = request_body(
+    def _body(
+        self, messages: Messages, sampling: Sampling, tools: Tools, *, most: int | None = None
+    ) -> bytes:
+        return request_body(
             self._config,
             messages,
             sampling,
             tools,
             template_kwargs=self._template_kwargs,
             replay=self._replay,
+            most=most,
         )
+
+    async def _asked(self, body: bytes, tools: Tools) -> Completion:
+        if self._breaker.is_open:
+            raise EndpointDown(
+                f"{self._host} was not asked: it did not answer the requests before this one"
+            )
         attempts = 1 if self._breaker.on_trial else 1 + self._config.max_retries
         waited_s = 0.0
         for attempt in range(1, attempts + 1):
@@ -232,7 +250,9 @@ class EndpointModel(Client):
             return EndpointRefused(f"{self._host} does not accept {key}: {answer}")
         if any(phrase in _start(raw).lower() for phrase in _TOO_LONG):
             return PromptTooLong(f"{self._host}: {answer}")
-        return EndpointRefused(f"{self._host} refuses the request: {answer}")
+        of_schemas = status in (400, 422) and _OF_SCHEMAS.search(_start(raw).lower())
+        kind = SchemaRefused if of_schemas else EndpointRefused
+        return kind(f"{self._host} refuses the request: {answer}")
 
     def _said(self, raw: bytes) -> str:
         """The message in an error's body, in one line, without the key."""

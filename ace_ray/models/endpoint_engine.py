@@ -25,6 +25,8 @@ UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine
 """What an endpoint does not tell of its model."""
 _OURS = ("model", "messages", "tools", "stream", "n")
 """Keys of a request that ``extra_body`` may not touch: answers would be read wrongly."""
+_OF_SCHEMAS = ("response_format", "schema")
+"""An answer is held to a schema where a benchmark says to which."""
 _OPTIONS = ("tool_choice", "parallel_tool_calls")
 """Those that have keys of their own in the config; null leaves them out."""
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
@@ -134,6 +136,16 @@ def _check_extra(key: str, value: Any) -> None:
     where = f"{WHERE}.extra_body"
     if key in _OURS:
         raise UserError(f"{key!r} is set by ace_ray itself", where=where, fix="leave it out")
+    if key == "chat_template_kwargs":
+        raise UserError(f"{key!r} belongs to model", where=where, fix=f"write model.{key}")
+    if key == "response_format" and value is None:
+        return  # no answer is then held to a schema
+    if key in _OF_SCHEMAS:
+        raise UserError(
+            f"{key!r} belongs to the benchmark, which says what schema an answer follows",
+            where=where,
+            fix="leave it out, or write response_format: null to ask without schemas",
+        )
     own = "sampling" if key in Sampling.__dataclass_fields__ else WHERE if key in _OPTIONS else ""
     if own and value is not None:
         raise UserError(

@@ -19,10 +19,12 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
     """
     if cluster.running_cluster() == "local":
         gpus, memory = _local_gpus()
+        # Not those that this process may use: the Ray of a lane may count more, never above this.
+        node = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}
         if gpus:
-            return Machine(gpus, gpu_memory_gib or memory)
+            return Machine(gpus, gpu_memory_gib or memory, nodes=(node,))
         # One engine takes all cores of a machine.
-        return Machine(0, total_bytes() / 2**30)
+        return Machine(0, total_bytes() / 2**30, nodes=(node,))
     cluster.connect()
     try:
         import ray

@@ -8,7 +8,7 @@ from typing import Any
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.planning.cluster import largest
+from ace_ray.run.planning.cluster import Resources, TooSmall, fit, largest
 from ace_ray.sweeps.runs import SweepRun
 
 GPU_MEMORY_GIB = {
@@ -44,7 +44,8 @@ class Machine:
     shared: bool = False
     """Whether Ray assigns the GPUs: a cluster's, not this machine's."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
-    """Of a cluster, as they were counted: later there may be fewer for a while."""
+    """Of a cluster, as they were counted: later there may be fewer for a while. Else this machine,
+    none where nothing is held against it."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,12 @@ class Placed:
 
 
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
-    """Raise `UserError` for a model that cannot fit: its GPUs, or its weights in their memory."""
+    """Raise `UserError` for a model that cannot fit: its GPUs, its weights in their memory, or its
+    engines and servers on the nodes."""
     for run in runs:
         where = f"{run.label} ({run.source})"
         if machine.gpus and run.least_gpus > machine.gpus:
-            on_nodes = f", at most {largest(machine.nodes)} on a node" * bool(machine.nodes)
+            on_nodes = f", at most {largest(machine.nodes)} on a node" * machine.shared
             beside = f", {run.server_gpus} of them for served models" if run.server_gpus else ""
             raise UserError(
                 f"takes {run.least_gpus} GPUs{beside}, there are {machine.gpus}{on_nodes}",
@@ -109,16 +111,33 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
                 "it out",
             )
         have = machine.memory_gib
-        if run.weight_bytes is None or have is None:
-            continue
-        have *= run.gpus * USABLE if machine.gpus else 1.0
-        need = ROOM * run.weight_bytes / 2**30
-        if need > have:
-            raise UserError(
-                f"its weights need about {need:.1f} GiB, an engine here has {have:.1f} GiB",
-                where=where,
-                fix="raise engine.tensor_parallel_size, join larger nodes, or leave it out",
-            )
+        if run.weight_bytes is not None and have is not None:
+            have *= run.gpus * USABLE if machine.gpus else 1.0
+            need = ROOM * run.weight_bytes / 2**30
+            if need > have:
+                raise UserError(
+                    f"its weights need about {need:.1f} GiB, an engine here has {have:.1f} GiB",
+                    where=where,
+                    fix="raise engine.tensor_parallel_size, join larger nodes, or leave it out",
+                )
+        try:
+            _alone(run, machine)
+        except TooSmall as error:
+            raise UserError(error.what, where=f"{where}: {error.where}", fix=error.fix) from error
+
+
+def _alone(run: SweepRun, machine: Machine) -> Resources | None:
+    """How ``run`` sits on the nodes with nothing beside it; None where they are not known. Raises
+    `TooSmall`."""
+    if run.plan is None or not machine.nodes:
+        return None
+    return fit(
+        run.plan.config,
+        len(run.plan.rows),
+        machine.nodes,
+        interactive=bool(run.plan.rows.interactive.any()),
+        servers=[(cpus, gpus if machine.gpus else 0) for cpus, gpus in run.servers],
+    )
 
 
 def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
@@ -157,6 +176,9 @@ def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:
         workers = min(lane.engines, len(run.plan.rows))
+        if alone := _alone(run, machine):
+            # Its GPUs may lie so that no node has enough of them for the last engines.
+            workers = min(workers, alone.workers)
         config = config.model_copy(update={"workers": workers})
     return config.model_dump(mode="json")
 

@@ -66,6 +66,8 @@ class SweepRun:
     server_gpus: int = 0
     server_cpus: float = 0.0
     """What other models that are served beside the engines hold."""
+    servers: tuple[tuple[float, int], ...] = ()
+    """The same (CPUs, GPUs) of each."""
     weight_bytes: int | None = None
     """In an engine."""
     parameters: int | None = None
@@ -185,6 +187,7 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
         workers=None if config.workers == "auto" else config.workers,
         server_gpus=sum(gpus for _, gpus in servers),
         server_cpus=sum(cpus for cpus, _ in servers),
+        servers=tuple(servers),
         weight_bytes=_in_memory(size, config.engine) if size else None,
         parameters=size.parameters if size else None,
         endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",

@@ -331,8 +331,10 @@ class Sweep:
         """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
         lanes_now = [*(process.lane for process in self._running), lane]
         gpus: list[int] = []
+        if not self.machine.shared:  # a lane has all that it will ever see
+            return {"nodes": [], "gpus": gpus}
         most = cluster.largest(self.machine.nodes)
-        for count in (n for one in lanes_now for n in one.on_nodes if self.machine.shared):
+        for count in (n for one in lanes_now for n in one.on_nodes):
             gpus += [count] if count <= most else [1] * count  # an engine on several nodes
         return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
 

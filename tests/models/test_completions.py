@@ -195,6 +195,57 @@ def test_what_is_no_answer_to_tools_is_refused(message: dict[str, Any]) -> None:
         read(message, TOOLS)
 
 
+@pytest.mark.parametrize(
+    ("reason", "ending"),
+    [
+        ("tool_use", "stop"),
+        ("COMPLETE", "stop"),
+        ("", "stop"),
+        (None, "stop"),
+        ("end_turn", "stop"),
+        ("tool_calls", "tool_calls"),
+        ("MAX_TOKENS", "length"),
+        ("max_output_tokens", "length"),
+    ],
+)
+def test_a_server_s_own_word_for_an_ending(reason: str | None, ending: str) -> None:
+    done, _ = read({"content": "hi"}, finish_reason=reason)
+    assert (done.text, done.finish_reason) == ("hi", ending)
+
+
+def test_parts_of_a_text_under_another_name() -> None:
+    parts = [{"type": "output_text", "text": "h"}, {"type": "text", "text": "i"}]
+    assert read({"content": parts})[0].text == "hi"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": None, "refusal": "I can't."},
+        {"content": "", "refusal": "I can't."},
+        {"content": [{"type": "refusal", "refusal": "I can't."}]},
+        {"content": "I can't.", "refusal": None},
+        {"content": "I can't.", "refusal": "other"},
+    ],
+)
+def test_a_refusal_is_what_the_model_said(message: dict[str, Any]) -> None:
+    done, _ = read(message, TOOLS)
+    assert done.text == done.tools.content == "I can't."
+
+
+def test_a_call_in_the_form_before_tool_calls() -> None:
+    legacy = {"name": "f", "arguments": '{"x": 1}'}
+    done, _ = read({"content": None, "function_call": legacy}, TOOLS, finish_reason="function_call")
+    assert [(c.name, c.arguments, c.id) for c in done.tools.calls] == [("f", '{"x": 1}', "")]
+    call = {"id": "c1", "function": {"name": "g", "arguments": "{}"}}
+    for other in (None, {}, {"name": "", "arguments": ""}, legacy):
+        done, _ = read({"content": "", "tool_calls": [call], "function_call": other}, TOOLS)
+        assert [c.name for c in done.tools.calls] == ["g"]
+    for nothing in (None, {}, {"name": "", "arguments": ""}):
+        done, _ = read({"content": "hi", "function_call": nothing}, TOOLS)
+        assert (done.text, done.tools.calls) == ("hi", ())
+
+
 def test_an_answer_that_ended_with_an_error_is_none() -> None:
     with pytest.raises(ValueError, match="was interrupted"):
         read({"content": "hal"}, finish_reason="error")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import EndpointConfig
+from ace_ray.config import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError, UserError
 from ace_ray.models import endpoint as module
 from ace_ray.models import pacing
@@ -206,7 +206,8 @@ def test_bad_extras_do_not_spoil_an_answer(usage: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["abort", "cancelled", "timeout", "error", "insufficient_system_resource", 3, {}]
+    "reason",
+    ["abort", "cancelled", "timeout", "error", "ERROR", "insufficient_system_resource", 3, {}],
 )
 def test_an_interrupted_answer_is_none_and_asked_for_again(reason: Any) -> None:
     tree = answer()
@@ -229,11 +230,12 @@ def test_interrupted_answers_do_not_make_an_endpoint_down() -> None:
     assert ask(Endpoint(said(tree=tree)), talk) is False
 
 
-def test_a_withheld_answer_is_none_and_is_not_asked_for_again() -> None:
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY"])
+def test_a_withheld_answer_is_none_and_is_not_asked_for_again(reason: str) -> None:
     tree = answer()
-    tree["choices"][0]["finish_reason"] = "content_filter"
+    tree["choices"][0]["finish_reason"] = reason
     server = Endpoint(said(tree=tree))
-    with pytest.raises(EndpointRefused, match=r"withheld the answer.*'content_filter'"):
+    with pytest.raises(EndpointRefused, match=rf"withheld the answer.*'{reason}'"):
         ask(server)
     assert len(server.bodies) == 1
 
@@ -254,6 +256,42 @@ def test_a_prompt_that_fits_is_answered_as_far_as_there_is_room(refusal: str) ->
     )
     assert ask(server).text == "hi"
     assert [body["max_tokens"] for body in server.bodies] == [1200, 472]
+
+
+def test_the_limit_that_is_sent_is_the_one_that_is_lowered() -> None:
+    refusal = "maximum context length is 512 tokens and your request has 416 input tokens"
+    server = Endpoint(
+        said(status=400, text=json.dumps({"error": {"message": refusal}})), said(tree=answer())
+    )
+
+    async def main() -> str:
+        async with server:
+            config = CandidateEndpoint(
+                url=server.url,
+                model="m",
+                extra_body={"max_tokens": None, "max_completion_tokens": 8000},
+            )
+            model = EndpointModel(config)
+            try:
+                return (await model.chat(ASKED, Sampling(max_tokens=50))).text
+            finally:
+                await model.close()
+
+    assert asyncio.run(main()) == "hi"
+    limits = [(body.get("max_tokens"), body["max_completion_tokens"]) for body in server.bodies]
+    assert limits == [(None, 8000), (None, 96)]
+
+
+def test_a_request_that_cannot_be_shorter_is_not_sent_again() -> None:
+    refusal = "maximum context length is 512 tokens, your request has 12 input tokens"
+    server = Endpoint(said(status=400, text=json.dumps({"error": {"message": refusal}})))
+
+    async def talk(model: EndpointModel) -> None:
+        await model.chat(ASKED, Sampling(max_tokens=500))
+
+    with pytest.raises(PromptTooLong):
+        ask(server, talk)
+    assert len(server.bodies) == 1
 
 
 def test_a_prompt_that_leaves_no_room_does_not_fit() -> None:
@@ -530,13 +568,51 @@ def test_a_schema_is_sent_as_a_response_format() -> None:
     ]
 
 
-def test_an_endpoint_that_refuses_one_is_asked_without_and_says_so() -> None:
-    refusal = said(status=400, text='{"error": {"message": "response_format is not supported"}}')
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (400, "response_format is not supported"),
+        (422, "Invalid JSON Schema"),
+        (400, "Structured output needs a newer model"),
+    ],
+)
+def test_an_endpoint_that_refuses_one_is_asked_without_and_says_so(status: int, why: str) -> None:
+    refusal = said(status=status, text=json.dumps({"error": {"message": why}}))
     server = Endpoint(refusal, said(tree=answer()))
     first, second = ask(server, twice)
-    assert "response_format is not supported" in first
+    assert why in first
     assert second == first
     assert ["response_format" in body for body in server.bodies] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("status", "why"), [(413, "payload too large"), (400, "try again"), (403, "schema: forbidden")]
+)
+def test_one_that_refuses_something_else_is_asked_with_the_next(status: int, why: str) -> None:
+    refusal = said(status=status, text=json.dumps({"error": {"message": why}}))
+    server = Endpoint(refusal, said(tree=answer()))
+    first, second = ask(server, twice)
+    assert why in first
+    assert second == ""
+    assert ["response_format" in body for body in server.bodies] == [True, False, True]
+
+
+def test_one_that_is_to_get_none_is_asked_without() -> None:
+    server = Endpoint(said(tree=answer()))
+
+    async def main() -> list[str]:
+        async with server:
+            config = CandidateEndpoint(
+                url=server.url, model="m", extra_body={"response_format": None}
+            )
+            model = EndpointModel(config, where="model.endpoint")
+            try:
+                return await twice(model)
+            finally:
+                await model.close()
+
+    assert asyncio.run(main()) == ["model.endpoint.extra_body leaves response_format out"] * 2
+    assert not any("response_format" in body for body in server.bodies)
 
 
 def test_one_that_refuses_the_question_either_way_is_asked_with_a_schema_again() -> None:

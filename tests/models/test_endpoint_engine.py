@@ -114,6 +114,11 @@ def test_what_only_an_engine_has_is_refused(more: dict[str, Any], line: str) -> 
         ({"temperature": 1}, "'temperature' belongs to sampling; write sampling.temperature"),
         ({"tool_choice": "none"}, "belongs to model.endpoint; write model.endpoint.tool_choice"),
         ({"anything": None}, "no request has 'anything'"),
+        ({"response_format": {"type": "text"}}, "write response_format: null to ask without"),
+        ({"schema": {}}, "'schema' belongs to the benchmark"),
+        ({"schema": None}, "'schema' belongs to the benchmark"),
+        ({"chat_template_kwargs": {"a": 1}}, "write model.chat_template_kwargs"),
+        ({"chat_template_kwargs": None}, "write model.chat_template_kwargs"),
     ],
 )
 def test_further_keys_of_requests_are_looked_at(extra: dict[str, Any], line: str) -> None:
@@ -122,6 +127,7 @@ def test_further_keys_of_requests_are_looked_at(extra: dict[str, Any], line: str
     assert str(caught.value).startswith("model.endpoint.extra_body: ")
     assert line in str(caught.value)
     check_endpoint(config(extra_body={"temperature": None, "tool_choice": None, "x": {"y": 1}}))
+    check_endpoint(config(extra_body={"response_format": None}))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,25 @@ def test_a_refusal_is_one_line_with_what_to_do(
     assert line in text
     assert "\n" not in text
     assert KEY not in text
+    assert f"HTTP {status}: " in text, "the mask of secrets leaves what it is about"
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MYKEY", "MY_TOKEN"])
+def test_what_to_do_is_not_taken_for_a_secret(
+    server: Scripted, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, KEY)
+    answers = [(401, '{"error": {"message": "bad key"}}'), (400, '{"error": {"message": "no"}}')]
+    server.answer = lambda body: answers.pop(0)
+    for line in (
+        f"does not accept the key in {name}: HTTP 401: bad key; set the key",
+        "refuses the request: HTTP 400: no; keys that it refuses are left out with "
+        "extra_body: {KEY: null}",
+    ):
+        with pytest.raises(UserError) as caught:
+            ask_endpoint(config(server.url, api_key_env=name), tools=False)
+        assert line in str(caught.value)
 
 
 @pytest.mark.parametrize("patient", [True, False])

@@ -49,7 +49,9 @@ class TestThisMachine:
     def test_its_gpus_and_the_smallest_of_them(self, smi: Smi) -> None:
         smi("81559\n24576\n81559\n")
         assert find_machine(2.0, None) == Machine(3, 24.0)
-        assert find_machine(2.0, 40.0) == Machine(3, 40.0)
+        machine = find_machine(2.0, 40.0)
+        assert machine == Machine(3, 40.0)
+        assert machine.nodes == ({"CPU": os.cpu_count(), "GPU": 3},)
 
     @pytest.mark.parametrize("output", ["", "No devices were found", "[N/A]"])
     def test_none(self, smi: Smi, output: str) -> None:

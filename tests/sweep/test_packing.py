@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweeps.packing import Lane, Machine, Placed, check_sizes, lanes, schedule
+from ace_ray.run.planning.cluster import gpus_per_worker
+from ace_ray.sweeps.packing import Lane, Machine, Placed, check_sizes, lanes, resolved, schedule
 from ace_ray.sweeps.runs import SweepRun
 
 CPU = Machine(0, 16.0)
@@ -41,6 +43,32 @@ def run(
     return SweepRun(
         label, None, label, plan, swap_group=swap_group, gpus=gpus, parameters=parameters, **more
     )
+
+
+def on_nodes(
+    nodes: Sequence[dict[str, float]], servers: Sequence[tuple[float, int]] = (), **told: Any
+) -> tuple[SweepRun, Machine]:
+    """A run of episodes with this config, and a cluster."""
+    config = RunConfig.model_validate({"model": {"source": "m"}, "benchmarks": ["b"], **told})
+    gpus = gpus_per_worker(config.engine)
+    one = run("big", gpus=gpus, servers=tuple(servers))
+    one = replace(
+        one,
+        plan=SimpleNamespace(config=config, rows=Rows()),  # type: ignore[arg-type]
+        workers=None if config.workers == "auto" else config.workers,
+        server_gpus=sum(count for _, count in servers),
+    )
+    total = int(sum(node.get("GPU", 0) for node in nodes))
+    return one, Machine(total, None, shared=True, nodes=tuple(nodes))
+
+
+class Rows:
+    """As a plan has them."""
+
+    interactive = SimpleNamespace(any=lambda: True)
+
+    def __len__(self) -> int:
+        return 100
 
 
 def checkpoints(count: int, swap_group: str = "alike", **more: Any) -> list[SweepRun]:
@@ -192,6 +220,46 @@ class TestSizes:
 
     def test_a_size_that_nobody_knows_passes(self) -> None:
         check_sizes([run("hub")], Machine(1, 1.0))
+
+    @pytest.mark.parametrize(
+        ("told", "node", "match"),
+        [
+            (
+                {"engine": {"tensor_parallel_size": 3}},
+                {"CPU": 16.0, "GPU": 4.0},
+                r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node",
+            ),
+            ({"workers": 9}, {"CPU": 16.0, "GPU": 4.0}, "takes 14 GPUs, 5 of them"),
+            (
+                {"engine": {"distributed_executor_backend": "ray"}},
+                {"CPU": 16.0},
+                "engine.distributed_executor_backend: the cluster has no GPU",
+            ),
+            (
+                {"engine": {"tensor_parallel_size": 64}},
+                {"CPU": 16.0},
+                "engine: an engine on CPUs takes 64 cores or more",
+            ),
+        ],
+    )
+    def test_what_the_nodes_can_never_hold(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        told: dict[str, Any],
+        node: dict[str, float],
+        match: str,
+    ) -> None:
+        big, machine = on_nodes([node, node], servers=((1.0, 3), (1.0, 2)), **told)
+        monkeypatch.setattr("ace_ray.run.planning.cluster._installed", lambda name: False)
+        with pytest.raises(UserError, match=match) as error:
+            check_sizes([big], machine)
+        assert error.value.where.startswith("big (big)")
+        check_sizes([big], replace(machine, nodes=({"CPU": 80.0, "GPU": 80.0},), gpus=80))
+
+    def test_a_lane_is_told_no_more_engines_than_the_nodes_hold(self) -> None:
+        one, machine = on_nodes([{"CPU": 16.0, "GPU": 3.0}] * 3, engine={"tensor_parallel_size": 2})
+        assert resolved(one, Lane((one,), 8), machine)["workers"] == 3
+        assert resolved(one, Lane((one,), 4), machine)["workers"] == 2
 
     def test_one_of_many(self) -> None:
         sizes = [run("ok", weight_bytes=1), run("big", weight_bytes=2**50)]

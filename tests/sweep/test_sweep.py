@@ -801,7 +801,7 @@ class TestPlaces:
         assert last.room["gpus"] == [1, 1, 1]
 
     def test_gpus_of_this_machine_are_not_asked_for(self, setup: Setup) -> None:
-        setup.machine = Machine(4, None)
+        setup.machine = Machine(4, None, nodes=({"CPU": 8.0, "GPU": 4.0},))
         setup.save(1)
         setup.run()
         assert setup.started[0].room == {"nodes": [], "gpus": []}

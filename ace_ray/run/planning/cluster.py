@@ -26,6 +26,8 @@ SANDBOX_CPUS = 0.1
 CLIENT_CPUS = 0.25
 """Of a worker whose candidate is behind an endpoint."""
 """Small, so that a 2-CPU cluster has room beside one engine."""
+_ROUNDING = 1e-9
+"""Of sums of CPUs."""
 
 LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
@@ -36,6 +38,8 @@ GROW_POLL_S = 5.0
 
 Nodes = Sequence[Mapping[str, float]]
 """The resources of each node."""
+Part = tuple[float, int]
+"""(CPUs, GPUs) that are held together, on one node."""
 
 
 class TooSmall(UserError):
@@ -259,7 +263,8 @@ def fit(
 
     Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
     fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
-    model holds, (CPUs, GPUs), on one node.
+    model holds, (CPUs, GPUs), on one node. ``workers: auto`` is as many as the nodes hold beside
+    all else, but no more than ``rows``.
 
     Raises:
         TooSmall: the demand exceeds the cluster.
@@ -291,16 +296,12 @@ def _fit(
             where="this cluster",
             fix="join a cluster with GPUs, or install the CPU flavour (README)",
         )
+    if config.backend == "vllm" and not gpus:
+        _check_engine_on_cpus(config.engine, cluster)
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     each = worker_cpus(config)
     spread = on_gpu and spreads(config.engine, cluster)
     _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
-    if spread:
-        # The worker is beside one of its GPUs; the others may be anywhere.
-        beside = sum(_room(node, each, 1) for node in cluster)
-        most = min(gpus // per_worker, beside)
-    else:
-        most = sum(_room(node, each, per_worker) for node in cluster)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
@@ -310,37 +311,53 @@ def _fit(
                 where="the roles of benchmarks",
                 fix="lower its cpus or engine.tensor_parallel_size, or join larger nodes",
             )
-    small = config.checkers * CHECKER_CPUS + WRITER_CPUS + server_cpus
     cpus = sum(node.get("CPU", 0.0) for node in cluster)
+
+    def needed(workers: int) -> Resources:
+        sandboxes = 0
+        if interactive:
+            sandboxes = workers if config.sandboxes == "auto" else config.sandboxes
+        return Resources(
+            workers,
+            each,
+            per_worker,
+            config.checkers,
+            sandboxes,
+            server_cpus,
+            server_gpus,
+            spread,
+            endpoint=config.backend == ENDPOINT,
+        )
+
+    def held(need: Resources) -> bool:
+        if need.cpus > cpus + _ROUNDING or need.gpus > gpus:
+            return False
+        return _packs(_parts(need, servers), cluster)
+
+    def most(limit: int) -> int:
+        room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
+        limit = min(limit, room)
+        return next((count for count in range(limit, 0, -1) if held(needed(count))), 0)
+
     if config.workers != "auto":
         workers = config.workers
     else:
         by_gpu = (gpus - server_gpus) // per_worker if per_worker else 1
-        workers = max(1, min(by_gpu, rows))
-    sandboxes = 0
-    if interactive:
-        sandboxes = workers if config.sandboxes == "auto" else config.sandboxes
-        small += sandboxes * SANDBOX_CPUS
-    need = Resources(
-        workers,
-        each,
-        per_worker,
-        config.checkers,
-        sandboxes,
-        server_cpus,
-        server_gpus,
-        spread,
-        endpoint=config.backend == ENDPOINT,
-    )
-    if workers > most or need.cpus > cpus or need.gpus > gpus:
-        fits = max(0, min(most, math.floor((cpus - small) / each)))
+        workers = max(1, most(min(by_gpu, rows)))
+    need = needed(workers)
+    if not held(need):
+        fits = most(workers - 1)
+        small = need.cpus - workers * each
         gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
-        server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
+        of_servers = " + ".join(str(count) for _, count in servers if count)
+        server_text = f" and {of_servers} GPU(s)" if of_servers else ""
+        largest_cpus = max((node.get("CPU", 0.0) for node in cluster), default=0.0)
+        on_one = f", at most {largest_cpus:g} and {largest(cluster)} on one"
         raise TooSmall(
             f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
             f"{'' if spread else ' on one node'}, and "
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
-            f"{cpus:g} CPUs and {gpus} GPUs in all",
+            f"{cpus:g} CPUs and {gpus} GPUs in all{on_one * (len(cluster) > 1)}",
             where="workers",
             fix=f"set workers to {fits} or less"
             if fits
@@ -357,20 +374,82 @@ def _check_engine_fits(
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     if each <= (gpus if spread else largest(cluster)):
         return
-    sizes = " x ".join(
-        f"{name} {engine[name]}"
-        for name in ("tensor_parallel_size", "pipeline_parallel_size")
-        if engine.get(name, 1) != 1
-    )
     fix = "lower them, or join a cluster with more GPUs"
     if each <= gpus:
         fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
     raise TooSmall(
-        f"an engine takes {each} GPUs ({sizes}), the cluster has {gpus} on {len(cluster)} node(s), "
-        f"its largest node {largest(cluster)}",
+        f"an engine takes {each} GPUs ({_sizes(engine)}), the cluster has {gpus} on "
+        f"{len(cluster)} node(s), its largest node {largest(cluster)}",
         where="engine",
         fix=fix,
     )
+
+
+def _check_engine_on_cpus(engine: Mapping[str, Any], cluster: Nodes) -> None:
+    """Raise `TooSmall` for an engine that could not start on nodes without GPUs."""
+    if engine.get("distributed_executor_backend") == "ray":
+        raise TooSmall(
+            "the cluster has no GPU, and vLLM's CPU build has no Ray executor",
+            where="engine.distributed_executor_backend",
+            fix="leave it out, or join a cluster with GPUs",
+        )
+    # A process for each, with threads on cores of its own. A worker holds `worker_cpus` however
+    # large its engine is, so nothing else compares them with what there is.
+    each = gpus_per_worker(dict(engine))
+    most = max((node.get("CPU", 0.0) for node in cluster), default=0.0)
+    if each > max(1.0, most):
+        raise TooSmall(
+            f"an engine on CPUs takes {each} cores or more ({_sizes(engine)}), the largest node "
+            f"has {most:g}",
+            where="engine",
+            fix="lower them, or join a cluster with GPUs",
+        )
+
+
+def _sizes(engine: Mapping[str, Any]) -> str:
+    return " x ".join(
+        f"{name} {engine[name]}"
+        for name in ("tensor_parallel_size", "pipeline_parallel_size")
+        if engine.get(name, 1) != 1
+    )
+
+
+def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
+    """All that Ray places by itself. An engine on several nodes asks for one GPU at a time, the
+    first beside its worker (`placement.bundles`)."""
+    engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
+    if need.spread:
+        engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
+    small: list[Part] = [(CHECKER_CPUS, 0)] * need.checkers + [(WRITER_CPUS, 0)]
+    return [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
+
+
+def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
+    """Whether the nodes hold all ``parts``: the largest is placed first, each on the node that it
+    fills most. By GPUs, else by CPUs, for what is short may be either.
+
+    With CPUs to spare, and sizes that divide one another, as 1, 2, 4 and 8 do, it finds room if
+    there is any.
+    """
+    by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
+    free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
+    by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]
+    return _placed(by_gpus, list(free)) or _placed(by_cpus, [(b, a) for a, b in free])
+
+
+def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
+    """``free`` is what the nodes have left, and becomes less."""
+    for first, second in sorted(parts, reverse=True):
+        fitting = [
+            (node, number)
+            for number, node in enumerate(free)
+            if node[0] + _ROUNDING >= first and node[1] + _ROUNDING >= second
+        ]
+        if not fitting:
+            return False
+        node, number = min(fitting)
+        free[number] = (node[0] - first, node[1] - second)
+    return True
 
 
 def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:

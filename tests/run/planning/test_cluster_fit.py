@@ -256,6 +256,128 @@ def test_gpus_of_servers_are_not_for_workers() -> None:
         fit(config, 10, [node], servers=[(1.0, 4)])
 
 
+def beside(gpus: list[int], servers: list[int], cpus: float = 16.0, **changes: Any) -> Resources:
+    """On nodes of so many GPUs, beside servers of so many."""
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], **changes}
+    nodes = [{"CPU": cpus, "GPU": float(count)} for count in gpus]
+    return fit(RunConfig.model_validate(tree), 100, nodes, servers=[(1.0, n) for n in servers])
+
+
+class TestPacking:
+    """Totals that would do, on nodes that do not."""
+
+    TWO: ClassVar = {"tensor_parallel_size": 2}
+    THREE: ClassVar = {"tensor_parallel_size": 3}
+
+    def test_two_workers_leave_no_node_room_for_a_server(self) -> None:
+        with pytest.raises(TooSmall) as caught:
+            beside([3, 3], [2], engine=self.TWO, workers=2)
+        line = str(caught.value)
+        assert "2 worker(s) of 1 CPU(s) and 2 GPU(s) each on one node" in line
+        assert "and 2 GPU(s) for all else, do not fit 2 node(s)" in line
+        assert "at most 16 and 3 on one; set workers to 1 or less" in line
+        assert caught.value.fits([{"CPU": 16.0, "GPU": 6.0}])
+        assert beside([3, 3], [2], engine=self.TWO, workers=1).workers == 1
+
+    def test_servers_leave_no_node_room_for_a_worker(self) -> None:
+        with pytest.raises(TooSmall, match=r"3 \+ 2 GPU\(s\) for all else.*lower worker_cpus"):
+            beside([4, 4], [3, 2], engine=self.THREE)
+        with pytest.raises(TooSmall, match=r"2 \+ 2 GPU\(s\) for all else"):
+            beside([3, 1], [2, 2])
+
+    @pytest.mark.parametrize(
+        ("gpus", "servers", "each", "workers"),
+        [
+            ([3, 3], [], 2, 2),
+            ([3, 3], [2], 2, 1),
+            ([5, 5, 5], [], 2, 6),
+            ([5, 5, 5], [1, 1, 1], 2, 6),
+            ([8, 8], [2], 4, 3),
+            # The server has to be on the smaller node.
+            ([4, 3], [3], 2, 2),
+            ([4, 3], [2, 2], 3, 1),
+            ([8, 8], [1, 2, 4], 1, 9),
+        ],
+    )
+    def test_auto_is_as_many_as_the_nodes_hold(
+        self, gpus: list[int], servers: list[int], each: int, workers: int
+    ) -> None:
+        engine = {"tensor_parallel_size": each}
+        assert beside(gpus, servers, engine=engine).workers == workers
+        assert beside(gpus, servers, engine=engine, workers=workers).workers == workers
+        with pytest.raises(TooSmall, match=f"set workers to {workers} or less"):
+            beside(gpus, servers, engine=engine, workers=workers + 1)
+
+    def test_auto_takes_no_more_than_the_cpus_hold(self) -> None:
+        assert beside([4, 4], [], cpus=2.0).workers == 3
+
+    def test_a_server_of_many_cpus_is_not_crowded_out(self) -> None:
+        config = RunConfig.model_validate(
+            {"model": {"source": "m"}, "benchmarks": ["b"], "engine": self.TWO, "workers": 1}
+        )
+        nodes = [{"CPU": 8.0, "GPU": 3.0}, {"CPU": 2.0, "GPU": 4.0}]
+        assert fit(config, 9, nodes, servers=[(8.0, 1)]).workers == 1
+
+    def test_what_is_left_on_each_node_is_too_little_for_a_checker(self) -> None:
+        nodes = [{"CPU": 1.0}] * 3
+        with pytest.raises(TooSmall, match=r"set workers to 2 or less"):
+            sits(*nodes, backend="fake", worker_cpus=0.8, workers=3)
+        assert sits(*nodes, backend="fake", worker_cpus=0.75, workers=3).workers == 3
+
+    def test_an_engine_on_several_nodes_takes_what_servers_leave(self) -> None:
+        engine = {"tensor_parallel_size": 4}
+        assert beside([3, 3], [2], engine=engine).spread
+        with pytest.raises(TooSmall, match="1 worker"):
+            beside([3, 3], [2, 2], engine=engine)
+        with pytest.raises(TooSmall, match="1 worker"):
+            beside([2, 2], [1], engine=engine)
+        assert beside([3, 3], [], engine={**self.TWO, **RAY}).workers == 3
+
+    def test_a_large_cluster(self) -> None:
+        """Of workers that waste GPUs on each of its nodes."""
+        assert beside([8] * 125, [1, 2, 4, 8], engine=self.THREE).workers == 100
+        need = fit(
+            RunConfig.model_validate(
+                {"model": {"source": "m"}, "benchmarks": ["b"], "engine": self.THREE}
+            ),
+            10**6,
+            [{"CPU": 16.0, "GPU": 8.0}] * 125,
+        )
+        assert need.workers == 250
+
+
+RAY = {"distributed_executor_backend": "ray"}
+
+
+class TestSizesOnCpus:
+    def test_vllm_has_no_ray_executor_there(self) -> None:
+        for size in (1, 2):
+            with pytest.raises(TooSmall) as caught:
+                sits({"CPU": 8.0}, engine={"tensor_parallel_size": size, **RAY})
+            line = str(caught.value)
+            assert line.startswith("engine.distributed_executor_backend: the cluster has no GPU")
+            assert "leave it out, or join a cluster with GPUs" in line
+            assert caught.value.fits([{"CPU": 8.0, "GPU": 2.0}])
+
+    def test_each_process_of_an_engine_takes_a_core(self) -> None:
+        engine = {"tensor_parallel_size": 2, "pipeline_parallel_size": 2}
+        with pytest.raises(TooSmall) as caught:
+            sits({"CPU": 2.0}, {"CPU": 3.0}, engine=engine)
+        assert str(caught.value) == (
+            "engine: an engine on CPUs takes 4 cores or more (tensor_parallel_size 2 x "
+            "pipeline_parallel_size 2), the largest node has 3; lower them, or join a cluster "
+            "with GPUs"
+        )
+        assert sits({"CPU": 2.0}, {"CPU": 4.0}, engine=engine).gpus == 0
+
+    def test_one_that_has_one_process_is_not_held_against_them(self) -> None:
+        assert sits({"CPU": 0.9}, worker_cpus=0.4, engine={"tensor_parallel_size": 1}).workers == 1
+
+    def test_a_fake_has_none(self) -> None:
+        engine = {"tensor_parallel_size": 8}
+        assert sits({"CPU": 2.0}, backend="fake", engine=engine).workers == 1
+
+
 def test_server_that_fits_no_node_is_refused() -> None:
     config = RunConfig.model_validate({"model": {"source": "m"}, "benchmarks": ["b"]})
     nodes = [{"CPU": 4.0, "GPU": 1.0}] * 4
