@@ -98,6 +98,7 @@ _limit = click.option(
     type=click.IntRange(min=1),
     help="Evaluate at most N entries, in turns from every category.",
 )
+_full = click.option("--full", is_flag=True, help="Print the tables of all categories, too.")
 
 
 def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, ...]) -> None:
@@ -122,6 +123,7 @@ def _is_own_process() -> bool:
 @_overrides
 @_limit
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
+@_full
 def evaluate(config: str | None, **options: Any) -> None:
     """Evaluate a model: plan, run, write, summarize.
 
@@ -140,6 +142,7 @@ def run_evaluate(
     overrides: tuple[str, ...] = (),
     limit: int | None = None,
     resume: bool = True,
+    full: bool = False,
     own_process: bool = False,
 ) -> int:
     """``ace-ray evaluate`` as a function; returns the exit code.
@@ -149,15 +152,19 @@ def run_evaluate(
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides)
-    work = partial(_evaluate, config, asked, _given(output, limit, benchmarks), resume)
+    work = partial(_evaluate, config, asked, _given(output, limit, benchmarks), resume, full)
     return supervised(work) if own_process else work()
 
 
 def _evaluate(
-    config: str | None, overrides: tuple[str, ...], values: dict[str, Any], resume: bool
+    config: str | None,
+    overrides: tuple[str, ...],
+    values: dict[str, Any],
+    resume: bool,
+    full: bool,
 ) -> int:
     from ace_ray.config import load_config
-    from ace_ray.reports.table import print_summary
+    from ace_ray.reports.printed_summary import print_summary
     from ace_ray.run.evaluate import evaluate
     from ace_ray.run.health.interrupts import RunFailed
 
@@ -174,7 +181,7 @@ def _evaluate(
     except KeyboardInterrupt:
         click.echo("ace-ray: interrupted; the same command continues this run", err=True)
         return INCOMPLETE
-    print_summary(summary, console)
+    print_summary(summary, console, full=full)
     return code
 
 
@@ -294,6 +301,7 @@ def list_kinds(kind: str, as_json: bool) -> None:
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", metavar="URI", help="Of outputs made elsewhere: the folder of their run.")
 @click.option("--model", help="Who made the outputs. Default: the name of PATH.")
+@_full
 @_placed
 def score(
     path: str,
@@ -301,6 +309,7 @@ def score(
     data: str | None,
     output: str | None,
     model: str | None,
+    full: bool,
     opens: Any,
 ) -> None:
     """Score without an engine.
@@ -315,11 +324,11 @@ def score(
     code in a local file only if --benchmark names it.
     """
     if output is None:
-        from ace_ray.reports.table import print_summary
+        from ace_ray.reports.printed_summary import print_summary
         from ace_ray.run.rescore import rescore
 
         code, rescored = rescore(path, _say, opens, data=data, named=benchmarks)
-        print_summary(rescored, Console())
+        print_summary(rescored, Console(), full=full)
         sys.exit(code)
     if len(benchmarks) != 1:
         raise UserError(
@@ -327,14 +336,14 @@ def score(
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.reports.table import print_benchmark
+    from ace_ray.reports.printed_summary import print_benchmark
     from ace_ray.run.score import score_outputs
 
     summary = score_outputs(
         Path(path), benchmark=benchmarks[0], data=data, model=model, store=opens(output), say=_say
     )
     (name,) = summary["benchmarks"]
-    print_benchmark(name, summary["benchmarks"][name], Console())
+    print_benchmark(name, summary["benchmarks"][name], Console(), full=full)
     for line in [*summary["notes"], *summary["incomplete"]]:
         _say(line)
 
@@ -375,6 +384,26 @@ def show(
         limit=(0 if as_json else 20) if limit is None else limit,
         as_json=as_json,
     )
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...|SWEEP")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Of this machine. Default: 8642, or the next that is free; 0: any.",
+)
+@_placed
+def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
+    """Look at runs (folders or s3:// URIs) in a browser, also while they are running.
+
+    All rows with filters and search, every row with an address of its own, and the same entry in
+    two runs side by side. Only this machine can reach the page.
+    """
+    from ace_ray.view.runs import tables_of
+    from ace_ray.view.server import serve
+
+    serve(tables_of([opens(uri) for uri in runs]), port, _say)
 
 
 @cli.command()

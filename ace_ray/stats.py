@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import comb, sqrt
 
 Interval = tuple[float, float]
@@ -41,6 +41,19 @@ def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interva
         below += (weight * (value - low)) ** 2
         above += (weight * (high - value)) ** 2
     return max(0.0, total - sqrt(below)), min(1.0, total + sqrt(above))
+
+
+def mean_of_present(
+    parts: Iterable[tuple[float, float | None, Sequence[float] | None]],
+) -> tuple[float, Interval] | None:
+    """The mean of ``(weight, value, interval)`` parts whose value is not None, by their weights,
+    with its 95 % interval; None where no part has one, or no weight."""
+    present = [(w, v, (i[0], i[1])) for w, v, i in parts if v is not None and i is not None]
+    total = sum(weight for weight, _, _ in present)
+    if not total:
+        return None
+    shares = [(weight / total, value, interval) for weight, value, interval in present]
+    return sum(w * v for w, v, _ in shares), weighted_interval(shares)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

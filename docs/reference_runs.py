@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.benchmarks.results import Estimate, ReportedRun
 from ace_ray.store import open_store
@@ -138,16 +139,15 @@ def results() -> str:
 
 
 def numbers(benchmark: type[Benchmark], run: ReportedRun) -> str:
-    headline: Mapping[str, Estimate | None] = benchmark.headline(run, benchmark.rule_sets[0])
-    known = {name: share for name, share in headline.items() if share is not None}
-    if not known:
-        rules = benchmark.rule_sets[0]
-        known = {
-            one.category: share
-            for one in benchmark.categories(run)
-            if one.measure == "accuracy" and (share := one.shares[rules]) is not None
-        }
-    return ", ".join(f"{name} {percent(share)}" for name, share in known.items())
+    """Of which nothing was run is not there; of which not all was run is in italics."""
+    scores = benchmark.scores(run.summary, benchmark.rule_sets[0])
+    return ", ".join(
+        f"*{title} {percent(one.estimate)}*"
+        if one.estimate.partial
+        else f"{title} {percent(one.estimate)}"
+        for title, one in zip(titles(scores), scores, strict=True)
+        if one.estimate is not None
+    )
 
 
 def percent(share: Estimate | None) -> str:

@@ -21,9 +21,9 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
     CategoryResult,
-    Estimate,
     Paper,
     ReportedRun,
+    Score,
     ScoredRow,
     own_task,
 )
@@ -236,9 +236,10 @@ class Benchmark(ABC):
         return {"table": statistics.table(summary, cls.rule_sets)}
 
     @classmethod
-    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        """Column -> number of the comparison of runs; the same columns for every run."""
-        return statistics.headline(run, rules)
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        """The numbers of a run over all of it, from its `statistics`; the first is the headline,
+        the one that is shown wherever there is room for one. The same names for every run."""
+        return statistics.scores(summary, rules, cls.groups)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:

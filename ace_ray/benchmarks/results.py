@@ -34,11 +34,66 @@ class ScoredRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A share in 0..1 with its 95 % interval, over ``n`` judged entries or dialogues."""
+    """A share in 0..1 with its 95 % interval, over ``n`` judged entries or dialogues. ``partial``:
+    it is the mean of a part of what it is named after."""
 
     value: float
     interval: tuple[float, float]
     n: int
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A number over a whole run, by the formula of that name.
+
+    ``missing`` are categories that the formula takes and the run has no number of: then
+    ``estimate`` is partial, the mean of what is there. None: nothing is.
+    """
+
+    name: str
+    formula: str
+    estimate: Estimate | None
+    missing: Sequence[str] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is among the scores of a benchmark."""
+        return self.name, self.formula
+
+    @classmethod
+    def of_json(cls, tree: Mapping[str, Any]) -> Score:
+        """The one that `as_json` gave ``tree`` of."""
+        estimate = None
+        if tree["value"] is not None:
+            low, high = tree["interval"]
+            estimate = Estimate(tree["value"], (low, high), tree["n"], tree["partial"])
+        return cls(tree["name"], tree["formula"], estimate, tuple(tree["missing"]))
+
+    def as_json(self) -> dict[str, Any]:
+        """As in ``summary.json`` (docs/results.md)."""
+        found = self.estimate
+        return {
+            "name": self.name,
+            "formula": self.formula,
+            "value": found.value if found else None,
+            "interval": list(found.interval) if found else None,
+            "n": found.n if found else 0,
+            "partial": found is not None and found.partial,
+            "missing": list(self.missing),
+        }
+
+
+def score_of(
+    cell: Mapping[str, Any], name: str, formula: str, n: int, missing: Sequence[str]
+) -> Score:
+    """The score of a summary's cell ``{"value", "interval", "partial": {"value", "interval"}}``."""
+    whole = cell if cell["value"] is not None else cell.get("partial")
+    estimate = None
+    if whole is not None:
+        low, high = whole["interval"]
+        estimate = Estimate(whole["value"], (low, high), n, partial=bool(missing))
+    return Score(name, formula, estimate, tuple(missing))
 
 
 Value = str | int | Estimate | None
@@ -100,7 +155,18 @@ class Curves:
     bands: Mapping[str, Mapping[str, Sequence[BandPoint]]] = field(default_factory=dict)
 
 
-Figure = StackedBars | Curves
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Shares side by side: ``lines``, run -> a share for each of ``labels``, None where there is
+    none."""
+
+    name: str
+    title: str
+    labels: Sequence[str]
+    lines: Mapping[str, Sequence[Estimate | None]]
+
+
+Figure = StackedBars | Curves | Intervals
 
 
 @dataclass(frozen=True, slots=True)

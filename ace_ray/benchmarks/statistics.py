@@ -18,14 +18,18 @@ Keys (``docs/results.md`` explains them)::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, ScoredRow
+from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score, ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, lacks, totals
+from ace_ray.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]
 ALL_ROWS = "Accuracy"
-"""The column of all rows, beside those of groups."""
+"""The score of all rows, beside those of groups."""
+POOLED = "pooled"
+"""The formula in which every judged entry counts the same."""
 
 
 def statistics(
@@ -88,11 +92,37 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
     return {"header": ["category", "n", *rule_sets], "lines": lines}
 
 
-def headline(run: ReportedRun, rules: str) -> dict[str, Estimate | None]:
-    """The accuracy of all rows, and of each group."""
-    summary = run.summary
-    cells = {ALL_ROWS: summary["rules"], **summary["groups"]}
-    return {name: estimate(stats[rules]) if run.headline else None for name, stats in cells.items()}
+def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
+    """The accuracy of all rows, and of each group that is whole."""
+    present = summary["categories"]
+    named = dict.fromkeys(category for members in groups.values() for category in members)
+    missing = [category for category in named if category not in present]
+    every = estimate(summary["rules"][rules])
+    if every is not None and missing:
+        every = replace(every, partial=True)
+    return [
+        Score(ALL_ROWS, POOLED, every, missing),
+        *(
+            Score(
+                name,
+                POOLED,
+                estimate(summary["groups"].get(name, {}).get(rules)),
+                [category for category in members if category not in present],
+            )
+            for name, members in groups.items()
+        ),
+    ]
+
+
+def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
+    """Of ``{"accuracy", "n"}`` by category: the share of all judged entries, each of one weight."""
+    judged = [stats for stats in categories if stats["n"]]
+    n = sum(stats["n"] for stats in judged)
+    if not n:
+        return Score(ALL_ROWS, POOLED, None)
+    value = sum(stats["accuracy"] * stats["n"] for stats in judged) / n
+    whole = {"accuracy": value, "interval": wilson(value * n, n), "n": n}
+    return Score(ALL_ROWS, POOLED, estimate(whole))
 
 
 def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResult]:

@@ -18,10 +18,11 @@ from ace_ray.benchmarks.results import Table
 from ace_ray.reports.compared_runs import ComparedRun, compared_runs
 from ace_ray.reports.comparison import Comparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
+from ace_ray.reports.content import comparison_table
 from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_markdown, flip_tables
 from ace_ray.reports.folder import claim, write
 from ace_ray.reports.hypotheses import TestResult
-from ace_ray.reports.runs import load_runs
+from ace_ray.reports.runs import by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, markdown, print_table, say
 from ace_ray.store import Store, open_store
 
@@ -68,7 +69,7 @@ def compare(
         allow_different=allow_different,
         select_best=select_best,
     )
-    tables = list(tables_of(comparison))
+    tables = [*_headlines(comparison), *tables_of(comparison)]
     flips = comparison.flips() if with_flips else []
     _print(comparison, tables, flips, console)
     if target is not None:
@@ -82,6 +83,16 @@ def compare(
         write(target, comparison_files(comparison, tables, flips), facts)
         say(f"comparison: {target.root}", console)
     return comparison
+
+
+def _headlines(comparison: Comparison) -> list[Table]:
+    """The scores of each run: lines below them are of paired entries, and pooled."""
+    return [
+        comparison_table(holders, rules, with_facts=False)
+        for holders in by_benchmark([compared.run for compared in comparison.runs])
+        for rules in comparison.rule_sets
+        if rules in holders.reporting.rule_sets
+    ]
 
 
 def _label(runs: Sequence[ComparedRun], named: str | None) -> str | None:

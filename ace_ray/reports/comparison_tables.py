@@ -8,6 +8,7 @@ from itertools import groupby
 from ace_ray.benchmarks.results import Table, Value
 from ace_ray.reports.comparison import Comparison
 from ace_ray.reports.hypotheses import Hypothesis, TestResult
+from ace_ray.reports.paired import ALL
 from ace_ray.reports.significance import ALPHA
 from ace_ray.reports.table import NOT_AVAILABLE
 from ace_ray.stats import Interval
@@ -49,7 +50,7 @@ def _cells(result: TestResult, *, with_noise: bool) -> list[Value]:
     hypothesis, difference = result.hypothesis, result.difference
     marks = f"{SHOWN if result.shown else ''}{UNDER_NOISE if result.under_noise else ''}"
     cells: list[Value] = [
-        hypothesis.group.name,
+        f"{ALL} (pooled)" if hypothesis.group.name == ALL else hypothesis.group.name,
         hypothesis.group.language or "all",
         _MEASURES[hypothesis.metric],
         str(difference.n)

@@ -7,9 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ace_ray.benchmarks.conditions import differences, marked
-from ace_ray.benchmarks.results import CategoryResult, Figure, Paper, ScoredRow, Table, Value
+from ace_ray.benchmarks.headline import partial_notes, scores_of, titles
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Estimate,
+    Figure,
+    Paper,
+    ScoredRow,
+    Table,
+    Value,
+)
 from ace_ray.errors import UserError
-from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts
+from ace_ray.reports.picture import picture
+from ace_ray.reports.present import left_out, present
+from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
 
 
@@ -54,6 +65,7 @@ class BenchmarkContent:
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
+    pictures: Mapping[str, Figure | None]
     papers: Mapping[str, Paper]
     categories: Sequence[RunCategories]
     errors: Sequence[RunErrors]
@@ -99,6 +111,8 @@ class Content:
         """What is written as PNG and SVG, under the rule set that is asked for."""
         figures: list[Figure] = []
         for one in self.benchmarks:
+            if (picture := one.pictures[one.rules]) is not None:
+                figures.append(picture)
             figures += one.papers[one.rules].figures
         return figures
 
@@ -114,7 +128,10 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
             f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
         )
     papers = [
-        {r: one.reporting.paper(one.reported, r) or NO_PAPER for r in one.reporting.rule_sets}
+        {
+            r: present(one.reporting.paper(one.reported, r) or NO_PAPER)
+            for r in one.reporting.rule_sets
+        }
         for one in benchmarks
     ]
     several = sum(any(p.tables or p.figures for p in own.values()) for own in papers) > 1
@@ -126,6 +143,7 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
                 holders,
                 sorted(holders.reporting.rule_sets, key=lambda r: r != rules),
                 {r: comparison_table(holders, r) for r in holders.reporting.rule_sets},
+                {r: _picture(holders, r) for r in holders.reporting.rule_sets},
                 {
                     r: _prefixed(paper, holders.benchmark) if several else paper
                     for r, paper in own.items()
@@ -155,21 +173,68 @@ def _prefixed(paper: Paper, benchmark: str) -> Paper:
     return Paper(tables, figures, paper.notes)
 
 
-def comparison_table(holders: BenchmarkRuns, rules: str) -> Table:
-    """Runs side by side: a line per run, with the benchmark's headline numbers."""
+def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
+    """Runs side by side: a line per run, with the benchmark's headline and the scores beside it."""
     labels, legend = marked(holders.reported)
-    numbers = [holders.reporting.headline(run, rules) for run in holders.reported]
+    headline = headline_of(holders)
     lines: list[list[Value]] = []
-    for run, label, headline in zip(holders.runs, labels, numbers, strict=True):
+    for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
         scored = sum(row.status == "scored" for row in rows)
-        lines.append([label, f"{scored}/{len(rows)}", *headline.values()])
+        lines.append([label, f"{scored}/{len(rows)}", *numbers[rules]])
     return Table(
         name=f"comparison-{holders.benchmark}",
         title=f"{holders.benchmark}, {rules} rules (%)",
-        header=["Model", "Scored rows", *numbers[0]],
+        header=["Model", "Scored rows", *headline.titles],
         lines=lines,
-        notes=[*legend, *notes_on(holders)],
+        notes=[*legend, *headline.notes, *(notes_on(holders) if with_facts else [])],
+    )
+
+
+def _picture(holders: BenchmarkRuns, rules: str) -> Figure | None:
+    headline = headline_of(holders)
+    return picture(holders, headline.titles, [one[rules] for one in headline.numbers], rules)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The scores of runs side by side; ``numbers``: of each run, by rule set, those of ``titles``.
+    Scores of which no run holds anything are no column, and ``notes`` name them."""
+
+    titles: Sequence[str]
+    numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]
+    notes: Sequence[str]
+
+
+def headline_of(holders: BenchmarkRuns) -> Headline:
+    rule_sets = holders.reporting.rule_sets
+    found = [
+        scores_of(holders.reporting, run.summary, headline=run.headline) for run in holders.reported
+    ]
+    first = found[0][rule_sets[0]]
+    held = {
+        one.key
+        for by_rules in found
+        for scores in by_rules.values()
+        for one in scores
+        if one.estimate is not None
+    } or {first[0].key}
+    names = {one.key: title for one, title in zip(first, titles(first), strict=True)}
+    empty = [title for key, title in names.items() if key not in held]
+    notes = left_out(empty)
+    lacking = [
+        (run.label, note)
+        for run, by_rules in zip(holders.reported, found, strict=True)
+        for note in partial_notes(by_rules[rule_sets[0]])
+    ]
+    notes += said_once(lacking, len(holders.reported))
+    return Headline(
+        [title for key, title in names.items() if key in held],
+        [
+            {r: [one.estimate for one in by_rules[r] if one.key in held] for r in rule_sets}
+            for by_rules in found
+        ],
+        notes,
     )
 
 

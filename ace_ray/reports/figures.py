@@ -18,7 +18,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ace_ray.benchmarks.results import BandPoint, Curves, Estimate, Figure, StackedBars
+from ace_ray.benchmarks.results import (
+    BandPoint,
+    Curves,
+    Estimate,
+    Figure,
+    Intervals,
+    StackedBars,
+)
 from ace_ray.reports.text import visible
 
 Format = Literal["png", "svg"]
@@ -69,13 +76,66 @@ def draw(figure: Figure, form: Format, *, inline: bool = False) -> bytes:
         }
     )
     with style:
-        canvas = _bars(figure) if isinstance(figure, StackedBars) else _curves(figure)
+        canvas = _canvas(figure)
         FigureCanvasAgg(canvas)
         out = io.BytesIO()
         # Dates and versions would make equal figures differ.
         unstamped = {"Date": None} if form == "svg" else {"Software": None}
         canvas.savefig(out, format=form, dpi=160, metadata=unstamped, transparent=inline)
         return out.getvalue()
+
+
+def _canvas(figure: Figure) -> Canvas:
+    if isinstance(figure, StackedBars):
+        return _bars(figure)
+    return _curves(figure) if isinstance(figure, Curves) else _intervals(figure)
+
+
+def _intervals(figure: Intervals) -> Canvas:
+    """A point and its interval for each label and run; what is partial is not filled."""
+    runs = len(figure.lines)
+    height = 1.1 + len(figure.labels) * (0.22 + 0.16 * runs) + 0.2 * (runs > 1) * -(-runs // 2)
+    canvas = Canvas(figsize=(8.0, height), layout="constrained")
+    axes = canvas.add_subplot()
+    for number, (label, shares) in enumerate(figure.lines.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        offset = 0.7 * ((number + 0.5) / runs - 0.5)
+        for place, share in enumerate(shares):
+            if share is None:
+                continue
+            low, high = share.interval
+            axes.errorbar(
+                [100 * share.value],
+                [place + offset],
+                xerr=[[100 * (share.value - low)], [100 * (high - share.value)]],
+                color=colour,
+                marker=_MARKERS[number // len(_COLOURS) % len(_MARKERS)],
+                markersize=5,
+                markerfacecolor="none" if share.partial else colour,
+                linestyle="none",
+                elinewidth=1.2,
+                capsize=2,
+                label=_short_label(label, 60),
+            )
+    axes.set_yticks(range(len(figure.labels)), [_short_label(label) for label in figure.labels])
+    axes.set_ylim(len(figure.labels) - 0.5, -0.5)
+    axes.set_xlim(-2, 102)
+    axes.set_xlabel("%")
+    axes.grid(axis="x", alpha=0.25, linewidth=0.6)
+    canvas.suptitle(_short_label(figure.title, 100), fontsize=10)
+    if runs > 1:
+        handles, names = axes.get_legend_handles_labels()
+        first = dict(zip(reversed(names), reversed(handles), strict=True))
+        shown = [name for name in dict.fromkeys(names)]
+        canvas.legend(
+            [first[name] for name in shown],
+            shown,
+            loc="outside lower center",
+            ncols=2,
+            frameon=False,
+            fontsize=8,
+        )
+    return canvas
 
 
 def _bars(figure: StackedBars) -> Canvas:

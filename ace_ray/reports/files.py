@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ace_ray
+from ace_ray.benchmarks.results import Figure
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
 from ace_ray.reports.comparison_tables import tables_of
@@ -13,7 +14,15 @@ from ace_ray.reports.html.answers import answers
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Page, Section, render
 from ace_ray.reports.html.provenance import ledger, provenance
-from ace_ray.reports.html.scores import categories, curves, errors, failures, headline, paper
+from ace_ray.reports.html.scores import (
+    categories,
+    curves,
+    errors,
+    failures,
+    headline,
+    paper,
+    picture,
+)
 from ace_ray.reports.table import csv_text, escaped, markdown
 from ace_ray.reports.wrong import GoldAnswers, choose
 
@@ -35,6 +44,8 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
     if content.sweep is not None:
         pages += [f"- not here: {escaped(str(one))}" for one in content.sweep.left_out]
     pages.append("")
+    opening = [one.pictures[one.rules] for one in content.benchmarks]
+    pages += [line for figure in opening if figure is not None for line in _image(figure)]
     with_n = [one.comparisons[one.rules] for one in content.benchmarks]
     for table in content.tables():
         files[f"{table.name}.csv"] = csv_text(table)
@@ -42,8 +53,8 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
         pages.append(str(files[f"{table.name}.md"]))
     for figure in content.figures():
         files |= {f"{figure.name}.{form}": draw(figure, form) for form in FORMATS}
-        title = escaped(figure.title)
-        pages += [f"## {title}", "", f"![{title}]({figure.name}.svg)", ""]
+        if figure not in opening:
+            pages += [f"## {escaped(figure.title)}", "", *_image(figure)]
     for one in content.benchmarks:
         pages += [f"- {escaped(note)}" for note in one.papers[one.rules].notes]
     if reported is not None and reported.comparison is not None:
@@ -60,10 +71,15 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
     }
 
 
+def _image(figure: Figure) -> list[str]:
+    return [f"![{escaped(figure.title)}]({figure.name}.svg)", ""]
+
+
 def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
     """Reads the texts of the wrong answers from the runs, and their gold answers from the
     benchmarks' data."""
     sections: list[Section | None] = [
+        picture(content),
         headline(content),
         failures(content),
         paper(content),

@@ -19,7 +19,7 @@ from ace_ray.config import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.records import digest
-from ace_ray.reports.table import endpoint_notes
+from ace_ray.reports.printed_summary import endpoint_notes
 from ace_ray.run.storage.parts import Ledger, stored_rows
 from ace_ray.run.storage.rows import ResultRow, rows_of
 from ace_ray.run.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
@@ -269,18 +269,33 @@ def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
 
 def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
     """What a reader must know of single runs before taking their numbers for a model's."""
-    for label, run in runs:
-        if run.manifest.config.backend == "fake":
-            yield f"{label}: backend fake, a test of the pipeline and not an evaluation"
-        if run.manifest.config.backend == EXTERNAL:
-            yield f"{label}: made elsewhere; how the model was asked is not recorded"
-        if run.manifest.config.backend == ENDPOINT:
-            unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
-            yield f"{label}: behind an endpoint; unknown of its model: {unknown}"
-            yield from (f"{label}: {note}" for note in endpoint_notes(run.totals.get("endpoint")))
-        if run.manifest.config.limit is not None:
-            yield f"{label}: limited to {run.manifest.config.limit} entries, a sample only"
-        for finding in diagnose(run.rows_of(benchmark)):
-            yield f"{label}: {finding.text}"
-        if benchmark in run.comparable:
-            yield f"{label}: {run.comparable[benchmark]}"
+    found = [(label, fact) for label, run in runs for fact in _facts(run, benchmark)]
+    return said_once(found, len(runs))
+
+
+def _facts(run: Run, benchmark: str) -> Iterator[str]:
+    if run.manifest.config.backend == "fake":
+        yield "backend fake, a test of the pipeline and not an evaluation"
+    if run.manifest.config.backend == EXTERNAL:
+        yield "made elsewhere; how the model was asked is not recorded"
+    if run.manifest.config.backend == ENDPOINT:
+        unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
+        yield f"behind an endpoint; unknown of its model: {unknown}"
+        yield from endpoint_notes(run.totals.get("endpoint"))
+    if run.manifest.config.limit is not None:
+        yield f"limited to {run.manifest.config.limit} entries, a sample only"
+    for finding in diagnose(run.rows_of(benchmark)):
+        yield finding.text
+    if benchmark in run.comparable:
+        yield run.comparable[benchmark]
+
+
+def said_once(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
+    """A line for each fact, after the labels of the runs that it is of; ``runs`` is how many there
+    are."""
+    labels: dict[str, list[str]] = {}
+    for label, fact in facts:
+        labels.setdefault(fact, []).append(label)
+    for fact, of in labels.items():
+        every = "both runs" if runs == 2 else f"all {runs} runs"
+        yield f"{every if len(of) == runs > 1 else ', '.join(of)}: {fact}"

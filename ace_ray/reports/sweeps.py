@@ -20,6 +20,7 @@ from ace_ray.bounded import json_object
 from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import Run, read_run
+from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.store import Store
 from ace_ray.sweeps.config import SWEEP
 from ace_ray.sweeps.ledger import LEDGER, State
@@ -156,6 +157,15 @@ def load_sweep(store: Store) -> Sweep | None:
                 continue
         left_out.append(LeftOut(label, line.source, line.state, why))
     return Sweep(store.root, manifest, lines, runs, left_out, line_of)
+
+
+def run_folders(store: Store) -> list[str] | None:
+    """The folders of a sweep's models that have begun, complete or not; None: ``store`` holds no
+    sweep. Raises `UserError`: its ledger is damaged."""
+    if store.get(SWEEP) is None:
+        return None
+    begun = [line.run_id for line in _lines(store) if line.run_id]
+    return [name for name in begun if store.get(f"{name}/{MANIFEST}") is not None]
 
 
 def _training(source: str) -> str:

@@ -17,6 +17,7 @@ from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.records import canonical_json, digest
+from ace_ray.reports.address import address_of
 from ace_ray.reports.runs import Run
 from ace_ray.run.planning.preflight import make_benchmarks
 from ace_ray.run.score import declared_entries
@@ -46,6 +47,9 @@ class WrongAnswer:
     the JSON of what an episode left."""
 
     run: str
+    address: str
+    """Where ``ace-ray view`` shows it."""
+    row_id: str
     benchmark: str
     language: str
     category: str
@@ -150,6 +154,8 @@ def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer
         alone = record["state"] is None and messages and messages[-1].get("role") == "assistant"
         yield WrongAnswer(
             run=run.label,
+            address=address_of(run.manifest.run_id, row.row_id),
+            row_id=row.row_id,
             benchmark=row.benchmark,
             language=row.language,
             category=row.category,

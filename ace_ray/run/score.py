@@ -22,6 +22,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import diagnose
+from ace_ray.benchmarks.headline import with_scores
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
@@ -104,7 +105,13 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
         "notes": [absent] if total["skipped"] else [],
         **total,
         "uri": store.root,
-        "benchmarks": {benchmark.name: {**numbers, **benchmark.tables(numbers)}},
+        "benchmarks": {
+            benchmark.name: with_scores(
+                type(benchmark),
+                {**numbers, **benchmark.tables(numbers)},
+                headline=total["headline"],
+            )
+        },
         **numbers,
     }
     store.put(SUMMARY, as_json(summary))

@@ -14,6 +14,7 @@ import pyarrow as pa
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.diagnosis import Diagnosis
+from ace_ray.benchmarks.headline import with_scores
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.records import STATUSES, added
 from ace_ray.run.storage.rows import ResultRow, rows_of
@@ -73,6 +74,10 @@ def summarize(
     unscored = declared - statuses["scored"]
     allowed = float(manifest["config"]["max_unscored"])
     headline = unscored <= allowed * declared
+    blocks = {
+        name: with_scores(type(benchmarks[name]), block, headline=headline)
+        for name, block in blocks.items()
+    }
     return {
         "schema_version": 1,
         "run_id": manifest["run_id"],

@@ -134,7 +134,11 @@ def test_the_paper_is_printed_and_written(cli: Any, runs: Path, tmp_path: Path) 
     folder = tmp_path / "cwd" / "report"
     names = {path.name for path in folder.iterdir()}
     tables = {f"table{i}.{kind}" for i in range(2, 9) for kind in ("csv", "md")}
-    figures = {f"figure{i}.{kind}" for i in (6, 7) for kind in ("png", "svg")}
+    figures = {
+        f"{name}.{kind}"
+        for name in ("figure6", "figure7", "scores-acebench")
+        for kind in ("png", "svg")
+    }
     compared = {"comparison-acebench.csv", "comparison-acebench.md"}
     further = {
         f"{name}-acebench.{kind}" for name in ("categories", "errors") for kind in ("csv", "md")

@@ -46,7 +46,7 @@ def content(run: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_a_single_run_s_page(content: bytes) -> None:
     is_sound(Page(content))
     assert anchors(content) == [
-        *("results", "paper", "categories", "errors", "answers", "provenance")
+        *("picture", "results", "paper", "categories", "errors", "answers", "provenance")
     ]
     text = content.decode()
     results = section(text, "results")
@@ -132,8 +132,8 @@ def test_several_runs_are_compared_and_their_flips_shown(tmp_path: Path) -> None
     text = report_page(*folders, out=tmp_path / "out").decode()
     is_sound(Page(text.encode()))
     assert anchors(text.encode()) == [
-        *("results", "paper", "categories", "errors", "curves", "comparison", "flips"),
-        *("answers", "provenance"),
+        *("picture", "results", "paper", "categories", "errors", "curves", "comparison"),
+        *("flips", "answers", "provenance"),
     ]
     assert "Every run against A-1B, entry by entry" in text
     assert "C-7B is better than A-1B on Special" in section(text, "comparison")

@@ -13,6 +13,7 @@ from ace_ray.benchmarks.conditions import comparable_sets, differences
 from ace_ray.errors import UserError
 from ace_ray.reports.content import comparison_table
 from ace_ray.reports.runs import by_benchmark, load_runs
+from ace_ray.reports.table import csv_text, markdown
 from tests.report.builders import block, everything, load_run, write_run
 
 ROWS = block("en", "special_incomplete", 2, 4)
@@ -169,8 +170,17 @@ def test_the_comparison_has_numbers_intervals_and_warnings(tmp_path: Path) -> No
     (folder / "summary.json").write_text(json.dumps(summary))
     (held,) = by_benchmark(load_runs([str(folder)]))
     table = comparison_table(held, "official")
-    assert list(table.header) == ["Model", "Scored rows", "Overall", "Normal", "Special", "Agent"]
-    label, scored, _, normal, special, _ = table.lines[0]
+    assert list(table.header) == [
+        "Model",
+        "Scored rows",
+        "Overall (workbook)",
+        "Normal",
+        "Special",
+        "Agent",
+        "Overall (paper)",
+        "Accuracy (pooled)",
+    ]
+    label, scored, _, normal, special, *_ = table.lines[0]
     assert (label, scored) == ("A", "340/340")
     assert (normal.value, normal.n) == (1.0, 240)  # type: ignore[union-attr]
     assert special.value == pytest.approx(0.8)  # type: ignore[union-attr]
@@ -190,7 +200,7 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     (folder / "run.json").write_text(text)
     (held,) = by_benchmark(load_runs([str(folder)]))
     table = comparison_table(held, "strict")
-    assert list(table.header) == ["Model", "Scored rows", "Accuracy"]
+    assert list(table.header) == ["Model", "Scored rows", "Accuracy (pooled)"]
     found = table.lines[0][2]
     assert (found.value, found.n) == (0.75, 4)  # type: ignore[union-attr]
 
@@ -224,3 +234,26 @@ def test_adapters_are_models_of_their_own(tmp_path: Path) -> None:
     twins = [write_run(tmp_path / f"twin{n}", ROWS, adapter=f"/loras/run-{n}/last") for n in (1, 2)]
     (line,) = differences(reported(*twins))
     assert line.startswith("not the same candidate: adapter is ")
+
+
+def test_some_categories_have_a_partial_headline(tmp_path: Path) -> None:
+    """The mean of what was run; what was not is no column, and named."""
+    folders = [
+        write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
+        for name, valid in (("A", 3), ("B", 1), ("C", 4))
+    ]
+    (held,) = by_benchmark(load_runs([str(folder) for folder in folders]))
+    table = comparison_table(held, "official")
+    header = ["Model", "Scored rows", "Overall (workbook)", "Special", "Overall (paper)"]
+    assert list(table.header) == [*header, "Accuracy (pooled)"]
+    for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
+        assert [one.value for one in line[2:]] == [share] * 4  # type: ignore[union-attr]
+        assert [one.partial for one in line[2:]] == [True] * 3 + [False]  # type: ignore[union-attr]
+    assert table.notes[0] == "left out, no run has a number of it: Normal, Agent"
+    assert table.notes[1].startswith(
+        "all 3 runs: Overall (workbook) is partial, the mean of what was run: without "
+    )
+    assert "partial [" in markdown(table)
+    names, *lines = csv_text(table).splitlines()
+    assert "Special partial" in names
+    assert ",yes" in lines[0]

@@ -18,8 +18,8 @@ from ace_ray.calls import parse_calls
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Entry, Episode
+from ace_ray.reports.printed_summary import print_summary
 from ace_ray.reports.report import make_report
-from ace_ray.reports.table import print_summary
 from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.rescore import compact_run, rescore
 from ace_ray.run.score import score_outputs

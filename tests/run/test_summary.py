@@ -11,6 +11,7 @@ from ace_ray.run.summary import summarize
 
 class Counting:
     name = "toy"
+    rule_sets = ()
 
     def summarize(self, rows: Iterable[Any], max_unscored: float) -> dict[str, Any]:
         return {"ids": [row.row_id for row in rows], "max_unscored": max_unscored}
@@ -113,7 +114,8 @@ def test_usage_is_added_up_over_all_rows() -> None:
 
 def test_each_benchmark_sees_its_own_rows() -> None:
     found = summary([row("a"), row("b", benchmark="other"), row("c")], 3, max_unscored=0.5)
-    assert found["benchmarks"]["toy"] == {"ids": ["a", "c"], "max_unscored": 0.5}
+    told = {"scores": {}, "ids": ["a", "c"], "max_unscored": 0.5}
+    assert found["benchmarks"]["toy"] == told
     assert found["benchmarks"]["other"]["ids"] == ["b"]
 
 
@@ -143,6 +145,7 @@ class Content:
     """A benchmark from elsewhere, which has seen enough after one row."""
 
     name = "toy"
+    rule_sets = ()
 
     def summarize(self, rows: Iterable[Any], max_unscored: float) -> dict[str, Any]:
         return {"first": next(iter(rows)).row_id}

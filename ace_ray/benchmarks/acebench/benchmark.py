@@ -43,9 +43,9 @@ from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
-    Estimate,
     Paper,
     ReportedRun,
+    Score,
     ScoredRow,
 )
 from ace_ray.benchmarks.second_reading import Unread, answer_texts, as_tool_calls
@@ -261,8 +261,8 @@ class ACEBench(Benchmark):
         return state["before"], state["end"]
 
     @classmethod
-    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return paper.headline(run, rules)
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        return paper.scores(summary, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:

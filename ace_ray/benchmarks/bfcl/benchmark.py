@@ -46,9 +46,9 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
-    Estimate,
     Paper,
     ReportedRun,
+    Score,
     ScoredRow,
 )
 from ace_ray.benchmarks.second_reading import Unread
@@ -281,8 +281,8 @@ class BFCL(Benchmark):
         }
 
     @classmethod
-    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return tables.headline(run, rules)
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        return tables.scores(summary, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:

@@ -16,9 +16,9 @@ from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
-    Estimate,
     Paper,
     ReportedRun,
+    Score,
     ScoredRow,
 )
 from ace_ray.benchmarks.second_reading import Unread, texts_of
@@ -47,9 +47,9 @@ from ace_ray.benchmarks.stabletoolbench.score.tables import (
     LEVELS,
     categories,
     further_tables,
-    headline,
     notes,
     paper,
+    scores,
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
@@ -301,8 +301,8 @@ class StableToolBench(Benchmark):
         return {"table": table(summary), "further_tables": further_tables(summary)}
 
     @classmethod
-    def headline(cls, run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-        return headline(run, rules)
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        return scores(summary, rules)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:

@@ -11,12 +11,12 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import count
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ace_ray.benchmarks.results import Estimate, Figure, Table, Value
@@ -49,7 +49,7 @@ class Page:
 def render(page: Page) -> bytes:
     """The page as UTF-8."""
     script = _asset("report.js")
-    template = _environment().get_template("report.html.j2")
+    template = environment().get_template("report.html.j2")
     text = template.render(
         page=page, style=Markup(_asset("report.css")), script=Markup(script), policy=_policy(script)
     )
@@ -70,12 +70,17 @@ def _asset(name: str) -> str:
     return files("ace_ray.reports.html").joinpath(name).read_text(encoding="utf-8")
 
 
-def _environment() -> Environment:
+def environment(
+    package: str = "ace_ray.reports", folder: str = "html", longest: int | None = LONGEST
+) -> Environment:
+    """What fills the templates in ``folder`` of ``package``, which may import those of reports.
+    ``longest``: characters of a value; None: all of them."""
+    places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
-        loader=PackageLoader("ace_ray.reports", "html"),
+        loader=ChoiceLoader([PackageLoader(*place) for place in places]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_finalize,
+        finalize=partial(_finalize, longest=longest),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -91,11 +96,13 @@ def _environment() -> Environment:
     return environment
 
 
-def _finalize(value: Any) -> Any:
+def _finalize(value: Any, *, longest: int | None) -> Any:
     """Every value on its way into the page, before it is escaped."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return visible(value) if len(value) <= LONGEST else f"{visible(value[:LONGEST])}…"
+    if longest is None or len(value) <= longest:
+        return visible(value)
+    return f"{visible(value[:longest])}…"
 
 
 def _kinds(table: Table) -> list[str]:

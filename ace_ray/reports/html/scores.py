@@ -24,10 +24,20 @@ from ace_ray.reports.content import (
     Content,
     RunCategories,
     RunErrors,
+    headline_of,
     notes_on,
 )
 from ace_ray.reports.html.page import Section
 from ace_ray.reports.sweeps import LedgerLine
+
+
+def picture(content: Content) -> Section | None:
+    """The scores drawn, under the rule set that is asked for."""
+    figures = [one.pictures[one.rules] for one in content.benchmarks]
+    drawn = [figure for figure in figures if figure is not None]
+    if not drawn:
+        return None
+    return Section("picture", "At a glance", "curves.html.j2", drawn)
 
 
 def headline(content: Content) -> Section:
@@ -46,15 +56,14 @@ def _headline(
 ) -> dict[str, Any]:
     holders = benchmark.holders
     labels, legend = marked(holders.reported)
-    columns: list[str] = []
+    found = headline_of(holders)
     runs = []
-    for run, reported, label in zip(holders.runs, holders.reported, labels, strict=True):
+    for i, (run, label) in enumerate(zip(holders.runs, labels, strict=True)):
         # By rule set; None where a run has no numbers: then ``why`` says so.
-        numbers: dict[str, Sequence[Value] | None] = {}
-        for rules in benchmark.rule_sets:
-            values = holders.reporting.headline(reported, rules)
-            columns = list(values)
-            numbers[rules] = list(values.values()) if reported.headline else None
+        numbers: dict[str, Sequence[Value] | None] = {
+            rules: found.numbers[i][rules] if holders.reported[i].headline else None
+            for rules in benchmark.rule_sets
+        }
         rows = run.rows_of(holders.benchmark)
         # Rows that never came are of no benchmark, unless there is only one.
         declared = len(rows)
@@ -73,9 +82,9 @@ def _headline(
         )
     return {
         "benchmark": holders.benchmark,
-        "columns": columns,
+        "columns": found.titles,
         "runs": runs,
-        "notes": [*legend, *notes_on(holders)],
+        "notes": [*legend, *found.notes, *notes_on(holders)],
     }
 
 

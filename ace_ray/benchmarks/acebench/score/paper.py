@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, NORMAL, agent_task
 from ace_ray.benchmarks.acebench.score.summary import GROUPS, PAPER_COLUMNS
@@ -29,17 +30,19 @@ from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
-    Estimate,
     Figure,
     Paper,
     ReportedRun,
+    Score,
     ScoredRow,
     StackedBars,
     Table,
     Value,
     own_task,
+    score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size, size_of
+from ace_ray.benchmarks.statistics import pooled
 from ace_ray.records import RULE_SETS
 
 _DETECTED_IN = ("special_incomplete", "special_error_param")
@@ -172,13 +175,29 @@ def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, lis
 
 
 _HEADLINE = {"overall": "Overall", "normal": "Normal", "special": "Special", "agent": "Agent"}
+_TOP = ("normal", "special", "agent")
 _TABLES = (table2, table3, table4, table5, table6, table7, table8)
 
 
-def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-    """The paper's aggregates over the languages that the run holds."""
-    block = run.summary["combined"]
-    return {title: aggregate(run, block, column, rules) for column, title in _HEADLINE.items()}
+def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
+    """The official workbook's aggregates over the languages that the run holds; the paper's overall
+    number, which has other weights; and the share of all entries, which has none."""
+    block = summary["combined"]
+
+    def score(name: str, column: str, formula: str) -> Score:
+        groups = _TOP if column == "overall" else (column,)
+        members = [c for group in groups for c in GROUPS[group]]
+        cell = block["rules"][rules][formula].get(column)
+        if cell is None:  # no row has come yet
+            return Score(name, formula, None, members)
+        n = sum(block["categories"][c][rules]["n"] for c in members if c in block["categories"])
+        return score_of(cell, name, formula, n, cell["missing"])
+
+    return [
+        *(score(title, column, "workbook") for column, title in _HEADLINE.items()),
+        score("Overall", "overall", "paper"),
+        pooled(stats[rules] for stats in block["categories"].values()),
+    ]
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:

@@ -29,7 +29,8 @@ Keys (``docs/results.md`` explains them)::
       paper          {name: CELL}: the paper's Table 2 columns, unrounded; overall with square-root
                      weights and the "counts" they come from
       errors         as in STATS, all categories together
-    CELL             {"value", "interval", "column", "missing": categories}; value null if any miss
+    CELL             {"value", "interval", "column", "missing": categories}; value null if any miss,
+                     and then "partial": {"value", "interval"} is the mean of what is there, or null
 
 Accuracies are shares in 0..1. In ``combined``, categories pool the languages' rows, aggregates are
 the mean of the languages' aggregates (as in Table 2), and ``missing`` reads ``language/category``.
@@ -61,7 +62,7 @@ from ace_ray.benchmarks.acebench.categories import (
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
 from ace_ray.records import RULE_SETS, Verdict
-from ace_ray.stats import Interval, weighted_interval
+from ace_ray.stats import Interval, mean_of_present, weighted_interval
 
 # The order of the sums matters: the official evaluator adds floats before it rounds, in this order.
 _NORMAL = (*SINGLE_TURN, *MULTI_TURN, "normal_similar_api", "normal_preference", *ATOM)
@@ -161,6 +162,8 @@ def mean_over_languages(by_language: Mapping[str, Mapping[str, Any]]) -> dict[st
             "column": first["column"],
             "missing": missing,
         }
+        if missing:
+            combined[name]["partial"] = _partial(_known(1.0, cell) for cell in cells)
         if "counts" in first:
             combined[name]["counts"] = {
                 lang: block[name]["counts"] for lang, block in by_language.items()
@@ -184,6 +187,9 @@ def _groups(
                 [(1 / len(members), categories[c].value, categories[c].interval) for c in members]
             )
         cells[name] = _cell(value, interval, columns[name], missing)
+        if missing:
+            there = [categories[c] for c in members if c in categories]
+            cells[name]["partial"] = _partial((1.0, one.value, one.interval) for one in there)
     return cells
 
 
@@ -195,13 +201,26 @@ def _overall(
 ) -> dict[str, Any]:
     missing = [c for group in ("normal", "special", "agent") for c in groups[group]["missing"]]
     if missing:
-        return _cell(None, None, columns["overall"], missing)
+        cell = _cell(None, None, columns["overall"], missing)
+        return cell | {"partial": _partial(_known(weights[name], groups[name]) for name in weights)}
     cells = [
         (weight, groups[group]["value"], groups[group]["interval"])
         for group, weight in weights.items()
     ]
     value = finish(_add(weight * value for weight, value, _ in cells))
     return _cell(value, _interval(cells), columns["overall"], missing)
+
+
+def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
+    """``weight`` with the value and interval of a cell, or of what there is of it."""
+    there = cell if cell["value"] is not None else cell.get("partial") or {}
+    return weight, there.get("value"), there.get("interval")
+
+
+def _partial(parts: Iterable[tuple[float, Any, Any]]) -> dict[str, Any] | None:
+    """The mean of what there is, of a cell that lacks categories."""
+    found = mean_of_present(parts)
+    return None if found is None else {"value": found[0], "interval": list(found[1])}
 
 
 def _add(values: Iterable[float]) -> float:

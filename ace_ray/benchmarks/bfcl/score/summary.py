@@ -39,7 +39,7 @@ from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
 from ace_ray.records import RULE_SETS, Verdict
-from ace_ray.stats import Z95, Interval, weighted_interval, wilson
+from ace_ray.stats import Z95, Interval, mean_of_present, weighted_interval, wilson
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
@@ -153,7 +153,8 @@ V3: Mapping[str, Column] = {
 def aggregates(categories: Mapping[str, Accuracy], columns: Mapping[str, Column]) -> dict[str, Any]:
     """``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1.
 
-    ``missing`` names the categories without which there is no value.
+    ``missing`` names the categories without which there is no value; then ``partial`` is the mean
+    of what there is, ``{"value", "interval"}`` or None.
     """
     cells: dict[str, Any] = {}
     for name, column in columns.items():
@@ -176,7 +177,28 @@ def aggregates(categories: Mapping[str, Accuracy], columns: Mapping[str, Column]
             "interval": None if interval is None else list(interval),
             "missing": missing,
         }
+        if missing:
+            cells[name]["partial"] = _partial(column, parts, categories)
     return cells
+
+
+def _partial(
+    column: Column, parts: Sequence[Mapping[str, Any]], categories: Mapping[str, Accuracy]
+) -> dict[str, Any] | None:
+    """The mean of what there is, of a column that lacks categories."""
+    if column.pooled:
+        judged = [categories[part] for part in column.parts if part in categories]
+        found = mean_of_present((one.n, one.value, one.interval) for one in judged)
+    else:
+        weights = column.weights or [1.0] * len(parts)
+        there = [
+            part if part.get("value") is not None else part.get("partial") or {} for part in parts
+        ]
+        found = mean_of_present(
+            (weight, part.get("value"), part.get("interval"))
+            for weight, part in zip(weights, there, strict=True)
+        )
+    return None if found is None else {"value": found[0], "interval": list(found[1])}
 
 
 def _part(

@@ -16,13 +16,15 @@ from ace_ray.benchmarks.results import (
     Figure,
     Paper,
     ReportedRun,
+    Score,
     ScoredRow,
     Table,
     Value,
     own_task,
+    score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size
-from ace_ray.benchmarks.statistics import estimate
+from ace_ray.benchmarks.statistics import estimate, pooled
 from ace_ray.records import RULE_SETS
 
 HEADER = ("group", "category", "n", "official", "strict")
@@ -108,14 +110,27 @@ def _points(value: float | None) -> str:
     return "N/A" if value is None else f"{value:.1f}"
 
 
-_HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic", "overall")
+_HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
 _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
-def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-    """The groups of v4, and both overall scores."""
-    columns = {V4[name].title: _column(run, "v4", name, rules) for name in _HEADLINE}
-    return columns | {V3["overall"].title: _column(run, "v3", "overall", rules)}
+def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
+    """The overall score of v4, its groups, the overall score of v3, and the share of all entries,
+    those included that no overall score takes."""
+
+    def score(title: str, version: str, column: str) -> Score:
+        cell = summary["rules"][rules][version][column]
+        judged = summary["categories"]
+        n = sum(judged[c][rules]["n"] for c in _members(version, column) if c in judged)
+        return score_of(cell, title, version, n, cell["missing"])
+
+    groups = [score(V4[name].title, "v4", name) for name in _HEADLINE]
+    return [
+        score("Overall", "v4", "overall"),
+        *groups,
+        score("Overall", "v3", "overall"),
+        pooled(stats[rules] for stats in summary["categories"].values()),
+    ]
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:

@@ -20,7 +20,8 @@ Keys (``docs/results.md`` explains them)::
     STATS            as in the summaries of ACEBench, see ``docs/results.md``, and
                      {"sopr": CELL, "answered_only": CELL, "votes": [SoPR by vote], "spread"}
     CELL             {"value", "interval", "n"}; value null where nothing was judged
-    MEAN             {"value", "interval", "n", "missing": [group]}; null without every group
+    MEAN             {"value", "interval", "n", "missing": [group]}; value null without every group,
+                     and then "partial": {"value", "interval"} is the mean of those there, or null
     SOURCES          {"calls", "counts": {source: n}, "shares": {source: share},
                      "cached": {origin: n}, "unrecorded", "schema_refused",
                      "failures": {kind: n}}
@@ -52,7 +53,7 @@ from ace_ray.benchmarks.stabletoolbench.check import (
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
 from ace_ray.records import RULE_SETS
-from ace_ray.stats import Interval, weighted_interval, wilson
+from ace_ray.stats import Interval, mean_of_present, weighted_interval, wilson
 
 
 def summarize(
@@ -152,7 +153,15 @@ def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[st
     cells = {name: cell(group) for name, group in groups.items()}
     missing = [name for name in GROUPS if cells.get(name, {}).get("value") is None]
     if missing:
-        return {"value": None, "interval": None, "n": 0, "missing": missing}
+        there = [one for one in cells.values() if one["value"] is not None]
+        found = mean_of_present((1.0, one["value"], one["interval"]) for one in there)
+        return {
+            "value": None,
+            "interval": None,
+            "n": sum(one["n"] for one in there),
+            "missing": missing,
+            "partial": None if found is None else {"value": found[0], "interval": list(found[1])},
+        }
     weight = 1 / len(GROUPS)
     return {
         "value": sum(one["value"] for one in cells.values()) * weight,

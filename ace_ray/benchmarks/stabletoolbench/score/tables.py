@@ -13,14 +13,16 @@ from ace_ray.benchmarks.results import (
     Figure,
     Paper,
     ReportedRun,
+    Score,
     Table,
     Value,
+    score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.score.summary import RATES, SHARES
-from ace_ray.benchmarks.statistics import estimate
+from ace_ray.benchmarks.statistics import estimate, pooled
 from ace_ray.records import RULE_SETS
 
 HEADER = ("group", "queries", "SoPR", "SoPR strict")
@@ -179,16 +181,23 @@ _SHARE_TITLES = {
 _LIKE_FOR_LIKE = "runs compare only with the same judge and the same source of observations"
 
 
-def headline(run: ReportedRun, rules: str) -> Mapping[str, Estimate | None]:
-    """The means over the six groups: SoPR, FAC, SoWR's wins, and the API call score."""
-    averages = run.summary["averages"]
+def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
+    """The means over the six groups, SoPR, FAC, SoWR's wins and the API call score; and the share
+    of all queries that are solved."""
+    averages = summary["averages"]
     cells = {
-        "SoPR": run.summary["rules"][rules]["sopr"],
+        "SoPR": summary["rules"][rules]["sopr"],
         "FAC": averages["fac"],
         "SoWR": averages["win"],
         "API recall": averages["api_recall"],
     }
-    return {name: estimate(cell, "value") if run.headline else None for name, cell in cells.items()}
+    return [
+        *(
+            score_of(cell, name, "mean of groups", cell["n"], cell["missing"])
+            for name, cell in cells.items()
+        ),
+        pooled(stats[rules] for stats in summary["categories"].values()),
+    ]
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:

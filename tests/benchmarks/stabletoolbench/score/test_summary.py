@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.check import api_recall, metrics, verdicts
@@ -336,12 +337,8 @@ def test_the_average_is_the_plain_mean_of_six_groups() -> None:
 @pytest.mark.parametrize("absent", GROUPS)
 def test_there_is_no_average_without_a_group(absent: str) -> None:
     summary = summarize([row for row in whole() if row.category != absent])
-    assert summary["rules"]["official"]["sopr"] == {
-        "value": None,
-        "interval": None,
-        "n": 0,
-        "missing": [absent],
-    }
+    sopr = summary["rules"]["official"]["sopr"]
+    assert (sopr["value"], sopr["interval"], sopr["missing"]) == (None, None, [absent])
     assert any(absent in note for note in notes(summary))
 
 
@@ -416,15 +413,39 @@ def reported(summary: dict[str, Any], label: str = "a", **fields: Any) -> Report
     return ReportedRun(**given | fields)
 
 
-def test_the_headline() -> None:
-    run = reported(summarize(whole(fac={"status": "Solved"})))
-    found = StableToolBench.headline(run, "official")
-    assert list(found) == ["SoPR", "FAC", "SoWR", "API recall"]
-    assert found["SoPR"] is not None
-    assert found["SoPR"].n == 21
-    assert found["SoWR"] is None
-    short = reported(summarize(whole()), headline=False)
-    assert set(StableToolBench.headline(short, "strict").values()) == {None}
+def test_the_scores() -> None:
+    found = StableToolBench.scores(summarize(whole(fac={"status": "Solved"})), "official")
+    assert titles(found) == [
+        "SoPR (mean of groups)",
+        "FAC",
+        "SoWR",
+        "API recall",
+        "Accuracy (pooled)",
+    ]
+    sopr, _, sowr, _, accuracy = found
+    assert sopr.estimate is not None
+    assert accuracy.estimate is not None
+    assert (sopr.estimate.n, sopr.estimate.partial, sopr.missing) == (21, False, ())
+    assert (sowr.estimate, accuracy.estimate.n) == (None, 21)
+
+
+def test_some_groups_have_a_partial_mean() -> None:
+    names = ("G1_tool", "G3_instruction")
+    rows = [row for row in whole() if row.category in names]
+    one, other = (
+        StableToolBench.scores(summarize([r for r in rows if r.category == name]), "official")[0]
+        for name in names
+    )
+    found = StableToolBench.scores(summarize(rows), "official")[0]
+    assert one.estimate is not None
+    assert other.estimate is not None
+    assert found.estimate is not None
+    assert found.estimate.partial
+    assert found.missing == tuple(
+        name for name in GROUPS if name not in ("G1_tool", "G3_instruction")
+    )
+    assert found.estimate.value == (one.estimate.value + other.estimate.value) / 2
+    assert found.estimate.n == one.estimate.n + other.estimate.n
 
 
 def test_categories_and_groups() -> None:

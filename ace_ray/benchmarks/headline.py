@@ -1,0 +1,65 @@
+"""The headline of a run and the scores beside it, the same wherever they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.results import Score
+
+FEW = 2
+"""Categories that a line names before it counts the rest."""
+
+
+def scores_of(
+    benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool
+) -> dict[str, list[Score]]:
+    """By rule set, of the benchmark's part of a summary. Without a ``headline``, since too many
+    rows have no verdict, they have no estimates."""
+    found = {}
+    for rules in benchmark.rule_sets:
+        with own_code(benchmark, "scores"):
+            scores = list(benchmark.scores(summary, rules))
+        found[rules] = scores if headline else [replace(one, estimate=None) for one in scores]
+    return found
+
+
+def with_scores(
+    benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool
+) -> dict[str, Any]:
+    """The benchmark's part of a summary with its ``scores`` (docs/results.md)."""
+    found = scores_of(benchmark, summary, headline=headline)
+    return {"scores": {r: [one.as_json() for one in s] for r, s in found.items()}, **summary}
+
+
+def titles(scores: Sequence[Score]) -> list[str]:
+    """What columns of ``scores`` are called: the headline, and those of another formula, with
+    the name of their formula."""
+    return [
+        f"{one.name} ({one.formula})" if not i or one.formula != scores[0].formula else one.name
+        for i, one in enumerate(scores)
+    ]
+
+
+def partial_notes(scores: Sequence[Score]) -> list[str]:
+    """What those that are partial lack, each category once."""
+    notes: list[str] = []
+    told: set[str] = set()
+    for title, one in zip(titles(scores), scores, strict=True):
+        if one.estimate is not None and one.estimate.partial and not told.issuperset(one.missing):
+            told.update(one.missing)
+            notes.append(
+                f"{title} is partial, the mean of what was run: without {few(one.missing)}"
+            )
+    return notes
+
+
+def few(names: Iterable[str], most: int = FEW) -> str:
+    """The first names, and how many more there are."""
+    names = list(names)
+    if len(names) <= most + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"

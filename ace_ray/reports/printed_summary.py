@@ -1,0 +1,159 @@
+"""The summary of a run as it is printed: about ten lines, and all categories on demand."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from ace_ray.benchmarks.headline import partial_notes, titles
+from ace_ray.benchmarks.results import Score
+from ace_ray.clean import one_line
+from ace_ray.records import STATUSES
+from ace_ray.reports.table import cell, plain, say
+
+WIDTH = 72
+"""Columns of the summary, so that it is read anywhere."""
+
+
+def print_summary(summary: Mapping[str, Any], console: Console, *, full: bool = False) -> None:
+    """The last output of a run: scores, totals, where it is stored; with ``full`` its tables."""
+    for name, benchmark in summary["benchmarks"].items():
+        print_benchmark(name, benchmark, console, full=full)
+    for line in _totals(summary):
+        _wrapped(line, console)
+    say(f"results: {summary['uri']}", console)
+
+
+def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
+    totals = " + ".join(f"{summary[s]} {s}" for s in STATUSES if summary[s] or s == "scored")
+    missing = f" + {summary['missing']} missing" if summary["missing"] else ""
+    timing, tokens = summary["timing"], summary["tokens"]
+    if summary["limit"]:
+        yield f"limited to {summary['limit']} entries: a sample of the benchmark, not its score"
+    yield f"declared {summary['declared']} = {totals}{missing}"
+    yield from (f"  {line}" for line in failure_lines(summary.get("failures", ())))
+    if not summary["headline"]:
+        yield f"no headline number: {summary['why']}"
+    if timing:
+        yield (
+            f"{_tokens(tokens)}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
+            f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
+            f"{timing.get('wall_s') or 0:.0f} s in all"
+        )
+    if summary["cut_by_length"]:
+        yield f"{summary['cut_by_length']} answers were cut by max_tokens or the context"
+    if summary["reasoning_truncated"]:
+        yield f"{summary['reasoning_truncated']} answers ended inside their reasoning"
+    yield from endpoint_notes(summary.get("endpoint"))
+    if summary["backend"] == "fake":
+        yield "backend: fake - this is a test of the pipeline, not an evaluation"
+
+
+def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
+    """``line`` on lines of at most `WIDTH` columns, the further ones indented."""
+    for one in textwrap.wrap(
+        line,
+        WIDTH,
+        subsequent_indent=indent + " " * (len(line) - len(line.lstrip())),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]:
+        say(one, console)
+
+
+def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Why rows have no verdict, as the summary of a run has them."""
+    for one in failures:
+        what = ": ".join(filter(None, (one["error_class"], one_line(one["error"]))))
+        status = f" ({one['status']})" if one["status"] else ""
+        yield f"{one['rows']} x {what}{status}"
+
+
+def _tokens(tokens: Mapping[str, int | None]) -> str:
+    if None in tokens.values():
+        return "tokens unknown, the endpoint gives no usage"
+    return f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens"
+
+
+def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a reader must know of the answers of an endpoint, as the summary of a run has them."""
+    if facts is None:
+        return
+    models, fingerprints = facts["models"], facts["fingerprints"]
+    if len(models) > 1:
+        yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_counted(models)}"
+    if not models:
+        yield "the endpoint does not say which model answered"
+    if len(fingerprints) > 1:
+        yield f"answers came from {len(fingerprints)} system fingerprints: {_counted(fingerprints)}"
+    if calls := facts["calls_without_usage"]:
+        yield f"{calls} answers came without usage: the tokens of their rows are unknown"
+
+
+def _counted(names: Mapping[str, int]) -> str:
+    ordered = sorted(names.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name[:80]} ({count} answers)" for name, count in ordered[:5])
+    return f"{shown} and {len(ordered) - 5} more" if len(ordered) > 5 else shown
+
+
+def print_benchmark(
+    name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
+) -> None:
+    """One benchmark's scores; with ``full`` its tables, if it has any; and what its numbers compare
+    with."""
+    if full:
+        _print_tables(name, summary, console)
+    say(name, console)
+    for line, indent in _score_lines(summary["scores"]):
+        _wrapped(line, console, indent)
+    if summary.get("comparable"):
+        _wrapped(f"  {summary['comparable']}", console, "")
+    for finding in summary.get("diagnosis", ()):
+        _wrapped(f"  {finding['text']}", console, "")
+
+
+def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Lines, and what further ones of each are indented by. Each rule set has the headline, then
+    the other numbers, once for those whose numbers are the same; so has what is partial."""
+    by_rules = {rules: [Score.of_json(one) for one in found] for rules, found in scores.items()}
+    same: dict[str, list[Score]] = {}
+    for rules, found in by_rules.items():
+        equal = next((names for names, other in same.items() if other == found), None)
+        same.pop(equal or "", None)
+        same[f"{equal}, {rules}" if equal else rules] = found
+    width = max(map(len, same), default=0)
+    for rules, found in same.items():
+        named = [
+            f"{title} {cell(one.estimate, intervals=not i, n=not i)}"
+            for i, (title, one) in enumerate(zip(titles(found), found, strict=True))
+            if one.estimate is not None
+        ]
+        head, *others = named if found[0].estimate is not None else ["", *named]
+        gap = " " * (width + 4)
+        yield f"  {rules:{width}}  {head or f'{titles(found)[0]} N/A'}", gap
+        if others:
+            yield f"{gap}{', '.join(others)}", ""
+    notes = dict.fromkeys(note for found in by_rules.values() for note in partial_notes(found))
+    yield from ((f"  {note}", "") for note in notes)
+
+
+def _print_tables(name: str, summary: Mapping[str, Any], console: Console) -> None:
+    main = summary.get("table") or {"header": [], "lines": []}
+    for layout in [{"title": name, **main}, *summary.get("further_tables", [])]:
+        if not layout["lines"]:
+            continue
+        *names, last3, last2, last1 = layout["header"]
+        table = RichTable(title=plain(layout["title"]))
+        for column in names:
+            table.add_column(plain(column))
+        for column in (last3, last2, last1):
+            table.add_column(plain(column), justify="right", no_wrap=True)
+        for line in layout["lines"]:
+            table.add_row(*map(plain, line))
+        # A log has no width of its own: give the table what it needs instead of cutting it.
+        wide = console if console.is_terminal else Console(file=console.file, width=120)
+        wide.print(table)

@@ -1,0 +1,106 @@
+"""The summary of a run in a terminal: short, narrow, whole."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.headline import few, partial_notes, scores_of, titles
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.reports.printed_summary import WIDTH, print_summary
+from ace_ray.reports.runs import load_runs
+from ace_ray.run.summary import summarize
+from tests.report.builders import block, write_run
+
+
+def printed(summary: dict[str, Any], *, full: bool = False) -> list[str]:
+    out = io.StringIO()
+    print_summary(summary, Console(file=out, width=WIDTH), full=full)
+    return out.getvalue().splitlines()
+
+
+Summarized = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summarized:
+    """Of English rows of ACEBench, four of each category, some of them right."""
+
+    def made(*valid: tuple[str, int], missing: int = 0) -> dict[str, Any]:
+        rows = [row for category, n in valid for row in block("en", category, n, 4)]
+        (run,) = load_runs([str(write_run(tmp_path / "run", rows))])
+        manifest = {
+            "run_id": "r",
+            "model": {"source": "m"},
+            "declared": len(rows) + missing,
+            "config": {"backend": "vllm", "limit": None, "max_unscored": 0.0},
+        }
+        benchmarks: Any = {"acebench": make_benchmark("acebench", {})}
+        return {**summarize(manifest, benchmarks, lambda: iter(run.rows), {}), "uri": "/runs/r"}
+
+    return made
+
+
+def test_about_ten_lines_of_72_columns(summary: Summarized) -> None:
+    lines = printed(summary(("special_incomplete", 3), ("special_error_param", 1)))
+    assert len(lines) <= 11
+    assert max(map(len, lines)) <= WIDTH
+    assert "\x1b" not in "".join(lines)
+    assert lines[0] == "acebench"
+    assert lines[1].split()[:5] == ["official,", "strict", "Overall", "(workbook)", "50.0"]
+    text = " ".join(" ".join(lines).split())
+    assert "Overall (workbook) is partial, the mean of what was run: without en/" in text
+    assert "N/A" not in text
+    assert "Special 50.0 partial" in text
+    assert lines[-1] == "results: /runs/r"
+    assert not any("special_incomplete" in line for line in lines)
+
+
+def test_full_has_the_categories(summary: Summarized) -> None:
+    lines = printed(summary(("special_incomplete", 3)), full=True)
+    assert any("special_incomplete" in line for line in lines)
+
+
+def test_what_was_withheld_is_not_shown(summary: Summarized) -> None:
+    found = summary(("special_incomplete", 3), missing=1)
+    text = "\n".join(printed(found))
+    assert "official, strict  Overall (workbook) N/A" in text
+    assert "no headline number: 1 of 5 rows have no verdict, max_unscored is 0" in " ".join(
+        text.split()
+    )
+    assert found["benchmarks"]["acebench"]["scores"]["strict"][0]["value"] is None
+
+
+def test_one_headline_everywhere(summary: Summarized) -> None:
+    """In summary.json as in a report: `scores_of` makes both."""
+    part = summary(("special_incomplete", 3))["benchmarks"]["acebench"]
+    (first, *_) = scores_of(ACEBench, part, headline=True)["official"]
+    assert first.as_json() == part["scores"]["official"][0]
+    assert Score.of_json(first.as_json()) == first
+    assert first.key == ("Overall", "workbook")
+
+
+def test_formulas_are_named_where_they_differ() -> None:
+    share = Estimate(0.5, (0.4, 0.6), 10)
+    scores = [
+        Score("Overall", "v4", share),
+        Score("Live", "v4", share),
+        Score("Overall", "v3", None),
+    ]
+    assert titles(scores) == ["Overall (v4)", "Live", "Overall (v3)"]
+    assert partial_notes(scores) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [("abc", "a, b, c"), ("abcd", "a, b and 2 more")],
+)
+def test_few_names(names: str, text: str) -> None:
+    assert few(names) == text
