@@ -32,13 +32,14 @@ class _Server(ThreadingHTTPServer):
 
 class S3Server:
     """Context. Inside it the environment points every S3 client of this process and of its
-    children at the door; ``uri`` is a bucket that exists, ``refused`` counts what was refused."""
+    children at the door; ``uri`` is a bucket that exists, ``asked`` counts requests, ``refused``
+    what was refused of them."""
 
     uri = f"s3://{BUCKET}"
 
     def __init__(self) -> None:
         self.shut = False
-        self.refused = 0
+        self.asked = self.refused = 0
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port: int = probe.getsockname()[1]
         self._door = _Server(("127.0.0.1", 0), self._handler())
@@ -98,6 +99,7 @@ class S3Server:
 
             def forward(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                server.asked += 1
                 if server.shut:
                     server.refused += 1
                     self._answer(503, [("Content-Type", "application/xml")], REFUSAL)

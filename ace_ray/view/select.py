@@ -78,15 +78,18 @@ class StoredRun:
 
 
 def _place(row: ResultRow) -> tuple[object, ...]:
-    return (*_entry(row), row.sample, row.repeat)
+    return entry_order(row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
 
 
-def _entry(row: ResultRow) -> tuple[object, ...]:
+def entry_order(
+    benchmark: str, language: str, category: str, id: str, sample: int, repeat: int
+) -> tuple[object, ...]:
+    """What rows are sorted by: numbers in ids count as numbers."""
     numbered = [
         (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
-        for part in row.id.replace("-", "_").split("_")
+        for part in id.replace("-", "_").split("_")
     ]
-    return (row.benchmark, row.language, row.category, numbered, row.id)
+    return (benchmark, language, category, numbered, id, sample, repeat)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,11 @@ def read_flat(
     limits: Limits,
     lacks: Sequence[str],
     optional: Collection[str] = (),
+    row: int | None = None,
 ) -> pa.Table:
     """The columns of ``schema``, cast to it; the file also has those named in ``lacks``.
-    ``optional`` columns that it does not have are null.
+    ``optional`` columns that it does not have are null. With the place of a ``row`` only this one:
+    nothing but its group of rows is fetched.
 
     Raises `ValueError` or `pa.ArrowException`: it is damaged, of another shape, or too large.
     """
@@ -93,7 +95,8 @@ def read_flat(
     rows = _number(footer, 3, _I64)
     if not 0 <= rows <= limits.rows:
         raise ValueError(f"it has {rows} rows, more than {limits.rows}")
-    chunks = list(_chunks(footer, set(schema.names), size))
+    group, place = (None, 0) if row is None else _group_of(footer, row)
+    chunks = list(_chunks(footer, set(schema.names), size, group))
     if sum(chunk.rows for chunk in chunks) > limits.rows * len(schema.names):
         raise ValueError(f"it has more than {limits.rows} rows")
     for start, end in _joined([(chunk.start, chunk.end) for chunk in chunks]):
@@ -105,12 +108,16 @@ def read_flat(
     texts = [
         f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
     ]
-    table = pq.ParquetFile(pa.BufferReader(pa.py_buffer(buffer)), read_dictionary=texts).read(
-        columns=schema.names, use_threads=False
-    )
+    opened = pq.ParquetFile(pa.BufferReader(pa.py_buffer(buffer)), read_dictionary=texts)
+    asked = {"columns": schema.names, "use_threads": False}
+    table = opened.read(**asked) if group is None else opened.read_row_group(group, **asked)
     if table.num_rows > limits.rows:
         raise ValueError(f"it has more than {limits.rows} rows")
     _check(sum(_full_size(column) for column in table.columns), limits)
+    if group is not None:
+        if place >= table.num_rows:
+            raise ValueError(_DAMAGED)
+        table = table.slice(place, 1)
     table = table.select(schema.names).cast(schema)
     # Texts that are no UTF-8 would surface far from here.
     table.validate(full=True)
@@ -147,8 +154,25 @@ def _names(footer: Fields) -> list[str]:
     return [_text(column.of(4, _TEXT)) for column in columns]
 
 
-def _chunks(footer: Fields, wanted: set[str], size: int) -> Iterator[_Chunk]:
-    for group in _listed(footer, 4):
+def _group_of(footer: Fields, row: int) -> tuple[int, int]:
+    """The number of the group that holds ``row``, and the row's place in it."""
+    begins = 0
+    for number, group in enumerate(_listed(footer, 4)):
+        rows = _number(group, 3, _I64)
+        if rows < 0:
+            raise ValueError(_DAMAGED)
+        if begins <= row < begins + rows:
+            return number, row - begins
+        begins += rows
+    raise ValueError(f"it has no row {row}")
+
+
+def _chunks(
+    footer: Fields, wanted: set[str], size: int, number: int | None = None
+) -> Iterator[_Chunk]:
+    """Of all groups of rows, or of one."""
+    groups = _listed(footer, 4)
+    for group in groups if number is None else [groups[number]]:
         for column in _listed(group, 1):
             about = column.of(3, _STRUCT)
             if 1 in column or about is None:

@@ -100,31 +100,37 @@ def is_part_name(path: str) -> bool:
 
 
 def read_part(
-    store: Store, name: str, columns: Sequence[str], schema: pa.Schema = ROWS
+    store: Store,
+    name: str,
+    columns: Sequence[str],
+    schema: pa.Schema = ROWS,
+    row: int | None = None,
 ) -> pa.Table | str:
     """``columns`` of one part, or why it is none of ours: torn by a crash, or foreign.
 
-    ``schema`` is that of the run's rows.
+    ``schema`` is that of the run's rows; with the place of a ``row`` it is the only one.
 
     Raises `UserError` when the store does not answer.
     """
     try:
         with store.open(name) as file:
-            return _columns(file, columns, schema)
+            return _columns(file, columns, schema, row)
     except _READ_ERRORS:
         # Torn, or out of reach: `get` tells, since it raises on an outage.
         content = store.get(name)
     if content is None:
         return "it is gone"
     try:
-        return _columns(pa.BufferReader(content), columns, schema)
+        return _columns(pa.BufferReader(content), columns, schema, row)
     except _READ_ERRORS as error:
         return " ".join(str(error).split())[:200]
 
 
-def _columns(source: Any, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+def _columns(
+    source: Any, columns: Sequence[str], schema: pa.Schema, row: int | None = None
+) -> pa.Table:
     wanted = pa.schema([schema.field(column) for column in columns])
-    table = read_flat(source, wanted, LIMITS, schema.names, OPTIONAL)
+    table = read_flat(source, wanted, LIMITS, schema.names, OPTIONAL, row)
     check_values(table)
     return table
 
@@ -191,20 +197,26 @@ class Ledger:
         return result_rows(self.tables(result_columns(self.rule_sets), known))
 
 
+ReadPart = Callable[[Store, str, Sequence[str], pa.Schema], "pa.Table | str"]
+
+
 def read_ledger(
-    store: Store, say: Callable[[str], None] = lambda line: None, schema: pa.Schema = ROWS
+    store: Store,
+    say: Callable[[str], None] = lambda line: None,
+    schema: pa.Schema = ROWS,
+    read: ReadPart = read_part,
 ) -> Ledger:
     """What the run holds; time and memory grow with the number of rows only.
 
-    ``schema`` is that of the rows; ``say`` is told of every file that is no part. Raises
-    `UserError` when the store is away.
+    ``schema`` is that of the rows; ``say`` is told of every file that is no part; ``read`` may
+    remember what it has read. Raises `UserError` when the store is away.
     """
     names: list[str] = []
     ignored: dict[str, str] = {}
     columns: list[tuple[np.ndarray, ...]] = []
     for name in part_names(store):
         keys = ["row_id", "status", "attempts", "error_class"]
-        table = read_part(store, name, keys, schema)
+        table = read(store, name, keys, schema)
         if not isinstance(table, str):
             try:
                 ids = _ids(table)
@@ -295,12 +307,15 @@ def compact(
 
 
 def stored_rows(
-    store: Store, manifest: Manifest, say: Callable[[str], None] = lambda line: None
+    store: Store,
+    manifest: Manifest,
+    say: Callable[[str], None] = lambda line: None,
+    read: ReadPart = read_part,
 ) -> Ledger:
     """`read_ledger` of the run with this ``manifest``. Raises `UserError` also when the run holds
     rows that it does not declare: they count in no number, and nothing bounds how many there
     are."""
-    ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets))
+    ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:
         raise UserError(
             f"the run declares {manifest.declared} rows in {MANIFEST} and holds {len(ledger.ids)}",

@@ -1,0 +1,336 @@
+"""``ace-ray view``: runs in a browser of this machine, with an address for every row.
+
+Nothing is written, nothing but GET is answered, and only to pages of this server: the policy of its
+answers forbids all scripts but its own, and a name of another host, as a foreign page would need to
+ask, is refused.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from ace_ray.errors import UserError
+from ace_ray.reports.address import HOST, PORT, path_of
+from ace_ray.view.pages import render, row_view
+from ace_ray.view.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
+
+PAGE_ROWS = 100
+_PORTS = 20
+_ASSETS = {"view.js": "text/javascript", "view.css": "text/css", "report.css": "text/css"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+
+def serve(runs: Sequence[RunTable], port: int | None, say: Callable[[str], None]) -> None:
+    """Answer until the process is interrupted. Raises `UserError`: the port is taken."""
+    listener = listener_at(port)
+    say(f"view: http://{HOST}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
+    config = uvicorn.Config(application(runs), log_level="warning", server_header=False)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def listener_at(port: int | None) -> socket.socket:
+    for candidate in [port] if port is not None else range(PORT, PORT + _PORTS):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+        except OSError:
+            listener.close()
+            continue
+        return listener
+    raise UserError(
+        "nothing can listen there" if port is not None else f"{_PORTS} ports are taken",
+        where=f"--port {port if port is not None else PORT}",
+        fix="name another port; 0 takes any that is free",
+    )
+
+
+def application(runs: Sequence[RunTable]) -> Starlette:
+    site = _Site(runs)
+    return Starlette(
+        routes=[
+            Route("/", site.home),
+            Route("/run/{run}/", site.rows),
+            Route("/run/{run}/state", site.state),
+            Route("/run/{run}/row/{row}", site.row),
+            Route("/run/{run}/row/{row}/against/{other}", site.pair),
+            Route("/assets/{name}", _asset),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
+        exception_handlers={404: _not_found, UserError: _refused},
+    )
+
+
+class _NotFound(UserError):
+    """Of an address that names nothing."""
+
+
+class _Site:
+    """The pages. Handlers are plain functions: each runs in a thread of its own."""
+
+    def __init__(self, runs: Sequence[RunTable]) -> None:
+        self._runs: dict[str, RunTable] = {}
+        for run in runs:
+            name, number = run.run_id, 2
+            while name in self._runs:
+                name, number = f"{run.run_id}~{number}", number + 1
+            self._runs[name] = run
+
+    def home(self, request: Request) -> Response:
+        lines = []
+        for name, run in self._runs.items():
+            run.refresh()
+            lines.append({"name": name, "href": _address(name), **run.facts()})
+        return _page("home.html.j2", title="Runs", runs=lines)
+
+    def state(self, request: Request) -> Response:
+        """What a page of a run that goes on asks every few seconds."""
+        _, run = self._run(request)
+        run.refresh()
+        return JSONResponse(
+            {"rows": run.table.num_rows, "finished": run.finished}, headers=_HEADERS
+        )
+
+    def rows(self, request: Request) -> Response:
+        name, run = self._run(request)
+        run.refresh()
+        asked = request.query_params
+        query, against = Query.of(asked), self._other(name, asked.get("against", ""))
+        other = self._runs.get(against)
+        found = run.select(query, other)
+        pages = max(1, -(-len(found) // PAGE_ROWS))
+        page = min(max(1, _whole(asked.get("page"))), pages)
+        shown = found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+        link = _Links(name, query, against)
+        return _page(
+            "rows.html.j2",
+            title=name,
+            run={"name": name, **run.facts()},
+            others=[one for one in self._runs if one != name],
+            against=against,
+            query=query,
+            rules=run.rule_sets,
+            choices=_choices(run, query),
+            count=len(found),
+            lines=[link.line(one, against_row) for one, against_row in _lines(run, shown, other)],
+            sorts=link.sorts(),
+            page=page,
+            pages=pages,
+            turn={
+                "previous": link.rows(page=page - 1) if page > 1 else "",
+                "next": link.rows(page=page + 1) if page < pages else "",
+            },
+            live=not run.finished,
+        )
+
+    def row(self, request: Request) -> Response:
+        name, run = self._run(request)
+        number = self._number(run, request.path_params["row"])
+        asked = request.query_params
+        against = self._other(name, asked.get("against", ""))
+        link = _Links(name, Query.of(asked), against)
+        return _page(
+            "row.html.j2",
+            title=run.lines([number])[0]["id"],
+            back=link.rows(),
+            turn=self._turn(run, link, number, self._runs.get(against)),
+            sides=[{"name": name, "row": row_view(run.episode(number))}],
+            pairs=self._pairs(name, run, number, link),
+        )
+
+    def pair(self, request: Request) -> Response:
+        """The same entry in two runs."""
+        name, run = self._run(request)
+        number = self._number(run, request.path_params["row"])
+        against = request.path_params["other"]
+        if against not in self._runs:
+            raise _NotFound("no such run", where=against, fix="name one of the list of runs")
+        other = self._runs[against]
+        place = other.by_key.get(run.key_of(number))
+        asked = request.query_params
+        link = _Links(name, Query.of(asked), against)
+        sides: list[dict[str, Any]] = [{"name": name, "row": row_view(run.episode(number))}]
+        sides.append(
+            {
+                "name": against,
+                "row": None if place is None else row_view(other.episode(place)),
+            }
+        )
+        return _page(
+            "row.html.j2",
+            title=run.lines([number])[0]["id"],
+            back=link.rows(),
+            turn=self._turn(run, link, number, other, pair=True),
+            sides=sides,
+            pairs=self._pairs(name, run, number, link),
+        )
+
+    def _turn(
+        self, run: RunTable, link: _Links, number: int, other: RunTable | None, pair: bool = False
+    ) -> Mapping[str, str]:
+        """Where the rows before and after lie in the list that was come from."""
+        found = run.select(link.query, other).tolist()
+        if number not in found:
+            return {"previous": "", "next": "", "place": ""}
+        at = found.index(number)
+
+        def to(place: int) -> str:
+            if not 0 <= place < len(found):
+                return ""
+            row_id = run.lines([found[place]])[0]["row_id"]
+            return link.row(row_id, pair=pair)
+
+        return {
+            "previous": to(at - 1),
+            "next": to(at + 1),
+            "place": f"{at + 1:,} of {len(found):,}",
+        }
+
+    def _pairs(self, name: str, run: RunTable, number: int, link: _Links) -> list[tuple[str, str]]:
+        """The runs that this entry may be looked at beside."""
+        row_id = run.lines([number])[0]["row_id"]
+        return [
+            (other, _Links(name, link.query, other).row(row_id, pair=True))
+            for other, table in self._runs.items()
+            if other != name and run.key_of(number) in table.by_key
+        ]
+
+    def _run(self, request: Request) -> tuple[str, RunTable]:
+        name = request.path_params["run"]
+        if name not in self._runs:
+            raise _NotFound("no such run", where=name, fix="see the list of runs")
+        return name, self._runs[name]
+
+    def _other(self, name: str, asked: str) -> str:
+        """The run to compare with: the one that is asked for, else the only other one."""
+        others = [one for one in self._runs if one != name]
+        if asked in others:
+            return asked
+        return others[0] if len(others) == 1 else ""
+
+    @staticmethod
+    def _number(run: RunTable, row_id: str) -> int:
+        number = run.number_of(row_id)
+        if number is None:
+            run.refresh()
+            number = run.number_of(row_id)
+        if number is None:
+            raise _NotFound("the run has no such row", where=row_id, fix="see the list of rows")
+        return number
+
+
+class _Links:
+    """Addresses that keep what a list was asked for."""
+
+    def __init__(self, run: str, query: Query, against: str) -> None:
+        self.run, self.query, self.against = run, query, against
+
+    def rows(self, **more: Any) -> str:
+        return _address(self.run, {**self._asked(), **more})
+
+    def row(self, row_id: str, *, pair: bool = False) -> str:
+        asked = self._asked()
+        if not pair or not self.against:
+            return _address(self.run, asked, row_id)
+        beside = f"{path_of(self.run, row_id)}/against/{quote(self.against, safe='')}"
+        return f"{beside}?{urlencode(asked)}"
+
+    def line(self, line: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {**line, "href": self.row(line["row_id"]), "other": other}
+
+    def sorts(self) -> dict[str, str]:
+        """Column -> the list sorted by it, the other way round where it is so already."""
+        return {
+            name: _address(
+                self.run,
+                {**self._asked(), "sort": f"-{name}" if self.query.sort == name else name},
+            )
+            for name in SORTS
+        }
+
+    def _asked(self) -> dict[str, str]:
+        return {**self.query.as_dict(), **({"against": self.against} if self.against else {})}
+
+
+def _address(run: str, asked: Mapping[str, Any] | None = None, row_id: str = "") -> str:
+    return f"{path_of(run, row_id)}{f'?{urlencode(asked)}' if asked else ''}"
+
+
+def _lines(
+    run: RunTable, shown: Any, other: RunTable | None
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Rows as values, each with that of the other run."""
+    lines = run.lines(shown)
+    if other is None:
+        return [(line, None) for line in lines]
+    places = [other.by_key.get(run.key_of(int(number))) for number in shown]
+    held = {
+        p: line
+        for p, line in zip(
+            [p for p in places if p is not None],
+            other.lines([p for p in places if p is not None]),
+            strict=True,
+        )
+    }
+    return [
+        (line, None if place is None else held[place])
+        for line, place in zip(lines, places, strict=True)
+    ]
+
+
+def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
+    rules = run.rules_of(query.rules)
+    return {
+        "benchmark": run.counts("benchmark"),
+        "language": run.counts("language"),
+        "category": sorted(run.counts("category")),
+        "error_type": run.counts(f"{rules}_error_type"),
+        "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
+    }
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
+
+
+def _page(template: str, *, status: int = 200, **view: Any) -> Response:
+    return HTMLResponse(render(template, view), status_code=status, headers=_HEADERS)
+
+
+def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise _NotFound("no such file", where=name, fix="")
+    package = "ace_ray.reports.html" if name == "report.css" else "ace_ray.view.pages"
+    content = files(package).joinpath(name).read_bytes()
+    return Response(content, media_type=_ASSETS[name], headers=_HEADERS)
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    return _page("error.html.j2", status=404, title="Not found", error="there is no such page")
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    status = 404 if isinstance(error, _NotFound) else 500
+    return _page("error.html.j2", status=status, title="Not shown", error=str(error))
