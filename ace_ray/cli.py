@@ -408,6 +408,41 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
 
 @cli.command()
 @click.argument("run")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["inspect", "lm-eval", "hf"]),
+    required=True,
+    help="Inspect's .eval logs, lm-eval's result files, or evaluation results of the hub.",
+)
+@click.option("--output", required=True, metavar="URI", help="Folder or s3:// prefix.")
+@click.option("--dataset", help="Of --to hf: the id of the benchmark's dataset on the hub.")
+@_placed
+def export(run: str, form: str, output: str, dataset: str | None, opens: Any) -> None:
+    """Write a run (folder or s3:// URI) as files of other tools."""
+    from ace_ray.export.inspect_log import export_inspect
+    from ace_ray.export.result_files import export_hub, export_lm_eval
+    from ace_ray.view.select import StoredRun
+
+    if form == "hf" and dataset is None:
+        raise UserError(
+            "is needed for the hub", where="--dataset", fix="name the benchmark's, e.g. org/name"
+        )
+    if form != "hf" and dataset is not None:
+        raise UserError("is of --to hf only", where="--dataset", fix="leave it out")
+    stored, target = StoredRun(opens(run)), opens(output)
+    if form == "inspect":
+        names = export_inspect(stored, target)
+    elif form == "lm-eval":
+        names = export_lm_eval(stored, target)
+    else:
+        names = export_hub(stored, target, str(dataset))
+    for name in names:
+        _say(f"{target.root}/{name}")
+
+
+@cli.command()
+@click.argument("run")
 @_placed
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""

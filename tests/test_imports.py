@@ -27,6 +27,7 @@ FLOORS = [
     {"sweeps"},
     {"reports"},
     {"view"},
+    {"export"},
     {"api"},
     {"cli"},
 ]

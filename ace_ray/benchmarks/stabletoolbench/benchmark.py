@@ -53,6 +53,8 @@ from ace_ray.benchmarks.stabletoolbench.score.tables import (
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.benchmarks.stabletoolbench.transcript import transcript
+from ace_ray.benchmarks.transcript import Step
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.roles import Role, parse_role
@@ -299,6 +301,10 @@ class StableToolBench(Benchmark):
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
         return {"table": table(summary), "further_tables": further_tables(summary)}
+
+    @classmethod
+    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+        return transcript(messages, state)
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:

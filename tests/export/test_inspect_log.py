@@ -1,0 +1,145 @@
+"""Logs of Inspect: their shape, their bounds, and that the same run is the same bytes."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.transcript import Call, Step
+from ace_ray.export import inspect_log
+from ace_ray.export.inspect_log import export_inspect, model_name
+from ace_ray.store import open_store
+from ace_ray.view.select import StoredRun
+from tests.report.builders import HOSTILE, Row, block, row, utf8, write_run
+
+EVIL = utf8("".join(HOSTILE))
+
+
+def told(found: Row) -> Row:
+    calls = [
+        {"id": "x", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        {"id": "y", "function": {"name": EVIL, "arguments": EVIL}},
+    ]
+    messages = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "question " * 500},
+        {"role": "assistant", "content": "", "tool_calls": calls, "reasoning": "because"},
+        {"role": "tool", "tool_call_id": "x", "content": "found"},
+        {"role": "assistant", "content": EVIL},
+    ]
+    return {**found, "messages": json.dumps(messages), "gold": '["f()"]', "prompt_tokens": 7}
+
+
+ROWS = [
+    *map(told, block("en", "normal_atom_bool", 2, 3)),
+    told(row("zh", "normal_atom_bool", 0)),
+    {**told(row("en", "special_incomplete", 0, status="infra_error")), "error": "away"},
+]
+
+
+def logs(folder: Path, out: Path) -> list[dict[str, Any]]:
+    """Name of a file in a log -> its JSON value, log by log."""
+    names = export_inspect(StoredRun(open_store(str(folder))), open_store(str(out)))
+    assert sorted(names) == sorted(path.name for path in out.iterdir())
+    found = []
+    for name in names:
+        with zipfile.ZipFile(out / name) as log:
+            assert log.testzip() is None
+            found.append({entry: json.loads(log.read(entry)) for entry in log.namelist()})
+    return found
+
+
+def test_a_run_is_a_log(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS, model="org/Toy-7B", max_unscored=0.5)
+    (log,) = logs(folder, tmp_path / "out")
+    header, summaries = log["header.json"], log["summaries.json"]
+    assert header["version"] == log["_journal/start.json"]["version"] == 2
+    assert header["eval"] == log["_journal/start.json"]["eval"]
+    assert header["eval"]["model"] == "org/Toy-7B"
+    assert header["eval"]["task"] == "acebench"
+    assert header["eval"]["metadata"]["identity"]["backend"] == "vllm"
+    results = header["results"]
+    assert (results["total_samples"], results["completed_samples"]) == (5, 4)
+    official, strict = results["scores"]
+    assert (official["name"], strict["name"]) == ("official", "strict")
+    assert next(iter(official["metrics"])) == "Overall (workbook)", "the headline comes first"
+    ids = header["eval"]["dataset"]["sample_ids"]
+    assert len(ids) == len(set(ids)) == 5
+    assert {"en-normal_atom_bool_0", "zh-normal_atom_bool_0"} < set(ids)
+    samples = {name for name in log if name.startswith("samples/")}
+    assert samples == {f"samples/{name}_epoch_1.json" for name in ids}
+    assert [one["id"] for one in summaries] == ids
+    assert max(len(one["input"]) for one in summaries) == 1000
+
+
+def test_a_sample_is_whole(tmp_path: Path) -> None:
+    (log,) = logs(write_run(tmp_path / "run", ROWS), tmp_path / "out")
+    sample = log["samples/en-normal_atom_bool_2_epoch_1.json"]
+    wrong = sample["scores"]["official"]
+    assert wrong["value"] == "I"
+    assert wrong["explanation"].startswith("value_error:string")
+    assert log["samples/en-normal_atom_bool_0_epoch_1.json"]["scores"]["strict"]["value"] == "C"
+    roles = [message["role"] for message in sample["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant"]
+    assert sample["messages"][1]["content"] == "question " * 500
+    reasoning, _ = sample["messages"][2]["content"]
+    assert reasoning == {"type": "reasoning", "reasoning": "because", "redacted": False}
+    call, odd = sample["messages"][2]["tool_calls"]
+    assert (call["function"], call["arguments"]) == ("f", {"a": 1})
+    assert (odd["function"], odd["arguments"]) == (EVIL, {"as_written": EVIL})
+    assert sample["messages"][3]["tool_call_id"] == call["id"]
+    assert [event["event"] for event in sample["events"]] == ["model", "tool", "model"]
+    assert sample["events"][1]["result"] == "found"
+    assert [len(event["input"]) for event in sample["events"][::2]] == [2, 1], "what came since"
+    assert sample["target"] == '[\n  "f()"\n]'
+    assert sample["model_usage"]["org/Toy-7B-Instruct"]["input_tokens"] == 7
+    ids = [message["id"] for message in sample["messages"]]
+    assert len(ids) == len(set(ids))
+    failed = log["samples/en-special_incomplete_0_epoch_1.json"]
+    assert failed["scores"] == {}
+    assert failed["error"]["message"] == "infra_error: RuntimeError: away"
+
+
+def test_the_same_run_is_the_same_bytes(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS)
+    logs(folder, tmp_path / "one")
+    logs(folder, tmp_path / "two")
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_log, "MOST_SAMPLES", 10)
+    rows = [one for n in range(2) for one in block("en", "normal_atom_bool", 20, 25, sample=n)]
+    rows += [{**rows[0], "row_id": "f" * 32, "repeat": 1}]
+    found = logs(write_run(tmp_path / "run", rows, samples=2), tmp_path / "out")
+    assert [one["header.json"]["results"]["total_samples"] for one in found] == [10] * 5
+    assert found[0]["header.json"]["eval"]["metadata"]["part"] == "1 of 5"
+    shared = [one["header.json"]["results"]["scores"] for one in found]
+    assert all(scores == shared[0] for scores in shared), "those of the whole run"
+    names = [name for one in found for name in one if name.startswith("samples/")]
+    assert len(names) == len(set(names)) == 50
+    assert sum(name.endswith("_epoch_2.json") for name in names) == 25
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("org/Toy-7B", "org/Toy-7B"),
+        ("/models/Toy.gguf", "local/Toy"),
+        ("s3://bucket/Toy/", "local/Toy"),
+        ("package:pack/Toy.Q4.gguf", "local/Toy.Q4"),
+        ("gpt-x", "local/gpt-x"),
+    ],
+)
+def test_models_are_named_as_others_name_them(source: str, name: str) -> None:
+    assert model_name(source) == name
+
+
+def test_a_step_that_nobody_knows() -> None:
+    message = inspect_log._message(Step("narrator", "x", calls=[Call("f")]), "m", [])
+    assert message == {"id": "m", "role": "user", "content": "x"}

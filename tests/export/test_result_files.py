@@ -1,0 +1,68 @@
+"""lm-eval's files, and evaluation results of the hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.report.builders import block, everything, write_run
+
+
+def test_lm_evals_files(here: Any, tmp_path: Path) -> None:
+    rows = [*block("en", "normal_atom_bool", 3, 4), *block("en", "special_incomplete", 1, 4)]
+    folder = write_run(tmp_path / "run", rows, model="org/Toy-7B")
+    ended = here("export", folder, "--to", "lm-eval", "--output", tmp_path / "out")
+    assert ended.code == 0, ended.stderr
+    (made,) = (tmp_path / "out").iterdir()
+    assert made.name == "org__Toy-7B"
+    (path,) = made.glob("results_*.json")
+    found = json.loads(path.read_text())
+    official = found["results"]["acebench_official"]
+    assert official["accuracy_pooled,none"] == 0.5
+    assert official["normal_workbook_partial,none"] == 0.75
+    assert 0 < official["accuracy_pooled_stderr,none"] < 0.3
+    assert found["n-samples"]["acebench_official"] == {"original": 8, "effective": 8}
+    assert found["higher_is_better"]["acebench_strict"]["accuracy_pooled"] is True
+    (samples,) = made.glob("samples_acebench_official_*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert [line["doc_id"] for line in lines] == list(range(8))
+    assert [line["acc"] for line in lines] == [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert lines[3]["error_type"] == "value_error:string"
+
+
+def test_the_hubs_file(here: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", everything({"special_incomplete": 5}))
+    asked = ("export", folder, "--to", "hf", "--output", tmp_path / "out")
+    ended = here(*asked, "--dataset", "org/ACEBench")
+    assert ended.code == 0, ended.stderr
+    official, strict = yaml.safe_load((tmp_path / "out/.eval_results/acebench.yaml").read_text())
+    assert official["dataset"] == {"id": "org/ACEBench", "task_id": "acebench_official"}
+    assert strict["dataset"]["task_id"] == "acebench_strict"
+    assert 90 < official["value"] < 100
+    assert "Overall (workbook), official rules, 95 % interval" in official["notes"]
+    assert "name the benchmark's" in here(*asked).stderr
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit", "words"),
+    [
+        (block("en", "normal_atom_bool", 3, 4), None, "is not whole: without en/"),
+        (everything({}), 5, "the run is limited to 5 entries"),
+    ],
+)
+def test_what_is_no_result_of_a_benchmark(
+    here: Any, tmp_path: Path, rows: Any, limit: int | None, words: str
+) -> None:
+    folder = write_run(tmp_path / "run", rows, limit=limit)
+    out = ("--output", tmp_path / "out")
+    ended = here("export", folder, "--to", "hf", "--dataset", "o/d", *out)
+    assert ended.code == 2
+    assert words in ended.stderr
+    assert "publish a whole run" in ended.stderr
+    assert not (tmp_path / "out").exists()
+    wrong = here("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
+    assert "--dataset: is of --to hf only; leave it out" in wrong.stderr
