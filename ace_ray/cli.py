@@ -124,6 +124,7 @@ def _is_own_process() -> bool:
 @_limit
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
 @_full
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
 def evaluate(config: str | None, **options: Any) -> None:
     """Evaluate a model: plan, run, write, summarize.
 
@@ -143,6 +144,7 @@ def run_evaluate(
     limit: int | None = None,
     resume: bool = True,
     full: bool = False,
+    only_plan: bool = False,
     own_process: bool = False,
 ) -> int:
     """``ace-ray evaluate`` as a function; returns the exit code.
@@ -152,8 +154,21 @@ def run_evaluate(
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides)
+    if only_plan:
+        return _show_plan(config, asked, _given(output, limit, benchmarks))
     work = partial(_evaluate, config, asked, _given(output, limit, benchmarks), resume, full)
     return supervised(work) if own_process else work()
+
+
+def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
+    from ace_ray.config import load_config
+    from ace_ray.run.doctor import planned
+
+    failed = 0
+    for line in planned(load_config(config, overrides, values)):
+        failed += line.problem
+        _say(f"{line.topic:10} {line.text}")
+    return 2 if failed else 0
 
 
 def _evaluate(

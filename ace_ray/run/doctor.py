@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -15,11 +16,15 @@ from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.format_probe import probe_format
 from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
+from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import Nodes, connect, fit, largest, nodes
-from ace_ray.run.planning.formats import facts_of
+from ace_ray.run.planning.formats import choice_line, facts_of
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
+from ace_ray.run.storage.parts import stored_rows
+from ace_ray.run.storage.stored import MANIFEST, read_manifest
+from ace_ray.store import open_store
 
 T = TypeVar("T")
 
@@ -86,6 +91,32 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         yield from _format(plan, model)
     _, failure = _tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
+
+
+def planned(config: RunConfig) -> Iterator[Line]:
+    """What `evaluate` would do, and whether it fits; nothing is started, and nothing written.
+
+    Raises `UserError`: the run cannot be started as asked."""
+    plan = plan_run(config)
+    yield Line("model", _named(plan.model))
+    if chosen := choice_line(config, plan.choice):
+        yield Line("format", chosen)
+    yield from _plan(plan, fits=True)
+    for name in plan.benchmarks:
+        counts = Counter(e.category or name for e in plan.entries if e.benchmark == name)
+        listed = ", ".join(f"{category} {count}" for category, count in counts.items())
+        yield Line("categories", f"{name}: {listed}")
+    place = config.store
+    store = open_store(plan.uri, endpoint_url=place.endpoint_url, region=place.region)
+    rows = f"all {len(plan.rows)} are to be evaluated"
+    if store.get(MANIFEST) is not None:
+        ledger = stored_rows(store, read_manifest(store))
+        at = ledger.find(plan.rows.ids)
+        settled = int(ledger.settled[at][at >= 0].sum()) if len(ledger.ids) else 0
+        left = len(plan.rows) - settled
+        rows = f"{left} of {len(plan.rows)} are to be evaluated; the others are stored"
+    yield Line("rows", rows)
+    yield Line("results", plan.uri)
 
 
 def _named(model: ModelRef | None) -> str:
