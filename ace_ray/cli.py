@@ -267,15 +267,21 @@ def doctor(
 ) -> None:
     """Check a config and this machine, without loading the model.
 
-    CONFIG and options as of evaluate.
+    CONFIG and options as of evaluate; or of sweep, and then each of its models is checked.
     """
-    from ace_ray.config import load_config
+    from ace_ray.config import load_config, read_tree
     from ace_ray.run.doctor import examine
+    from ace_ray.sweeps.config import load_sweep
+    from ace_ray.sweeps.doctor import examine_sweep, names_a_sweep
 
     _check_config(config, model, benchmarks)
     asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks)
+    lines = examine(lambda: load_config(config, asked, values))
+    if config is not None and names_a_sweep(config, read_tree):
+        path = config
+        lines = examine_sweep(lambda: load_sweep(path, overrides, _given(output, limit)))
     failed = 0
-    for line in examine(lambda: load_config(config, asked, values)):
+    for line in lines:
         failed += line.problem
         _say(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
     sys.exit(2 if failed else 0)

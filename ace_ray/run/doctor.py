@@ -38,28 +38,28 @@ class Line:
 
 def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     """Check everything that `evaluate` checks, going on after a failure where that makes sense."""
-    yield from _machine()
-    config, failure = _tried(load)
+    yield from machine()
+    config, failure = tried(load)
     if config is None:
         yield Line("config", failure, problem=True)
         return
     yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
-    names, failure = _tried(lambda: preflight.check_engine(config))
+    names, failure = tried(lambda: preflight.check_engine(config))
     arguments = f"arguments known: {', '.join(names or ['none set'])}"
     if config.backend == ENDPOINT:
         arguments = "none of this run's own"
     yield Line("engine", failure or arguments, problem=bool(failure))
-    model, failure = _tried(lambda: preflight.resolve_model(config))
+    model, failure = tried(lambda: preflight.resolve_model(config))
     yield Line("model", failure or _named(model), problem=bool(failure))
     if model and model.adapter:
         told = f"LoRA of rank {model.adapter.rank}, {model.adapter.ref.revision[:19]}"
         yield Line("adapter", "; ".join(filter(None, (told, base_differs(model)))))
     # Without a model the data and the rest of the plan are still checked, with a stand-in.
     stand_in = model or ModelRef("unknown", "fake", str(config.model.source), "unknown")
-    family, failure = _tried(lambda: facts_of(config, stand_in))
+    family, failure = tried(lambda: facts_of(config, stand_in))
     if failure:
         yield Line("format", failure, problem=True)
-    plan, failure = _tried(
+    plan, failure = tried(
         lambda: make_plan(config, stand_in, preflight.make_benchmarks(config), family)
     )
     if plan is None:
@@ -67,29 +67,29 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
     else:
         yield from _plan(plan, fits=names is not None)
     if plan is None or model is None:
-        _, failure = _tried(lambda: preflight.check_output(config))
+        _, failure = tried(lambda: preflight.check_output(config))
         yield Line("output", failure or f"{config.output} can be written", bool(failure))
         return
     if names is not None and config.backend == ENDPOINT:
-        _, failure = _tried(lambda: preflight.check_chat(plan))
+        _, failure = tried(lambda: preflight.check_chat(plan))
         if failure:
             yield Line("roles", failure, problem=True)
         yield _asked(plan)
     elif family is None:
         pass  # said above: nothing of the model's format can be read
     elif names is not None and not tokenizer_is_near(model):
-        verdict, failure = _tried(lambda: preflight.check_chat_of_gguf(plan))
+        verdict, failure = tried(lambda: preflight.check_chat_of_gguf(plan))
         yield Line("prompts", failure or str(verdict), bool(failure))
         if _has_parsers(plan):
             yield Line("format", "not tried: parsers are made when the GGUF file is converted")
     elif names is not None:
-        _, failure = _tried(lambda: preflight.check_chat(plan))
+        _, failure = tried(lambda: preflight.check_chat(plan))
         taken = "the chat template takes them, they fit"
         if family.writes_by_code:
             taken = "not tried: vLLM writes this family's chats by code"
         yield Line("prompts", failure or taken, bool(failure))
         yield from _format(plan, model)
-    _, failure = _tried(lambda: preflight.open_output(plan))
+    _, failure = tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 
 
@@ -166,11 +166,11 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
     yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
     if not fits:
         return
-    nodes, failure = _tried(_nodes)
+    nodes, failure = tried(_nodes)
     if nodes is None:
         yield Line("cluster", failure, problem=True)
         return
-    need, failure = _tried(
+    need, failure = tried(
         lambda: fit(
             plan.config,
             len(plan.rows),
@@ -199,7 +199,7 @@ def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
         return
     choice = plan.choice
     engine = plan.config.engine
-    line, failure = _tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
+    line, failure = tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
     yield Line("format", failure or str(line), problem=bool(failure))
 
 
@@ -216,14 +216,16 @@ def _nodes() -> Nodes:
         ray.shutdown()
 
 
-def _tried(action: Callable[[], T]) -> tuple[T | None, str]:
+def tried(action: Callable[[], T]) -> tuple[T | None, str]:
+    """What ``action`` gives, or None and the line of its `UserError`."""
     try:
         return action(), ""
     except UserError as error:
         return None, str(error)
 
 
-def _machine() -> Iterator[Line]:
+def machine() -> Iterator[Line]:
+    """What this machine offers."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     disk = shutil.disk_usage(os.getcwd()).free >> 30
