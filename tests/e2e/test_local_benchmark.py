@@ -44,7 +44,7 @@ def test_five_sums_go_through_every_command(here: Any, tmp_path: Path) -> None:
     ended = here("evaluate", first)
     assert ended.code == 0, ended.stdout
     assert "declared 5 = 5 scored" in ended.stdout
-    assert "60.0 %" in ended.stdout
+    assert "Accuracy (pooled) 60.0 [" in ended.stdout
     run = only_run(tmp_path / "a")
     summary = json.loads((run / "summary.json").read_text())["benchmarks"]["arith"]
     assert summary["rules"]["correct"]["accuracy"] == 0.6
