@@ -103,7 +103,7 @@ Think about why they failed, and do something that differs from every one of the
     react="""
 Write every round in exactly this form:
 Thought: what the situation is and what you will do
-Action: the name of one function
+Action: the full name of one function, and nothing else
 Action Input: its arguments as a JSON object
 Observation: what the function returned; it is given to you
 """,
