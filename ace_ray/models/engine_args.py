@@ -72,6 +72,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     for name, value in args.items():
         if value is not None:
             _check_value(name, value, _type_of(fields[name]))
+            _check_range(name, value)
     _check_override(args.get("override_generation_config"))
 
 
@@ -95,6 +96,34 @@ def _check_value(name: str, value: Any, kind: Any) -> None:
             where="engine",
             fix="correct the value",
         ) from error
+
+
+_POSITIVE = (
+    *("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size"),
+    *("block_size", "kv_cache_memory_bytes", "num_gpu_blocks_override", "max_seq_len_to_capture"),
+    *("max_loras", "max_cpu_loras"),
+)
+"""vLLM refuses 0 and less of them, some only once the engine starts (``vllm/config``)."""
+_NOT_NEGATIVE = ("cpu_offload_gb", "swap_space")
+
+
+def _check_range(name: str, value: Any) -> None:
+    """Raise `UserError` for a number with which no engine starts."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return  # of another type, which is said elsewhere
+    if name == "gpu_memory_utilization" and not 0 < number <= 1:
+        needed = "a share above 0, 1 at most"
+    elif name == "max_model_len" and number != -1 and number < 1:
+        needed = "1 or more, or -1 for what fits"
+    elif name in _POSITIVE and number < 1:
+        needed = "1 or more"
+    elif name in _NOT_NEGATIVE and number < 0:
+        needed = "0 or more"
+    else:
+        return
+    raise UserError(f"{name!r} is {value}, it takes {needed}", where="engine", fix="correct it")
 
 
 def check_reasoning_parser(name: str) -> None:

@@ -113,6 +113,29 @@ def test_a_vllm_of_another_layout_checks_its_arguments_itself(
 
 @needs_vllm
 @pytest.mark.parametrize(
+    ("name", "value", "needed"),
+    [
+        ("gpu_memory_utilization", 1.01, "a share above 0, 1 at most"),
+        ("gpu_memory_utilization", 90, "a share above 0, 1 at most"),
+        ("gpu_memory_utilization", 0, "a share above 0, 1 at most"),
+        ("max_model_len", 0, "1 or more, or -1 for what fits"),
+        ("max_model_len", -2, "1 or more, or -1 for what fits"),
+        ("max_num_seqs", 0, "1 or more"),
+        ("max_num_batched_tokens", "-1", "1 or more"),
+        ("tensor_parallel_size", 0, "1 or more"),
+        ("pipeline_parallel_size", -1, "1 or more"),
+        ("cpu_offload_gb", -0.5, "0 or more"),
+    ],
+)
+def test_a_number_that_no_engine_starts_with_is_refused(
+    name: str, value: object, needed: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        check_engine_args({name: value})
+    assert str(refused.value) == f"engine: {name!r} is {value}, it takes {needed}; correct it"
+
+
+@pytest.mark.parametrize(
     ("args", "line"),
     [
         (
