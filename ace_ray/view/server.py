@@ -8,7 +8,9 @@ ask, is refused.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -55,6 +57,7 @@ def listener_at(port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, candidate))
+            listener.listen()  # whoever reads the address may ask at once
         except OSError:
             listener.close()
             continue
@@ -70,11 +73,11 @@ def application(runs: Sequence[RunTable]) -> Starlette:
     site = _Site(runs)
     return Starlette(
         routes=[
-            Route("/", site.home),
-            Route("/run/{run}/", site.rows),
-            Route("/run/{run}/state", site.state),
-            Route("/run/{run}/row/{row}", site.row),
-            Route("/run/{run}/row/{row}/against/{other}", site.pair),
+            Route("/", site.alone(site.home)),
+            Route("/run/{run}/", site.alone(site.rows)),
+            Route("/run/{run}/state", site.alone(site.state)),
+            Route("/run/{run}/row/{row}", site.alone(site.row)),
+            Route("/run/{run}/row/{row}/against/{other}", site.alone(site.pair)),
             Route("/assets/{name}", _asset),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
@@ -87,15 +90,26 @@ class _NotFound(UserError):
 
 
 class _Site:
-    """The pages. Handlers are plain functions: each runs in a thread of its own."""
+    """The pages. Handlers are plain functions, in threads of Starlette's."""
 
     def __init__(self, runs: Sequence[RunTable]) -> None:
+        self._lock = threading.Lock()
         self._runs: dict[str, RunTable] = {}
         for run in runs:
             name, number = run.run_id, 2
             while name in self._runs:
                 name, number = f"{run.run_id}~{number}", number + 1
             self._runs[name] = run
+
+    def alone(self, handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """One request at a time: a run that grows between two looks has other numbers of rows."""
+
+        @wraps(handler)
+        def locked(request: Request) -> Response:
+            with self._lock:
+                return handler(request)
+
+        return locked
 
     def home(self, request: Request) -> Response:
         lines = []
@@ -146,6 +160,7 @@ class _Site:
 
     def row(self, request: Request) -> Response:
         name, run = self._run(request)
+        run.refresh()
         number = self._number(run, request.path_params["row"])
         asked = request.query_params
         against = self._other(name, asked.get("against", ""))
@@ -162,6 +177,7 @@ class _Site:
     def pair(self, request: Request) -> Response:
         """The same entry in two runs."""
         name, run = self._run(request)
+        run.refresh()
         number = self._number(run, request.path_params["row"])
         against = request.path_params["other"]
         if against not in self._runs:
@@ -232,9 +248,6 @@ class _Site:
     @staticmethod
     def _number(run: RunTable, row_id: str) -> int:
         number = run.number_of(row_id)
-        if number is None:
-            run.refresh()
-            number = run.number_of(row_id)
         if number is None:
             raise _NotFound("the run has no such row", where=row_id, fix="see the list of rows")
         return number

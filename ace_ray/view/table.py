@@ -8,7 +8,6 @@ a search.
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -77,7 +76,8 @@ SORTS = ("id", "category", "verdict", *_NUMBERS)
 
 
 class RunTable:
-    """A run in its folder, complete or not, read again when it has grown. Safe for threads."""
+    """A run in its folder, complete or not, read again when it has grown: then the numbers of its
+    rows are others. For one thread at a time."""
 
     def __init__(self, store: Store) -> None:
         """Raises `UserError`: it is no run, or a part of it cannot be read."""
@@ -90,7 +90,6 @@ class RunTable:
         self._narrow = [*_NARROW, *judged]
         self._parts: dict[str, pa.Table] = {}
         self._found: OrderedDict[tuple[str, tuple[str, ...]], np.ndarray] = OrderedDict()
-        self._lock = threading.RLock()
         self._names: list[str] | None = None
         self._ledger: Ledger | None = None
         self.finished = False
@@ -111,18 +110,17 @@ class RunTable:
 
     def refresh(self) -> bool:
         """Read what is new; whether anything is. Raises `UserError`: the store is away."""
-        with self._lock:
-            # A run that is complete is still merged, now and then.
-            names = part_names(self._store)
-            self.finished = self.finished or self._store.get(SUCCESS) is not None
-            if names == self._names:
-                return False
-            ledger = stored_rows(self._store, self.manifest, read=self._read)
-            for gone in self._parts.keys() - set(names):
-                del self._parts[gone]
-            self.table = self._joined(ledger)
-            self._ledger, self._names = ledger, names
-            return True
+        # A run that is complete is still merged, now and then.
+        names = part_names(self._store)
+        self.finished = self.finished or self._store.get(SUCCESS) is not None
+        if names == self._names:
+            return False
+        ledger = stored_rows(self._store, self.manifest, read=self._read)
+        for gone in self._parts.keys() - set(names):
+            del self._parts[gone]
+        self.table = self._joined(ledger)
+        self._ledger, self._names = ledger, names
+        return True
 
     def _read(
         self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema
@@ -182,27 +180,26 @@ class RunTable:
 
     def select(self, query: Query, other: RunTable | None = None) -> np.ndarray:
         """The numbers of the rows of `table` that ``query`` takes, in its order."""
-        with self._lock:
-            table, rules = self.table, self.rules_of(query.rules)
-            taken = np.ones(table.num_rows, bool)
-            for name in ("benchmark", "category", "language"):
-                if value := getattr(query, name):
-                    taken &= _equal(table.column(name), value)
-            valid = table.column(f"{rules}_valid")
-            if query.verdict in (RIGHT, "wrong"):
-                taken &= _bools(pc.equal(valid, query.verdict == RIGHT))
-            elif query.verdict == NOT_SCORED:
-                taken &= _bools(pc.is_null(valid))
-            elif query.verdict == "changed":
-                taken &= self._changed(rules, other)
-            if query.error_type:
-                taken &= _equal(table.column(f"{rules}_error_type"), query.error_type)
-                taken &= ~_bools(valid)
-            if query.text:
-                taken &= self._holding(query.text, taken)
-            rows: np.ndarray = np.flatnonzero(taken)
-            rows = rows[self._order(rows, query, rules)]
-            return rows
+        table, rules = self.table, self.rules_of(query.rules)
+        taken = np.ones(table.num_rows, bool)
+        for name in ("benchmark", "category", "language"):
+            if value := getattr(query, name):
+                taken &= _equal(table.column(name), value)
+        valid = table.column(f"{rules}_valid")
+        if query.verdict in (RIGHT, "wrong"):
+            taken &= _bools(pc.equal(valid, query.verdict == RIGHT))
+        elif query.verdict == NOT_SCORED:
+            taken &= _bools(pc.is_null(valid))
+        elif query.verdict == "changed":
+            taken &= self._changed(rules, other)
+        if query.error_type:
+            taken &= _equal(table.column(f"{rules}_error_type"), query.error_type)
+            taken &= ~_bools(valid)
+        if query.text:
+            taken &= self._holding(query.text, taken)
+        rows: np.ndarray = np.flatnonzero(taken)
+        rows = rows[self._order(rows, query, rules)]
+        return rows
 
     def _order(self, rows: np.ndarray, query: Query, rules: str) -> np.ndarray:
         name = query.sort.removeprefix("-")
@@ -234,11 +231,10 @@ class RunTable:
     @property
     def by_key(self) -> dict[tuple[Any, ...], int]:
         """Key -> number of the row."""
-        with self._lock:
-            cached = getattr(self, "_by_key", None)
-            if cached is None or cached[0] is not self.table:
-                cached = self._by_key = (self.table, {key: i for i, key in enumerate(self.keys())})
-            return cached[1]
+        cached = getattr(self, "_by_key", None)
+        if cached is None or cached[0] is not self.table:
+            cached = self._by_key = (self.table, {key: i for i, key in enumerate(self.keys())})
+        return cached[1]
 
     def counts(self, name: str) -> list[tuple[str, int]]:
         """The values of a column with their rows, most first."""

@@ -18,6 +18,7 @@ import uvicorn
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.records import Entry, Episode
+from ace_ray.run.rescore import compact_run
 from ace_ray.run.storage.parts import write_parts
 from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import LocalStore, open_store
@@ -250,6 +251,17 @@ def test_addresses_that_name_nothing(site: str, path: str) -> None:
     assert status == 404
     assert "Traceback" not in text
     assert "ace_ray view" in text
+
+
+def test_a_run_that_is_merged_while_it_is_looked_at(tmp_path: Path) -> None:
+    rows = block("en", "normal_atom_bool", 1, 2)
+    folder = write_run(tmp_path / "run", rows)
+    with served(folder) as address:
+        assert ask(f"{address}/run/run/")[0] == 200
+        compact_run(str(folder), lambda line: None, open_store)
+        status, _, text = ask(f"{address}/run/run/row/{rows[1]['row_id']}")
+    assert status == 200
+    assert "<h1>normal_<wbr>atom_<wbr>bool_<wbr>1</h1>" in text
 
 
 def test_a_port_that_is_taken(here: Any, tmp_path: Path) -> None:
