@@ -32,7 +32,7 @@ def with_scores(
 ) -> dict[str, Any]:
     """The benchmark's part of a summary with its ``scores`` (docs/results.md)."""
     found = scores_of(benchmark, summary, headline=headline)
-    return {"scores": {r: [one.as_json() for one in s] for r, s in found.items()}, **summary}
+    return {**summary, "scores": {r: [one.as_json() for one in s] for r, s in found.items()}}
 
 
 def titles(scores: Sequence[Score]) -> list[str]:

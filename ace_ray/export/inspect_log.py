@@ -142,7 +142,10 @@ class _Log:
         usage = [one["model_usage"].get(self._model) for one in summaries]
         return {
             "version": 2,
-            "status": "success",
+            # Of a run that is not whole: rows are still to come.
+            "status": "success"
+            if len(self._run.rows) >= self._run.manifest.declared
+            else "cancelled",
             "eval": spec,
             "plan": plan,
             "results": {
@@ -207,12 +210,13 @@ class _Log:
 
 
 def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[Score]]:
-    """By rule set, of one benchmark's rows; without numbers where too many have no verdict."""
+    """By rule set, of one benchmark's rows; without numbers where too many of the run have no
+    verdict, those included that never came: as in its summary."""
     benchmark = run.class_of(rows[0])
-    most = run.manifest.config.max_unscored
-    unscored = sum(row.status != "scored" for row in rows)
+    most, declared = run.manifest.config.max_unscored, run.manifest.declared
+    unscored = declared - sum(row.status == "scored" for row in run.rows)
     summary = benchmark.statistics(rows, most)
-    return scores_of(benchmark, summary, headline=unscored <= most * len(rows))
+    return scores_of(benchmark, summary, headline=unscored <= most * declared)
 
 
 def model_name(source: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,27 @@ MOST_HELD = 1_000
 """Rows whose texts are held at a time."""
 
 
+class RunClasses:
+    """What answers for the benchmarks of a stored run."""
+
+    def __init__(self, uri: str, manifest: Manifest) -> None:
+        self._uri = uri
+        self._by_name = {
+            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
+            for name in manifest.identity.benchmarks
+        }
+
+    def of(self, benchmark: str) -> type[Benchmark]:
+        """Raises `UserError`: the run's manifest does not name it."""
+        if benchmark not in self._by_name:
+            raise UserError(
+                f"holds a row of {benchmark!r}, which its manifest does not name",
+                where=self._uri,
+                fix="remove the files in rows/ that are not of this run",
+            )
+        return self._by_name[benchmark]
+
+
 class StoredRun:
     """A run in its folder, complete or not, its rows in the order of their keys."""
 
@@ -45,22 +66,12 @@ class StoredRun:
         return rows
 
     @cached_property
-    def _classes(self) -> Mapping[str, type[Benchmark]]:
-        manifest = self.manifest
-        return {
-            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
-            for name in manifest.identity.benchmarks
-        }
+    def _classes(self) -> RunClasses:
+        return RunClasses(self.uri, self.manifest)
 
     def class_of(self, row: ResultRow) -> type[Benchmark]:
         """Raises `UserError`: the run's manifest does not name the row's benchmark."""
-        if row.benchmark not in self._classes:
-            raise UserError(
-                f"holds a row of {row.benchmark!r}, which its manifest does not name",
-                where=self.uri,
-                fix="remove the files in rows/ that are not of this run",
-            )
-        return self._classes[row.benchmark]
+        return self._classes.of(row.benchmark)
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
         """``rows`` with their texts, without those that have gone meanwhile; in the same order up

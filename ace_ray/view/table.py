@@ -18,9 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.headline import titles
-from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import Score
 from ace_ray.bounded import json_object
 from ace_ray.errors import UserError
@@ -31,7 +29,7 @@ from ace_ray.run.storage.stored import SUMMARY, Manifest, read_manifest
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store
 from ace_ray.view.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.view.select import entry_order
+from ace_ray.view.select import RunClasses, entry_order
 
 KEYS = ("benchmark", "language", "category", "id", "sample", "repeat")
 """What two runs call the same row."""
@@ -101,12 +99,8 @@ class RunTable:
         return self.manifest.run_id
 
     @cached_property
-    def _classes(self) -> Mapping[str, type[Benchmark]]:
-        manifest = self.manifest
-        return {
-            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
-            for name in manifest.identity.benchmarks
-        }
+    def _classes(self) -> RunClasses:
+        return RunClasses(self.uri, self.manifest)
 
     def refresh(self) -> bool:
         """Read what is new; whether anything is. Raises `UserError`: the store is away."""
@@ -284,13 +278,7 @@ class RunTable:
                 fix="load the page again; parts are merged now and then",
             )
         (whole,) = found.to_pylist()
-        if row["benchmark"] not in self._classes:
-            raise UserError(
-                f"holds a row of {row['benchmark']!r}, which its manifest does not name",
-                where=self.uri,
-                fix="remove the files in rows/ that are not of this run",
-            )
-        return episode_view(whole, self._classes[row["benchmark"]])
+        return episode_view(whole, self._classes.of(row["benchmark"]))
 
     def _part_name(self, number: int) -> str:
         assert self._ledger is not None

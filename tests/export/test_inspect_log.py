@@ -104,6 +104,16 @@ def test_a_sample_is_whole(tmp_path: Path) -> None:
     assert failed["error"]["message"] == "infra_error: RuntimeError: away"
 
 
+def test_a_run_that_is_not_whole_has_no_headline(tmp_path: Path) -> None:
+    rows = block("en", "normal_atom_bool", 3, 4)
+    for missing, status, known in ((0, "success", True), (1, "cancelled", False)):
+        folder = write_run(tmp_path / f"run{missing}", rows, missing=missing)
+        (log,) = logs(folder, tmp_path / f"out{missing}")
+        header = log["header.json"]
+        assert header["status"] == status
+        assert [bool(one["metrics"]) for one in header["results"]["scores"]] == [known] * 2
+
+
 def test_the_same_run_is_the_same_bytes(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS)
     logs(folder, tmp_path / "one")
