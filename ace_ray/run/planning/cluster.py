@@ -337,7 +337,12 @@ def _fit(
     def most(limit: int) -> int:
         room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
         limit = min(limit, room)
-        return next((count for count in range(limit, 0, -1) if held(needed(count))), 0)
+        # By halves: each look packs the whole cluster.
+        fits, limit = 0, max(0, limit)
+        while fits < limit:
+            middle = (fits + limit + 1) // 2
+            fits, limit = (middle, limit) if held(needed(middle)) else (fits, middle - 1)
+        return fits
 
     if config.workers != "auto":
         workers = config.workers
