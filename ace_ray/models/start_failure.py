@@ -18,7 +18,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
@@ -170,10 +170,12 @@ class OutputCapture:
     """What this process and the children it starts print, while it goes where it went before.
 
     A context: what was printed within is `text` if an exception ended it. Children keep printing
-    through this process for as long as they live.
+    through this process for as long as they live. ``read`` gets what is printed within, chunk by
+    chunk, under a lock; it must not raise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[bytes], object] = lambda chunk: None) -> None:
+        self._read = read
         self._kept: deque[bytes] = deque()
         self._size = 0
         self._open = True
@@ -230,6 +232,7 @@ class OutputCapture:
                 chunk = os.read(source, 1 << 16)
                 if self._open:
                     self._keep(chunk)
+                    self._read(chunk)
             if not chunk:
                 break
             with suppress(OSError):  # whoever reads the log is gone; it is kept all the same

@@ -28,6 +28,7 @@ from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
+from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.records import Completion, Messages, Sampling, Tools, bounded_raw
 
 RESETS = 20
@@ -45,8 +46,8 @@ class VLLMEngine:
 
     ``choice`` says how chats are written and answers read; without a tool parser no tools can be
     offered. ``swappable``: whether `swap` will be asked for; ``adapters``: for LoRA adapters, and
-    the base answers until it is told the first. Raises `EngineNotStarted`, and `UserError` when
-    the choice does not fit the model.
+    the base answers until it is told the first. ``phases`` learns how far the start has come.
+    Raises `EngineNotStarted`, and `UserError` when the choice does not fit the model.
     """
 
     def __init__(
@@ -57,7 +58,10 @@ class VLLMEngine:
         *,
         swappable: bool = False,
         adapters: bool = False,
+        phases: StartPhases | None = None,
     ) -> None:
+        phases = phases or StartPhases(lambda phase: None)
+        phases.begin(PROCESS)
         _bind_cpu_threads()
         _keep_freed_memory()
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -77,7 +81,7 @@ class VLLMEngine:
         choice.load_plugins()
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
-        captured = OutputCapture()
+        captured = OutputCapture(phases.read)
         try:
             with captured:
                 self._engine = AsyncLLM.from_engine_args(
@@ -85,6 +89,7 @@ class VLLMEngine:
                 )
         except Exception as error:
             raise EngineNotStarted(root_cause(captured.text, error)) from error
+        phases.end()
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY

@@ -74,6 +74,14 @@ def test_every_row_is_a_real_answer(run):
     assert "declared 48 = 48 scored" in done.stdout
 
 
+def test_the_start_is_told_by_its_phases(run):
+    done, folder = run
+    phases = ["fetch", "process", "weights", "cache", "warm-up"]
+    timing = json.loads((folder / "summary.json").read_text())["timing"]
+    assert [list(worker["start_s"]) for worker in timing["workers"]] == [phases]
+    assert "the first engine is ready after" in done.stdout
+
+
 def test_the_manifest_says_what_made_the_number(run):
     _, folder = run
     manifest = json.loads((folder / "run.json").read_text())

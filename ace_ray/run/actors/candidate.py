@@ -25,6 +25,7 @@ from ace_ray.models.cached import NoRoom
 from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, release
+from ace_ray.models.start_phases import FETCH, StartPhases
 from ace_ray.records import Completion, Messages, Sampling, Tools
 from ace_ray.run.actors.job import Job
 from ace_ray.run.health.heartbeat import die
@@ -87,6 +88,8 @@ class Candidate:
         """Runs whose adapter may have names that the base does not know."""
         self._of_base: Logprobs = ()
         self.run = run
+        phases = StartPhases(self._tell)
+        phases.begin(FETCH)
         while True:
             try:
                 folder = self._folder(self.run)
@@ -104,8 +107,11 @@ class Candidate:
         began = time.perf_counter()
         self._base = materialized(job.runs[self.run].model) if self._adapters else folder
         self.engine = MonitoredEngine(
-            start_engine(job, self._base), ask_after_s=job.config.stall_s / 4, clock=clock
+            start_engine(job, self._base, phases), ask_after_s=job.config.stall_s / 4, clock=clock
         )
+        phases.end()
+        self.start_s = phases.seconds()
+        """Seconds by phase of the engine's start."""
         self._held = folder
         self._probe = Probe(self.engine, proven=self._adapters)
         self._facts: dict[str, Any] = {
@@ -116,6 +122,11 @@ class Candidate:
             "load_s": round(time.perf_counter() - began, 2),
         }
         self._prepare(self.run + 1)
+
+    def _tell(self, phase: str) -> None:
+        # From the thread that passes on what the engine prints, which must go on whatever happens.
+        with suppress(Exception):
+            self._coordinator.phase.remote(self._process, phase)
 
     async def hold(self, run: int) -> None:
         """Return when the engine holds the weights of ``run``. Nothing may be in flight.
@@ -303,7 +314,7 @@ class Candidate:
             raise Broken(str(error)) from error
 
 
-def start_engine(job: Job, folder: Path) -> Any:
+def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
     """An engine on the weights in ``folder``, loaded."""
     if job.config.backend == "fake":
         from ace_ray.models.fake import FakeEngine
@@ -321,6 +332,7 @@ def start_engine(job: Job, folder: Path) -> Any:
         job.choice,
         swappable=len(job.runs) > 1,
         adapters=job.runs[0].model.adapter is not None,
+        phases=phases,
     )
 
 

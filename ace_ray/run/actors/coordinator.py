@@ -49,6 +49,8 @@ class _ProcessState:
     ready: bool = False
     starts: int = 1
     heard_at: float = field(default_factory=time.monotonic)
+    phase: str = ""
+    """Of an engine's start."""
 
 
 class Coordinator:
@@ -202,6 +204,10 @@ class Coordinator:
             starts_since_progress=starts,
         )
 
+    def phase(self, process: ProcessInfo, phase: str) -> None:
+        """The start of an engine has come so far (`ace_ray.models.start_phases`)."""
+        self._processes[process.actor].phase = phase
+
     def ready(self, process: ProcessInfo, facts: dict[str, Any]) -> None:
         self._processes[process.actor].ready = True
         self.beat(process)
@@ -285,6 +291,9 @@ class Coordinator:
             for state in self._processes.values()
             if not state.ready
         }
+        self._tally.phases = Counter(
+            state.phase for state in self._processes.values() if not state.ready and state.phase
+        )
         if self._metrics:
             self._metrics.show(self._tally, in_flight=self._isolation["engine"].at_work)
         return self._tally

@@ -130,6 +130,7 @@ class EngineWorker:
         facts = {
             "worker": self._process.name,
             "load_s": round(load_s, 2),
+            "start_s": self._candidate.start_s,
             "max_model_len": self._engine.max_model_len,
             "engine_version": self._engine.version,
             "engine": {"device": self._engine.device}

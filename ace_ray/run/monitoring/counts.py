@@ -95,6 +95,8 @@ class Tally:
         """Process that works -> seconds since it was last heard of."""
         self.starting: dict[ProcessInfo, float] = {}
         """Process that is not ready -> seconds since it began."""
+        self.phases: Counter[str] = Counter()
+        """Phases that engines are in which start."""
 
     def of(self, run: int) -> RunCounts:
         return self.runs.setdefault(run, RunCounts())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from ace_ray.models.start_phases import PHASES
 from ace_ray.run.monitoring.counts import Tally
 
 POLL_S = 0.5
@@ -29,6 +31,7 @@ class ProgressView:
     def __init__(self, read: Callable[[], Tally], planned: int, console: Console) -> None:
         self._read, self._planned, self._console = read, planned, console
         self._start = time.time()
+        self._started = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
         self._bar = Progress(
@@ -52,16 +55,26 @@ class ProgressView:
                 while not self._stop.wait(POLL_S):
                     tally = self._tally()
                     if tally is not None:
+                        self._tell_start(tally)
                         live.update(self._panel(tally))
             return
         shown, last = -1, 0.0
         while not self._stop.wait(POLL_S):
+            tally = self._tally()
+            if tally is None:
+                continue
+            self._tell_start(tally)
             if time.time() - last < LOG_EVERY_S:
                 continue
-            tally = self._tally()
-            if tally is not None and (tally.done != shown or not tally.done or tally.notice):
+            if tally.done != shown or not tally.done or tally.notice:
                 shown, last = tally.done, time.time()
                 self._console.print(self.line(tally), highlight=False, soft_wrap=True)
+
+    def _tell_start(self, tally: Tally) -> None:
+        """Once, what the start of the first engine took."""
+        if not self._started and tally.workers:
+            self._started = True
+            self._console.print(start_line(tally.workers[0]), highlight=False, soft_wrap=True)
 
     def _tally(self) -> Tally | None:
         try:
@@ -71,7 +84,9 @@ class ProgressView:
 
     def line(self, tally: Tally) -> str:
         if not tally.workers and not tally.done:
-            return f"starting engines ... {time.time() - self._start:.0f} s"
+            at = [f"{tally.phases[phase]} {phase}" for phase in PHASES if tally.phases[phase]]
+            waited = f"starting engines ... {time.time() - self._start:.0f} s"
+            return waited + (f" ({', '.join(at)})" if at else "")
         failed = tally.done - tally.statuses["scored"]
         parts = [f"{tally.done}/{self._planned} rows", _accuracy(tally), *self._speed(tally)]
         if failed:
@@ -103,6 +118,12 @@ class ProgressView:
             cells = [f"{shares[rules]:.3f}" if rules in shares else "" for rules in rule_sets]
             table.add_row(*key, str(counts.scored), *cells)
         return Group(self.line(tally), self._bar, table)
+
+
+def start_line(worker: Mapping[str, Any]) -> str:
+    """What the start of an engine took, by the facts that its worker tells."""
+    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in worker["start_s"].items())
+    return f"the first engine is ready after {worker['load_s']:.0f} s" + (phases and f": {phases}")
 
 
 def _accuracy(tally: Tally) -> str:

@@ -60,7 +60,7 @@ class Engines:
         monkeypatch.setattr(module, "start_engine", self.start)
         monkeypatch.setattr(module, "die", self.die)
 
-    def start(self, job: Any, folder: Path) -> Any:
+    def start(self, job: Any, folder: Path, phases: Any) -> Any:
         engines = self
 
         class Engine(FakeEngine):
