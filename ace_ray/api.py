@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
+from ace_ray import log
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.bounded import json_object
-from ace_ray.clean import print_line
 from ace_ray.config import RunConfig, read_tree, run_config
 from ace_ray.errors import UserError
 from ace_ray.run.storage.rows import ResultRow
@@ -200,7 +200,7 @@ def score(
     ``region``: of an S3-compatible store.
 
     Raises `UserError`: as ``ace-ray score``."""
-    say = partial(print_line, console or Console())
+    say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
         from ace_ray.run.rescore import rescore
@@ -242,7 +242,7 @@ def sweep(
 
     given = {"output": output, "limit": limit}
     values = {name: value for name, value in given.items() if value is not None}
-    asked = Sweep(load_sweep(str(config), (), values), partial(print_line, console or Console()))
+    asked = Sweep(load_sweep(str(config), (), values), log.say_on(console))
     asked.run()
     plans = [run.plan for run in asked.runs if run.plan is not None]
     return [_opened(plan.uri, plan.config) for plan in plans if _has_begun(plan)]

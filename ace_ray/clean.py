@@ -39,12 +39,13 @@ def one_line(text: str, longest: int = 200) -> str:
 def printed(text: str, longest: int = 8_000) -> str:
     """A line for a terminal or a log, whoever wrote what it names: no control character, no
     secret. Blanks stay as they are."""
-    return cleaned(masked(text), longest).replace("\n", " ").replace("\t", " ")
+    # Without escape sequences first: the end of one before a secret would hide where it begins.
+    return cleaned(masked(_ESCAPES.sub("", text)), longest).replace("\n", " ").replace("\t", " ")
 
 
 def print_line(console: Console, line: str) -> None:
     """Print a line that may hold text from outside."""
-    console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
+    console.print(printed(line), highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def spreadsheet(text: str) -> str:

@@ -16,13 +16,60 @@ import click
 from rich.console import Console
 
 import ace_ray
-from ace_ray.clean import print_line, printed
+from ace_ray import log
+from ace_ray.clean import printed
 from ace_ray.config import COMMAND_LINE
 from ace_ray.errors import FAILED, INCOMPLETE, UserError
 from ace_ray.run.health.supervise import supervised
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def _log_options() -> list[click.Option]:
+    """Of ``ace-ray`` and of each command, so that they may stand anywhere."""
+    return [
+        click.Option(
+            ["--log-level"],
+            type=click.Choice(log.LEVELS),
+            expose_value=False,
+            callback=lambda ctx, option, value: log.configure(level=value),
+            help="Least level of the lines that are said meanwhile. Default: info.",
+        ),
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(log.FORMATS),
+            expose_value=False,
+            callback=lambda ctx, option, value: log.configure(form=value),
+            help="json: lines as JSON on stderr, the results as one on stdout. Default: text.",
+        ),
+    ]
+
+
+class _Command(click.Command):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += _log_options()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Variables have the names of options; click's own are of their parameters.
+        for option in self.params:
+            if isinstance(option, click.Option) and ctx.auto_envvar_prefix:
+                name = option.opts[0].lstrip("-").replace("-", "_")
+                option.envvar = f"{ctx.auto_envvar_prefix}_{name}".upper()
+        return super().parse_args(ctx, args)
+
+
+class _Group(click.Group):
+    command_class = _Command
+    group_class = type
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += _log_options()
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(ace_ray.__version__, prog_name="ace-ray")
 def cli() -> None:
     """Distributed batch evaluation of LLM tool use, on Ray and vLLM."""
@@ -68,8 +115,8 @@ def _opens(endpoint_url: str | None, region: str | None) -> Any:
     return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)
 
 
-def _say(line: str) -> None:
-    """Print a line that may hold text from outside."""
+def _show(line: str) -> None:
+    """Print a result that may hold text from outside."""
     click.echo(printed(line))
 
 
@@ -167,8 +214,15 @@ def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str,
     failed = 0
     for line in planned(load_config(config, overrides, values)):
         failed += line.problem
-        _say(f"{line.topic:10} {line.text}")
+        _found(line, "")
     return 2 if failed else 0
+
+
+def _found(line: Any, verdict: str) -> None:
+    """Print a line of `ace_ray.run.doctor`."""
+    text = line.text if log.is_json() else f"{verdict}{line.topic:10} {line.text}"
+    level = "error" if line.problem else "info"
+    log.result(text, level=level, event="check", topic=line.topic)
 
 
 def _evaluate(
@@ -179,24 +233,21 @@ def _evaluate(
     full: bool,
 ) -> int:
     from ace_ray.config import load_config
-    from ace_ray.reports.printed_summary import print_summary
+    from ace_ray.reports.printed_summary import tell_results
     from ace_ray.run.evaluate import evaluate
     from ace_ray.run.health.interrupts import RunFailed
 
-    console = Console()
     try:
         loaded = load_config(config, overrides, values)
-        code, summary = evaluate(loaded, fresh=not resume, console=console)
+        code, summary = evaluate(loaded, fresh=not resume, console=Console())
     except RunFailed as error:
-        click.echo(printed(f"ace-ray: failed: {error}"), err=True)
-        if not error.resumable:
-            return FAILED
-        click.echo("ace-ray: the same command continues this run", err=True)
-        return INCOMPLETE
+        again = ["the same command continues this run"] if error.resumable else []
+        log.fail(f"failed: {error}", *again)
+        return INCOMPLETE if error.resumable else FAILED
     except KeyboardInterrupt:
-        click.echo("ace-ray: interrupted; the same command continues this run", err=True)
+        log.fail("interrupted; the same command continues this run")
         return INCOMPLETE
-    print_summary(summary, console, full=full)
+    tell_results(summary, code, full=full)
     return code
 
 
@@ -223,11 +274,11 @@ def run_sweep(
     from ace_ray.reports.report import make_report
     from ace_ray.run.submission import make_submission
     from ace_ray.sweeps.config import load_sweep
-    from ace_ray.sweeps.show import print_ledger, print_plan
+    from ace_ray.sweeps.show import print_plan, tell_ledger
     from ace_ray.sweeps.sweep import Sweep
 
     console = Console()
-    say = partial(print_line, console)
+    say = log.say_on(console)
     sweep = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
     if only_plan:
         print_plan(
@@ -239,14 +290,16 @@ def run_sweep(
         )
         return 0
     code = sweep.run()
-    print_ledger(sweep, console)
+    tell_ledger(sweep, code)
     if any(line.state == "complete" for line in sweep.cost_records):
         try:
+            # Its tables are text.
+            shown = Console(quiet=True) if log.is_json() else console
             make_report(
-                [sweep.uri], paper=False, out=None, rules=None, console=console, store=sweep.store
+                [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
             )
         except UserError as error:
-            say(f"no report: {error}")  # the runs are whole all the same
+            say(log.warning(f"no report: {error}"))  # the runs are whole all the same
     return code
 
 
@@ -283,7 +336,7 @@ def doctor(
     failed = 0
     for line in lines:
         failed += line.problem
-        _say(f"{'FAIL' if line.problem else 'ok  '}  {line.topic:10} {line.text}")
+        _found(line, "FAIL  " if line.problem else "ok    ")
     sys.exit(2 if failed else 0)
 
 
@@ -345,11 +398,11 @@ def score(
     code in a local file only if --benchmark names it.
     """
     if output is None:
-        from ace_ray.reports.printed_summary import print_summary
+        from ace_ray.reports.printed_summary import tell_results
         from ace_ray.run.rescore import rescore
 
-        code, rescored = rescore(path, _say, opens, data=data, named=benchmarks)
-        print_summary(rescored, Console(), full=full)
+        code, rescored = rescore(path, log.say_on(), opens, data=data, named=benchmarks)
+        tell_results(rescored, code, full=full)
         sys.exit(code)
     if len(benchmarks) != 1:
         raise UserError(
@@ -357,16 +410,24 @@ def score(
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.reports.printed_summary import print_benchmark
+    from ace_ray.reports.printed_summary import print_benchmark, tell_results
     from ace_ray.run.score import score_outputs
 
     summary = score_outputs(
-        Path(path), benchmark=benchmarks[0], data=data, model=model, store=opens(output), say=_say
+        Path(path),
+        benchmark=benchmarks[0],
+        data=data,
+        model=model,
+        store=opens(output),
+        say=log.say_on(),
     )
+    if log.is_json():
+        tell_results(summary, 0)
+        return
     (name,) = summary["benchmarks"]
     print_benchmark(name, summary["benchmarks"][name], Console(), full=full)
     for line in [*summary["notes"], *summary["incomplete"]]:
-        _say(line)
+        _show(line)
 
 
 @cli.command()
@@ -424,7 +485,7 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     from ace_ray.view.runs import tables_of
     from ace_ray.view.server import serve
 
-    serve(tables_of([opens(uri) for uri in runs]), port, _say)
+    serve(tables_of([opens(uri) for uri in runs]), port, _show)
 
 
 @cli.command()
@@ -459,7 +520,7 @@ def export(run: str, form: str, output: str, dataset: str | None, opens: Any) ->
     else:
         names = export_hub(stored, target, str(dataset))
     for name in names:
-        _say(f"{target.root}/{name}")
+        _show(f"{target.root}/{name}")
 
 
 @cli.command()
@@ -469,7 +530,7 @@ def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
     from ace_ray.run.rescore import compact_run
 
-    compact_run(run, _say, opens)
+    compact_run(run, log.say_on(), opens)
 
 
 @cli.command()
@@ -529,7 +590,7 @@ def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: A
         )
     except NotComparable as error:
         for line in error.lines:
-            click.echo(printed(line), err=True)
+            log.complain(line)
         raise
 
 
@@ -591,7 +652,16 @@ def submit(
     if dry_run:
         click.echo(submission.command(address))
         return
-    sys.exit(send(submission, address=address, follow=follow, say=click.echo))
+
+    say = log.say_on()
+
+    def told(text: str, nl: bool = True) -> None:
+        if nl:
+            say(text.strip("\n"))
+        else:  # of the job's log
+            click.echo(text, nl=False)
+
+    sys.exit(send(submission, address=address, follow=follow, say=told))
 
 
 @cli.group()
@@ -659,7 +729,7 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
             where=f"data import {benchmark}",
             fix="give PATH, or --from-installed if the benchmark is an installed package",
         )
-    chosen.import_data(path, _say)
+    chosen.import_data(path, log.say_on())
 
 
 @data.command("pull")
@@ -670,7 +740,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download a benchmark's data at its pinned version, check it, import it."""
     from ace_ray.benchmarks.registry import benchmark_class
 
-    benchmark_class(benchmark).pull_data(url, sha256, _say)
+    benchmark_class(benchmark).pull_data(url, sha256, log.say_on())
 
 
 @data.command("check")
@@ -680,7 +750,7 @@ def data_check(benchmark: str, folder: str) -> None:
     """Put every gold answer, and a wrong copy of it, through all rule sets."""
     from ace_ray.benchmarks.registry import benchmark_class
 
-    sys.exit(0 if benchmark_class(benchmark).check_data(folder, _say) else 1)
+    sys.exit(0 if benchmark_class(benchmark).check_data(folder, _show) else 1)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -697,7 +767,7 @@ def main(arguments: list[str] | None = None) -> None:
             auto_envvar_prefix="ACE_RAY",
         )
     except UserError as error:
-        click.echo(f"ace-ray: {error}", err=True)
+        log.fail(str(error))
         sys.exit(error.exit_code)
 
 

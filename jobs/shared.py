@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from ace_ray import log
 from ace_ray.errors import UserError
 
 
@@ -39,5 +40,5 @@ def run(job: Callable[[str], int], args: argparse.Namespace) -> int:
             file.write_text(args.config_text, encoding="utf-8")
             return job(str(file))
     except UserError as error:
-        print(f"ace-ray: {error}", file=sys.stderr)
+        log.fail(str(error))
         return error.exit_code

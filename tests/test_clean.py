@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.clean import cleaned, one_line, spreadsheet
+from ace_ray.clean import cleaned, one_line, printed, spreadsheet
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,10 @@ def test_cleaning_is_bounded_and_fast_on_what_would_backtrack() -> None:
     assert len(cleaned("\x1b[" * 1_000_000, 500)) < 6_000
     assert cleaned("abcdef", 3) == "abc [3 more characters]"
     assert one_line("a\n\n b\t c") == "a b c"
+
+
+def test_a_secret_behind_a_colour_is_masked() -> None:
+    assert printed("\x1b[31msk-abcdefghijklmnopqrstuvwxyz\x1b[0m") == "***"
 
 
 def test_spreadsheet() -> None:

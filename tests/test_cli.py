@@ -118,6 +118,11 @@ def test_a_run_lands_on_s3_and_goes_on_where_it_was(
     again = cli("evaluate", saved)
     assert again.code == 0, again.stdout + again.stderr
     assert "8 rows declared, 0 to evaluate" in again.stdout
+    told = cli("evaluate", saved, "--log-format", "json", "--log-level", "warning")
+    assert (told.code, told.stderr) == (0, "")
+    (results,) = map(json.loads, told.stdout.splitlines())
+    assert (results["event"], results["run_id"], results["scored"]) == ("results", "run", 7)
+    assert results["scores"]["acebench"]["official"]
     other = cli("evaluate", run_config, "--set", "sampling.seed=1")
     assert other.code == 2
     assert "holds a different run" in other.stderr

@@ -55,9 +55,13 @@ def test_a_benchmark_of_a_config_keeps_its_section(tmp_path: Path) -> None:
 def test_options_come_from_the_environment(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACE_RAY_DOCTOR_LIMIT", "2")
     monkeypatch.setenv("ACE_RAY_DOCTOR_MODEL", "none")
-    monkeypatch.setenv("ACE_RAY_DOCTOR_BENCHMARKS", "acebench")
+    monkeypatch.setenv("ACE_RAY_DOCTOR_BENCHMARK", "acebench")
     done = here("doctor", *QUICK)
     assert "acebench: 2 entries" in done.stdout
+    monkeypatch.setenv("ACE_RAY_DOCTOR_SET", "backend=fake samples=3")
+    assert "6 rows" in here("doctor").stdout
+    monkeypatch.setenv("ACE_RAY_LIST_JSON", "1")
+    assert "acebench" in json.loads(here("list").stdout)
 
 
 def test_what_can_be_named_is_listed(here: Any) -> None:

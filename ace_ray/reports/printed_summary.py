@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from ace_ray import log
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.clean import one_line
@@ -17,6 +18,35 @@ from ace_ray.reports.table import cell, plain, say
 
 WIDTH = 72
 """Columns of the summary, so that it is read anywhere."""
+
+
+_NUMBERS = (
+    "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
+)  # fmt: skip
+
+
+def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -> None:
+    """The last output of a command about a run: its summary, or a JSON line with its numbers."""
+    if not log.is_json():
+        print_summary(summary, Console(), full=full)
+        return
+    log.result(
+        f"results: {summary['uri']}",
+        event="results",
+        exit_code=code,
+        **{name: summary[name] for name in _NUMBERS if name in summary},
+        scores={name: _short(one) for name, one in summary["benchmarks"].items()},
+    )
+
+
+def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
+    """Its scores by rule set, without what each lacks: a log's line is short."""
+    return {
+        rules: [
+            {key: value for key, value in score.items() if key != "missing"} for score in scores
+        ]
+        for rules, scores in benchmark.get("scores", {}).items()
+    }
 
 
 def print_summary(summary: Mapping[str, Any], console: Console, *, full: bool = False) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from ace_ray.clean import print_line
+from ace_ray import log
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
@@ -44,16 +43,16 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
     with Interrupts() as interrupts:
         check_lasting(config.output)
         plan = plan_run(config)
-        say = partial(print_line, console)
-        with opened(plan, fresh=fresh, say=say, began=began) as run:
-            pending = len(run.pending(again=False))
-            console.print(
-                f"[bold]{plan.run_id}[/]: {len(plan.rows)} rows declared, {pending} to evaluate",
-                highlight=False,
-                soft_wrap=True,
-            )
-            if line := choice_line(plan.config, plan.choice):
-                console.print(line, highlight=False, soft_wrap=True)
+        say = log.say_on(console)
+        with (
+            log.known(run_id=plan.run_id),
+            opened(plan, fresh=fresh, say=say, began=began) as run,
+        ):
+            rows, pending = len(plan.rows), len(run.pending(again=False))
+            line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
+            say(log.Line(line, event="begin", declared=rows, pending=pending))
+            if chosen := choice_line(plan.config, plan.choice):
+                say(chosen)
             Session([run], interrupts, console).run()
             if run.ended is None:
                 raise RunFailed(run.broken)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ace_ray import log
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
@@ -180,7 +181,7 @@ def opened(
     open_output(plan, fresh=fresh)
     facts = check_chat(plan) | {"format": choice_facts(plan.choice)}
     if note := base_differs(plan.model):
-        say(note)
+        say(log.warning(note))
     check_services(plan)
     lease = Lease.acquire(output_store(plan), say)
     try:
@@ -217,7 +218,7 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
         store.delete(path)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        say(f"{store.root}: not of the run, and left as it is: {others[0]}{more}")
+        say(log.warning(f"{store.root}: not of the run, and left as it is: {others[0]}{more}"))
 
 
 def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:

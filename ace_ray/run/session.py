@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from ace_ray.clean import print_line
+from ace_ray import log
 from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import adapters
@@ -61,7 +61,7 @@ class Session:
         concluded: Callable[[OpenRun], None] = lambda run: None,
     ) -> None:
         self._runs, self._interrupts, self._console = runs, interrupts, console
-        self._say = partial(print_line, console)
+        self._say = log.say_on(console)
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
@@ -126,9 +126,10 @@ class Session:
         pending = pending or self._set_aside()
         while pending and not self._interrupts.asked:
             if aside:
-                self._say(f"{_count(pending)} rows that processes died on are tried once more")
+                line = f"{_count(pending)} rows that processes died on are tried once more"
+                self._say(log.warning(line))
             elif attempts:
-                self._say(f"{_count(pending)} rows failed, attempt {attempts + 1}")
+                self._say(log.warning(f"{_count(pending)} rows failed, attempt {attempts + 1}"))
             failure: RunFailed | None = None
             before = self._settled()
             try:
@@ -148,7 +149,8 @@ class Session:
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
-                self._say(f"{failure}; going on with {_count(pending or waiting)} rows")
+                line = f"{failure}; going on with {_count(pending or waiting)} rows"
+                self._say(log.warning(line))
             if aside and last:
                 break
             aside = last or not pending
@@ -160,8 +162,7 @@ class Session:
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
             return
-        for line in bug.traceback.rstrip().splitlines():
-            self._say(line)
+        self._say(log.error("the exception of the first row:", traceback=bug.traceback))
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
@@ -221,10 +222,12 @@ class Session:
                 interactive=interactive,
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
-            cluster.note_if_busy(self._resources, self._console)
+            cluster.note_if_busy(self._resources, self._say)
             models = [run.plan.model for run in self._runs]
             spread = self._resources.spread
             engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
+            self._say(log.debug(f"resources: {self._resources}"))
+            self._say(log.debug(f"engine arguments: {engine}"))
             facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
@@ -340,6 +343,8 @@ class Session:
         def stored(index: int, rows: int) -> None:
             left[index] -= rows
             run = self._runs[index]
+            line = f"{run.plan.run_id}: {rows} rows stored"
+            self._say(log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows))
             if left[index] or index == last or self._interrupts.asked:
                 return
             run.read()

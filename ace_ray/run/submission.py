@@ -23,6 +23,7 @@ from typing import Any, cast
 import yaml
 
 import ace_ray
+from ace_ray import log
 from ace_ray.benchmarks.registry import benchmark_class, is_local, local_parts
 from ace_ray.config import (
     RunConfig,
@@ -109,7 +110,14 @@ class Submission:
 
     @property
     def runtime_env(self) -> dict[str, Any]:
-        return {"working_dir": str(self.checkout), "excludes": list(self.excludes)}
+        return {"working_dir": str(self.checkout), **self._environment}
+
+    @property
+    def _environment(self) -> dict[str, Any]:
+        # Its driver and its actors log as this command was told to.
+        variables = log.environment()
+        named = {"env_vars": variables} if variables else {}
+        return {"excludes": list(self.excludes), **named}
 
     def metadata(self, attempt: int) -> dict[str, str]:
         return {**self.facts, "attempt": str(attempt)}
@@ -122,7 +130,7 @@ class Submission:
         words += ["--submission-id", self.id(attempt)]
         words += ["--metadata-json", json.dumps(self.metadata(attempt))]
         words += ["--working-dir", str(self.checkout)]
-        words += ["--runtime-env-json", json.dumps({"excludes": list(self.excludes)})]
+        words += ["--runtime-env-json", json.dumps(self._environment)]
         return shlex.join([*words, "--", *self._words])
 
 

@@ -14,13 +14,12 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from ace_ray.clean import print_line
+from ace_ray import log
 from ace_ray.config import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import plan_run
@@ -39,7 +38,7 @@ def main() -> int:
     try:
         return run_lane(spec["runs"], events, spec.get("gpus", []))
     except (RunFailed, UserError) as error:
-        print(f"ace-ray: {error}", file=sys.stderr)
+        log.fail(str(error))
         later = _passes(error, spec.get("nodes", []))
         if isinstance(error, RunFailed) and error.resumable and not later:
             return INCOMPLETE
@@ -72,12 +71,13 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
     def concluded(run: OpenRun) -> None:
         assert run.ended is not None  # what it was told of
         code, summary = run.ended
-        say(f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored")
+        line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
+        say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
         _tell(events, run.plan.run_id, code=code)
         run.lease.release()
 
     console = Console()
-    say = partial(print_line, console)
+    say = log.say_on(console)
     began = time.time()
     with Interrupts() as interrupts, ExitStack() as stack:
         plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]
@@ -93,12 +93,15 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         ]
         pending = [len(run.pending(again=False)) for run in runs]
         for run, rows in zip(runs, pending, strict=True):
-            say(f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate")
+            line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
+            say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))
         if gpus and any(pending):
             cluster.connect()
             interrupts.install()  # Ray has taken them
             cluster.grow(gpus, plans[0].config.start_timeout_s, say)
-        Session(runs, interrupts, console, examine=True, concluded=concluded).run()
+        of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
+        with log.known(**of_one):
+            Session(runs, interrupts, console, examine=True, concluded=concluded).run()
         for run in runs:
             if run.broken:
                 _tell(events, run.plan.run_id, broken=run.broken)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ace_ray import log
 from ace_ray.clean import print_line, printed
 from ace_ray.errors import UserError
 from ace_ray.run.submission import Submission
@@ -65,6 +67,15 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
         console.print(command, highlight=False, soft_wrap=True, markup=False)
     except UserError as error:
         print_line(console, f"not as a job as it is: {error}")
+
+
+def tell_ledger(sweep: Sweep, code: int) -> None:
+    """What came of a sweep: its ledger, or a JSON line with its records."""
+    if not log.is_json():
+        print_ledger(sweep, Console())
+        return
+    runs = [asdict(record) for record in sweep.cost_records]
+    log.result(f"results: {sweep.uri}/", event="results", exit_code=code, uri=sweep.uri, runs=runs)
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:

@@ -7,8 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
+from ace_ray import log
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.planning import cluster
@@ -111,7 +113,7 @@ class Sweep:
                 try:
                     return self._evaluate()
                 except (StoreAway, LeaseLost) as error:
-                    self._say(f"{error}; the same command goes on with the sweep")
+                    self._say(log.warning(f"{error}; the same command goes on with the sweep"))
                     return INCOMPLETE
         finally:
             self._lease.release()
@@ -135,7 +137,7 @@ class Sweep:
             except UserError as error:
                 if self._stop or time.monotonic() > until:
                     raise StoreAway(str(error)) from error
-                self._say(f"the store is away, it is asked again: {error}")
+                self._say(log.warning(f"the store is away, it is asked again: {error}"))
                 self._pause(AGAIN_S)
 
     # What there is
@@ -160,7 +162,7 @@ class Sweep:
         if self._watching is not None:
             self._watching.take(checkpoint)
         if run.refused:
-            self._say(f"{run.label}: refused, {run.refused}")
+            self._say(log.warning(f"{run.label}: refused, {run.refused}"))
         return run
 
     def _put(self, run: SweepRun) -> None:
@@ -197,16 +199,16 @@ class Sweep:
         try:
             checkpoints = watching.look()
         except UserError as error:
-            self._say(f"cannot look for checkpoints now: {error}")
+            self._say(log.warning(f"cannot look for checkpoints now: {error}"))
             return False
         for folder in self._invalid():
             if folder.source not in before:
-                self._say(f"{folder.label}: refused, {folder.refused}")
+                self._say(log.warning(f"{folder.label}: refused, {folder.refused}"))
         for checkpoint in checkpoints:
             try:
                 run = self._take(checkpoint)
             except UserError as error:
-                self._say(f"step {checkpoint.step} cannot be planned now: {error}")
+                self._say(log.warning(f"step {checkpoint.step} cannot be planned now: {error}"))
                 continue
             try:
                 check_distinct(self.runs)
@@ -215,7 +217,7 @@ class Sweep:
             except UserError as error:
                 # At the start the user has to fix this; now others are being evaluated.
                 self.runs[-1] = unplanned(checkpoint, refused=str(error))
-                self._say(f"{run.label}: refused, {error}")
+                self._say(log.warning(f"{run.label}: refused, {error}"))
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
@@ -223,12 +225,12 @@ class Sweep:
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
-            self._say(f"step {checkpoint.step}: left out, it is being written")
+            self._say(log.warning(f"step {checkpoint.step}: left out, it is being written"))
             self._put(unplanned(checkpoint, awaited="it was being written when the watch ended"))
         for checkpoint in watching.left():
             self._put(unplanned(checkpoint, awaited="it could not be planned"))
         if watching.failed:
-            self._say("the last checkpoints could not be looked for: sweep again")
+            self._say(log.warning("the last checkpoints could not be looked for: sweep again"))
 
     def _is_pending(self, run: SweepRun) -> bool:
         """Raises `UserError`: the store is away."""
@@ -291,7 +293,7 @@ class Sweep:
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
             name = lane.runs[0].label
-            say = (lambda line, name=name: self._say(f"[{name}] {line}")) if several else None
+            say = partial(self._pass_on, name) if several and not log.is_json() else None
             labels = ", ".join(run.label for run in lane.runs)
             self._say(f"evaluating {labels} on {lane.gpus or 'no'} GPU(s)")
             parts = [
@@ -303,6 +305,10 @@ class Sweep:
             self._running.append(process)
             if self._stop and not process.stopping:
                 process.signal(signal.SIGTERM)  # it began while the signal came
+
+    def _pass_on(self, name: str, line: str) -> None:
+        """A lane's line. The lane itself has left out what is below the level."""
+        self._say(log.error(f"[{name}] {line}"))
 
     def _free(self, lane: Lane) -> list[int]:
         """GPUs for ``lane``, [-1] where they need no numbers, [] when there is no room, or a lane
@@ -380,7 +386,7 @@ class Sweep:
             tries.append(event["later"])
             self._not_before = time.monotonic() + LATER_S
             if len(tries) >= self._options.lane_attempts:
-                self._say(f"{run.label}: left to a later time, {tries[-1]}")
+                self._say(log.warning(f"{run.label}: left to a later time, {tries[-1]}"))
             return
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
@@ -395,7 +401,7 @@ class Sweep:
             if self._attempts[run.run_id] < self._options.lane_attempts:
                 return
             self._failed[run.run_id] = f"not whole after {self._attempts[run.run_id]} attempts"
-        self._say(f"{run.label}: {self._failed[run.run_id]}")
+        self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
         """Lanes of what is still pending and neither waits nor runs, behind those that wait."""
@@ -422,7 +428,7 @@ class Sweep:
         try:
             self._write_ledger()
         except UserError as error:
-            self._say(f"the ledger cannot be written now: {error}")
+            self._say(log.warning(f"the ledger cannot be written now: {error}"))
 
     def _write_ledger(self) -> int:
         """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import ray
 
+from ace_ray import log
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
@@ -98,11 +99,12 @@ class EngineWorker:
                 # Memory of an engine that has just died may not be free yet. A raised exception
                 # would end the run; a dead process is started anew.
                 log_traceback()
-                print(
-                    f"the engine worker {self._process.name} ends itself: it could not start, "
-                    f"and is started again in {START_AGAIN_S:g} s: "
-                    f"{one_line(str(error), LONGEST_WHY)}",
-                    flush=True,
+                log.say(
+                    log.error(
+                        f"the engine worker {self._process.name} ends itself: it could not start, "
+                        f"and is started again in {START_AGAIN_S:g} s: "
+                        f"{one_line(str(error), LONGEST_WHY)}"
+                    )
                 )
                 time.sleep(START_AGAIN_S)
                 end_children()
@@ -138,6 +140,7 @@ class EngineWorker:
             else {**engine_facts(self._engine.device), **placed()},
         }
         self._clock.preparing(None)
+        log.say(log.debug(f"the engine worker {self._process.name} is ready", **facts))
         ray.get(self._coordinator.ready.remote(self._process, facts))
         Heartbeat(
             self._coordinator,
@@ -286,6 +289,9 @@ class EngineWorker:
             self._tasks.pop(row["row_id"], None)
             self._waiting.discard(row["row_id"])
         record["duration_s"] = time.perf_counter() - clock
+        if record["status"] != "scored":
+            what = f"row {row['row_id']}: {record['status']}, {record['error']}"
+            log.say(log.debug(what, event="row", row_id=row["row_id"]))
         return record
 
     def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:

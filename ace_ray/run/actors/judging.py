@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ace_ray import log
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.second_reading import second_reading
 from ace_ray.records import Entry, Episode, Verdict
@@ -48,7 +50,6 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
 
 
 def log_traceback() -> None:
-    # Escaped: a lone surrogate in a message would make print raise, and Ray's error transport end
-    # the process.
-    text = traceback.format_exc().encode("ascii", "backslashreplace").decode()
-    print(text, flush=True)
+    """Of the exception that is being handled, in this process's log."""
+    what = type(sys.exc_info()[1]).__name__
+    log.say(log.error(f"{what} in this row's code:", traceback=traceback.format_exc()))

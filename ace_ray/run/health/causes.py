@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 
 import psutil
 
+from ace_ray import log
 from ace_ray.run.health.processes import ProcessInfo
 
 EXIT_S = 60.0
@@ -46,7 +47,7 @@ class CrashFile:
         try:
             self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
         except OSError as error:  # a full disk: then a crash counts as a kill from outside
-            print(f"no trace of a crash can be left: {error}", flush=True)
+            log.say(log.warning(f"no trace of a crash can be left: {error}"))
             return
         self.note_memory()
         faulthandler.enable(self._file, all_threads=False)
@@ -78,7 +79,7 @@ def why_gone(process: ProcessInfo) -> tuple[str, bool]:
     except OSError:
         return KILLED
     if trace.strip():
-        print(trace, flush=True)
+        log.say(log.error(f"the engine worker {process.name} crashed:", traceback=trace))
         return f"its process crashed: {trace.strip().splitlines()[0]}", False
     if before.strip().isdigit() and oom_kills() > int(before):
         return "its process was killed as memory ran out", False

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import ray
 
+from ace_ray import log
 from ace_ray.clean import one_line
 from ace_ray.run.health.processes import NAMES, ProcessInfo
 
@@ -93,14 +94,14 @@ def die(
     exit_actor counts as intended and is not retried.
     """
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
-    print(f"the {NAMES[process.kind]} {process.name} ends itself: {why}", flush=True)
+    log.say(log.error(f"the {NAMES[process.kind]} {process.name} ends itself: {why}"))
     try:
         dying = coordinator.dying.remote(
             process, why, rows_at_work and list(rows_at_work), bool(outside)
         )
         ray.get(dying, timeout=10)
     except Exception:  # noqa: BLE001 - nothing may keep a broken process alive
-        print("the coordinator could not be told", flush=True)
+        log.say(log.error("the coordinator could not be told"))
     end_children()
     os._exit(1)
 

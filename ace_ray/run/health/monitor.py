@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from ace_ray import log
 from ace_ray.config import RunConfig
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.processes import NAMES, ProcessInfo
@@ -128,7 +129,8 @@ class HealthMonitor:
         elif self._drain_until is None:
             self._drain_until = now + grace + END_S
             self._coordinator.drain.remote(grace)
-            self._say(f"stopping: rows in flight have {grace:g} s to end; once more stops at once")
+            line = f"stopping: rows in flight have {grace:g} s to end; once more stops at once"
+            self._say(log.warning(line))
         elif now > self._drain_until:
             self._interrupts.abort(KeyboardInterrupt())
 
@@ -137,9 +139,10 @@ class HealthMonitor:
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
-            self._say(f"engine worker {line}")
+            self._say(log.warning(f"engine worker {line}", event="engine_died"))
         if len(new) > DEATH_LINES:
-            self._say(f"and {len(new) - DEATH_LINES} more engine workers ended")
+            line = f"and {len(new) - DEATH_LINES} more engine workers ended"
+            self._say(log.warning(line, event="engine_died"))
 
     def _end_frozen(self, tally: Tally) -> None:
         limit = max(FROZEN_S, self._config.stall_s)
@@ -151,7 +154,8 @@ class HealthMonitor:
                 frozen = _kill(self._coordinator, process)
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
-                    self._say(f"{NAMES[process.kind]} {process.name} was frozen and is killed")
+                    line = f"{NAMES[process.kind]} {process.name} was frozen and is killed"
+                    self._say(log.warning(line))
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
         """A process that has been starting, or is dead and not replaced, for too long."""

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from ace_ray import log
 from ace_ray.errors import INCOMPLETE
 
 _PR_SET_PDEATHSIG = 1
@@ -89,8 +90,5 @@ def _waited_for(child: int, told: int) -> int:
     if outcome == _RAISED and code >= 0:
         return code
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    print(
-        f"ace-ray: the driver was ended ({how}); the same command continues this run",
-        file=sys.stderr,
-    )
+    log.fail(f"the driver was ended ({how}); the same command continues this run")
     return INCOMPLETE

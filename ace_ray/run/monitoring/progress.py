@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from ace_ray import log
 from ace_ray.models.start_phases import PHASES
 from ace_ray.run.monitoring.counts import Tally
 
@@ -50,7 +51,7 @@ class ProgressView:
         self._thread.join(timeout=10)
 
     def _loop(self) -> None:
-        if self._console.is_terminal:
+        if log.shows_panel(self._console):
             with Live(console=self._console, refresh_per_second=4, transient=True) as live:
                 while not self._stop.wait(POLL_S):
                     tally = self._tally()
@@ -58,7 +59,7 @@ class ProgressView:
                         self._tell_start(tally)
                         live.update(self._panel(tally))
             return
-        shown, last = -1, 0.0
+        say, shown, last = log.say_on(self._console), -1, 0.0
         while not self._stop.wait(POLL_S):
             tally = self._tally()
             if tally is None:
@@ -68,19 +69,30 @@ class ProgressView:
                 continue
             if tally.done != shown or not tally.done or tally.notice:
                 shown, last = tally.done, time.time()
-                self._console.print(self.line(tally), highlight=False, soft_wrap=True)
+                say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
 
     def _tell_start(self, tally: Tally) -> None:
         """Once, what the start of the first engine took."""
         if not self._started and tally.workers:
             self._started = True
-            self._console.print(start_line(tally.workers[0]), highlight=False, soft_wrap=True)
+            log.say_on(self._console)(start_line(tally.workers[0]))
 
     def _tally(self) -> Tally | None:
         try:
             return self._read()
         except Exception:  # noqa: BLE001 - the view must never end the run
             return None
+
+    def numbers(self, tally: Tally) -> dict[str, Any]:
+        """Those of `line`, as fields."""
+        rate = _tokens_per_s(tally)
+        return {
+            "done": tally.done,
+            "planned": self._planned,
+            "tokens_per_s": None if rate is None else round(rate, 1),
+            "not_scored": tally.done - tally.statuses["scored"],
+            "engine_deaths": len(tally.deaths),
+        }
 
     def line(self, tally: Tally) -> str:
         if not tally.workers and not tally.done:
@@ -97,10 +109,9 @@ class ProgressView:
         return " | ".join(part for part in parts if part)
 
     def _speed(self, tally: Tally) -> list[str]:
-        if tally.first_ready_at is None or tally.last_row_at is None:
+        tokens, seconds = _tokens_per_s(tally), _seconds(tally)
+        if tokens is None or seconds is None:
             return []
-        seconds = max(1e-6, tally.last_row_at - tally.first_ready_at)
-        tokens = tally.tokens / seconds
         left = (self._planned - tally.done) * seconds / max(1, tally.done)
         # The longest rows come first: an early estimate would be far too long.
         far_enough = tally.done >= self._planned / 10
@@ -120,10 +131,28 @@ class ProgressView:
         return Group(self.line(tally), self._bar, table)
 
 
-def start_line(worker: Mapping[str, Any]) -> str:
+def start_line(worker: Mapping[str, Any]) -> log.Line:
     """What the start of an engine took, by the facts that its worker tells."""
-    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in worker["start_s"].items())
-    return f"the first engine is ready after {worker['load_s']:.0f} s" + (phases and f": {phases}")
+    took, each = worker["load_s"], worker["start_s"]
+    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
+    return log.Line(
+        f"the first engine is ready after {took:.0f} s" + (phases and f": {phases}"),
+        event="engine_ready",
+        load_s=took,
+        start_s=each,
+    )
+
+
+def _seconds(tally: Tally) -> float | None:
+    """From the first engine that was ready to the last row."""
+    if tally.first_ready_at is None or tally.last_row_at is None:
+        return None
+    return max(1e-6, tally.last_row_at - tally.first_ready_at)
+
+
+def _tokens_per_s(tally: Tally) -> float | None:
+    seconds = _seconds(tally)
+    return None if seconds is None else tally.tokens / seconds
 
 
 def _accuracy(tally: Tally) -> str:

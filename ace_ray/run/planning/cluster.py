@@ -14,8 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from ace_ray import log
 from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.run.health.interrupts import RunFailed
@@ -28,6 +27,9 @@ CLIENT_CPUS = 0.25
 """Small, so that a 2-CPU cluster has room beside one engine."""
 _ROUNDING = 1e-9
 """Of sums of CPUs."""
+
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray's, of a driver that it starts as a job."""
 
 LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
@@ -91,7 +93,7 @@ def connect() -> None:
         return
     try:
         # Ray finds a running cluster, and the token it made for it, only when it is left to look.
-        ray.init(None, **_QUIET)
+        ray.init(None, runtime_env=_logging(), **_quiet())
     except Exception as error:
         # Ray says no more than "failed to connect" when the token is missing.
         raise UserError(
@@ -102,8 +104,24 @@ def connect() -> None:
         ) from error
 
 
-# No dashboard for a Ray of our own: it doubles the start-up time.
-_QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+def _quiet() -> dict[str, Any]:
+    return {
+        # None for a Ray of our own: it doubles the start-up time.
+        "include_dashboard": False,
+        # At level debug what actors print, vLLM's lines too. Ray puts a name before each, which is
+        # no JSON.
+        "log_to_driver": log.is_shown(logging.DEBUG) and not log.is_json(),
+        "logging_level": logging.ERROR,
+    }
+
+
+def _logging() -> dict[str, Any] | None:
+    """The runtime environment that has actors of a cluster log as this process does. A job's holds
+    that already (`ace_ray.run.submission`), and Ray refuses to be told twice."""
+    variables = log.environment()
+    if not variables or _JOB in os.environ:
+        return None
+    return {"env_vars": variables}
 
 
 def _start_local() -> None:
@@ -113,7 +131,7 @@ def _start_local() -> None:
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
         try:
-            ray.init("local", **_QUIET)
+            ray.init("local", **_quiet())
             return
         except Exception as error:
             ray.shutdown()
@@ -474,15 +492,13 @@ def _installed(name: str) -> bool:
         return False
 
 
-def note_if_busy(need: Resources, console: Console) -> None:
+def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
     """Say so when other jobs hold what this run will wait for."""
     import ray
 
     free = ray.available_resources()
     if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
-        console.print(
+        say(
             f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
-            f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}",
-            highlight=False,
-            soft_wrap=True,
+            f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}"
         )

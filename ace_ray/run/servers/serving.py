@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ace_ray import log
 from ace_ray.children import module_command
 from ace_ray.config import EndpointConfig
 from ace_ray.errors import UserError
@@ -155,7 +156,7 @@ class EngineServer:
         try:
             server.watch(RESTARTS, LOAD_S)
         except ServerFailed as error:
-            print(error, flush=True)
+            log.say(log.error(str(error)))
             # Frees the GPUs, and tells everyone who asks this actor.
             os._exit(1)
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ace_ray import log
 from ace_ray.errors import UserError
 from ace_ray.run.health.isolation import KILLED_FROM_OUTSIDE, SET_ASIDE
 from ace_ray.run.storage.parquet import Limits, read_flat
@@ -224,7 +225,7 @@ def read_ledger(
                 table = str(error)
         if isinstance(table, str):
             ignored[name] = table
-            say(f"{store.root}/{name} is ignored, its rows are pending: {table}")
+            say(log.warning(f"{store.root}/{name} is ignored, its rows are pending: {table}"))
             continue
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
         classes = table.column("error_class").to_pylist()
