@@ -300,7 +300,7 @@ def _told(
             )
             event("tool", **asked, result=call.observation, events=[], **failed)
     if view.changed:
-        event("state", changes=[_change(one) for one in view.changed])
+        event("state", changes=_patch(view.changed))
     return messages, events
 
 
@@ -327,15 +327,23 @@ def _call(call: Call, name: str) -> dict[str, Any]:
     return {"id": name, "function": call.name, "arguments": arguments, "type": "function"}
 
 
-def _change(change: Change) -> dict[str, Any]:
-    """As a step of a JSON Patch."""
-    parts = [part for part in re.split(r"[.\[\]]+", change.path) if part]
-    path = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
-    if change.kind == "removed":
-        return {"op": "remove", "path": path}
+def _patch(changed: Sequence[Change]) -> list[dict[str, Any]]:
+    """The changes as a JSON Patch. What was removed comes last and from the end: what leaves a
+    list moves all that follows."""
+    removed = [{"op": "remove", "path": _pointer(one)} for one in changed if one.kind == "removed"]
+    return [*(_put(one) for one in changed if one.kind != "removed"), *reversed(removed)]
+
+
+def _put(change: Change) -> dict[str, Any]:
+    put = {"path": _pointer(change), "value": change.after}
     if change.kind == "added":
-        return {"op": "add", "path": path, "value": change.after}
-    return {"op": "replace", "path": path, "value": change.after, "replaced": change.before}
+        return {"op": "add", **put}
+    return {"op": "replace", **put, "replaced": change.before}
+
+
+def _pointer(change: Change) -> str:
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in change.place)
+    return "".join(f"/{part}" for part in parts)
 
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:

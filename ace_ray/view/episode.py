@@ -59,7 +59,7 @@ class EpisodeView:
             "states": None
             if self.states is None
             else dict(zip(("before", "after"), self.states, strict=True)),
-            "changes": [asdict(change) for change in self.changed],
+            "changes": [change.as_json() for change in self.changed],
             "state": self.left,
             "second_reading": self.second_reading,
             "endpoint": self.endpoint,

@@ -125,7 +125,9 @@ def whole(view: EpisodeView) -> Iterator[str]:
         yield from _titled("gold")
         yield from _block(pretty(view.gold[0]))
     if view.states is not None:
-        yield from _titled("state, what changed")
+        yield from _titled("state before")
+        yield from _block(pretty(view.states[0]))
+        yield from _titled("state after, what changed")
         yield from _changes(view.changed)
     elif view.left is not None:
         yield from _titled("state")

@@ -66,6 +66,7 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
             for step in view.steps
         ],
         "gold": None if view.gold is None else words(pretty(view.gold[0])),
+        "states": None if view.states is None else [words(pretty(one)) for one in view.states],
         "changed": None
         if view.states is None
         else [
