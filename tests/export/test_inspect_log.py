@@ -154,6 +154,41 @@ def test_what_changed_in_the_sandbox_is_a_patch(tmp_path: Path) -> None:
     ]
 
 
+def test_tools_are_with_the_answer_that_they_were_first_offered_for(tmp_path: Path) -> None:
+    odd = {
+        "type": "dict",
+        "required": ["a", 3],
+        "properties": {
+            "a": {"type": "array", "items": {"type": "string"}, "default": None, "minimum": True},
+            "b": {"type": ["string", "null"], "description": 3, "enum": "x", "maximum": 2},
+            "c": 5,
+        },
+    }
+    tools = [
+        {"type": "function", "function": {"name": "f", "description": EVIL, "parameters": odd}},
+        {"type": "function", "function": {"name": "late"}, "since_answer": 2},
+        *("no tool", {"function": None}),
+    ]
+    rows = [{**ROWS[0], "tools": json.dumps(tools)}, {**ROWS[1], "tools": "no json"}]
+    (log,) = logs(write_run(tmp_path / "run", rows), tmp_path / "out")
+    first, second = (
+        event["tools"]
+        for event in log["samples/normal_atom_bool_0_epoch_1.json"]["events"]
+        if event["event"] == "model"
+    )
+    assert [one["name"] for one in first] == ["f", "no tool", '{\n  "function": null\n}']
+    assert first[0]["description"] == EVIL
+    assert first[0]["parameters"] == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "items": {"type": "string"}, "default": None},
+            "b": {"type": ["string", "null"], "maximum": 2},
+            "c": {},
+        },
+    }
+    assert [one["name"] for one in second] == ["late"]
+
+
 @pytest.mark.parametrize(
     ("source", "name"),
     [

@@ -82,6 +82,26 @@ def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> Non
     assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
 
 
+def test_tools_come_after_what_was_asked(here: Any, tmp_path: Path) -> None:
+    def offered(number: int, entry: Entry) -> Episode:
+        episode = answered(number, entry)
+        schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+        told = {"name": "find", "description": HOSTILE, "parameters": schema}
+        late = {"function": {"name": "later"}, "since_answer": 3}
+        episode.tools = [{"type": "function", "function": told}, late]
+        return episode
+
+    rows = written_run(tmp_path / "run", offered)
+    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
+    parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "because"]
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "later (from answer 3): " in shown
+    assert "\u202e" not in shown
+    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[1])
+    assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
+
+
 def test_hostile_text_is_text(run: Any, here: Any) -> None:
     folder, rows = run
     for words in ([rows[0]["id"]], []):
