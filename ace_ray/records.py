@@ -228,6 +228,10 @@ class Episode:
     generation_s: float = 0.0
     state: Any = None
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
+    tools: list[dict[str, Any]] | None = None
+    """All tools that were offered through the model's own template, each once, in OpenAI's form;
+    None where the messages say it all. One that came after the first answer has ``since_answer``:
+    the number of the answer that it was first offered for, from 1."""
     endpoint: dict[str, Any] | None = None
     """What is known of an endpoint's answers (`EndpointFacts.as_json`), added up: names with the
     number of their calls, and counts, None where no call said any. The token counts above are
@@ -245,6 +249,15 @@ class Episode:
         self.reasoning_truncated = completion.reasoning_truncated
         self.finish_reason = completion.finish_reason
         self.count(completion)
+
+    def offer(self, tools: Tools) -> None:
+        """Note the ``tools`` that go with the next answer."""
+        if tools is None:
+            return
+        have, answer = list(self.tools or ()), self.model_calls + 1
+        known = [{k: v for k, v in tool.items() if k != "since_answer"} for tool in have]
+        since = {"since_answer": answer} if answer > 1 else {}
+        self.tools = [*have, *({**tool, **since} for tool in tools if tool not in known)]
 
     def count(self, completion: Completion) -> None:
         """Add up what a completion took."""

@@ -30,7 +30,8 @@ def answered(number: int, entry: Entry) -> Episode:
     output = render_gold(entry) if number else "[nothing()]"
     state = {"steps": [{"speaker": "execution", "calls": [{"name": "f", "arguments": {"x": 1}}]}]}
     messages = [{"role": "user", "content": "Remind me"}, {"role": "assistant", "content": output}]
-    return Episode(messages, output, model_calls=1, state=state)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    return Episode(messages, output, model_calls=1, state=state, tools=tools)
 
 
 def silent(number: int, entry: Entry) -> Episode:
@@ -73,6 +74,7 @@ def test_what_queries_say(runs: Path) -> None:
     assert len(lost) == 7
     calls = asked(next(query for query in SQL if "$.calls" in query), runs)
     assert [tool for _, tool, _ in calls] == ["f"] * 8
+    assert asked(next(query for query in SQL if "tools" in query), runs) == [("f", 8)]
 
 
 def test_the_macro_takes_the_rows_that_the_ledger_takes(tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ class EpisodeContext:
         own, since without an answer there is nothing to score.
         """
         self.episode.messages = [dict(message) for message in messages]
+        self.episode.offer(tools)
         completion = await self.candidate.ask(messages, tools=tools)
         self.episode.record(completion)
         return completion
@@ -176,6 +177,7 @@ class EpisodeContext:
             RowError, EngineDead: as `Model`.
         """
         recorded = self.episode.messages
+        self.episode.offer(tools)
         sent = messages
         if sent is None:
             sent = as_sent(recorded, reasoning=self.replay_reasoning)

@@ -36,6 +36,35 @@ class Step:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the model was offered. ``schema``: of its parameters, any JSON value; ``since``:
+    the number of the answer that it was first offered for, from 1."""
+
+    name: str
+    description: str = ""
+    schema: Any = None
+    since: int = 1
+
+
+def tools_of(value: Any) -> list[Tool] | None:
+    """The tools in `Episode.tools`, None for none; it may be anybody's."""
+    return [_tool(one) for one in value] if isinstance(value, list) else None
+
+
+def _tool(value: Any) -> Tool:
+    function = value.get("function") if isinstance(value, Mapping) else None
+    if not isinstance(function, Mapping):
+        return Tool(text_of(value))
+    since = value.get("since_answer")
+    return Tool(
+        text_of(function.get("name")),
+        text_of(function.get("description")),
+        function.get("parameters"),
+        since if isinstance(since, int) and not isinstance(since, bool) else 1,
+    )
+
+
 def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
     """Steps of messages in OpenAI's form."""
     steps: list[Step] = []

@@ -21,6 +21,7 @@ from ace_ray.benchmarks.headline import scores_of, titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.bounded import Unbounded, json_of_row
+from ace_ray.export.inspect_tools import tool_info
 from ace_ray.records import SCORE, digest
 from ace_ray.reports.text import pretty
 from ace_ray.run.storage.rows import ResultRow
@@ -246,11 +247,12 @@ def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
 def _told(
     view: EpisodeView, model: str, began: datetime | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The messages of an episode, and its events: a call of the model has as input only what came
-    since the call before, so that a log grows with its episodes and not with their squares."""
+    """The messages of an episode, and its events: a call of the model has as input and as tools
+    only what came since the call before, so that a log grows with its episodes and not with their
+    squares."""
     messages: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    since, at = 0, 0.0
+    since, at, answers = 0, 0.0, 0
 
     def event(kind: str, **more: Any) -> None:
         number = len(events)
@@ -269,12 +271,13 @@ def _told(
         calls = [_call(call, f"{base}-c{i}") for i, call in enumerate(step.calls)]
         message = _message(step, base, calls)
         if step.role == "assistant":
+            answers += 1
             said = {"model": model, "choices": [{"message": message, "stop_reason": "stop"}]}
             event(
                 "model",
                 model=model,
                 input=messages[since:],
-                tools=[],
+                tools=[tool_info(one) for one in view.tools or () if one.since == answers],
                 tool_choice="auto",
                 config={},
                 output={**said, "completion": step.text},
@@ -300,7 +303,7 @@ def _told(
             )
             event("tool", **asked, result=call.observation, events=[], **failed)
     if view.changed:
-        event("state", changes=[_change(one) for one in view.changed])
+        event("state", changes=_patch(view.changed))
     return messages, events
 
 
@@ -327,15 +330,23 @@ def _call(call: Call, name: str) -> dict[str, Any]:
     return {"id": name, "function": call.name, "arguments": arguments, "type": "function"}
 
 
-def _change(change: Change) -> dict[str, Any]:
-    """As a step of a JSON Patch."""
-    parts = [part for part in re.split(r"[.\[\]]+", change.path) if part]
-    path = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
-    if change.kind == "removed":
-        return {"op": "remove", "path": path}
+def _patch(changed: Sequence[Change]) -> list[dict[str, Any]]:
+    """The changes as a JSON Patch. What was removed comes last and from the end: what leaves a
+    list moves all that follows."""
+    removed = [{"op": "remove", "path": _pointer(one)} for one in changed if one.kind == "removed"]
+    return [*(_put(one) for one in changed if one.kind != "removed"), *reversed(removed)]
+
+
+def _put(change: Change) -> dict[str, Any]:
+    put = {"path": _pointer(change), "value": change.after}
     if change.kind == "added":
-        return {"op": "add", "path": path, "value": change.after}
-    return {"op": "replace", "path": path, "value": change.after, "replaced": change.before}
+        return {"op": "add", **put}
+    return {"op": "replace", **put, "replaced": change.before}
+
+
+def _pointer(change: Change) -> str:
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in change.place)
+    return "".join(f"/{part}" for part in parts)
 
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:

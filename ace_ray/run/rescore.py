@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 import ace_ray
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import EXTERNAL, RunConfig, validated
@@ -36,6 +38,7 @@ from ace_ray.run.storage.rows import (
     entry_columns,
     episode_of,
     rows_of,
+    tools_column,
 )
 from ace_ray.run.storage.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
 from ace_ray.run.summary import conclude, summarize, write_files
@@ -111,6 +114,8 @@ def rescore(
                         where=store.root,
                         fix="score it with the data that it was made with",
                     )
+                if row["tools"] is None and row["model_calls"] and config.backend != EXTERNAL:
+                    row["tools"] = _tools(benchmarks[row["benchmark"]], entries[key])
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new, ledger.rule_sets))
                 rows.append(new)
@@ -195,6 +200,12 @@ def _with_data(
         for section in config.benchmarks
     ]
     return config.model_copy(update={"benchmarks": sections}), name
+
+
+def _tools(made: Benchmark, entry: Entry) -> str | None:
+    """The tools of the first answer: earlier versions did not store them."""
+    with own_code(type(made), f"the tools of entry {entry.id!r}"):
+        return tools_column(made.tools(entry))
 
 
 def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:

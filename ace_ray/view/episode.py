@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.transcript import Step
+from ace_ray.benchmarks.transcript import Step, Tool, tools_of
 from ace_ray.bounded import Unbounded, json_of_row
 from ace_ray.run.storage.rows import messages_of, metrics_of, state_of
 from ace_ray.view.changes import Change, changes
@@ -20,7 +20,7 @@ FACTS = (
 )
 COLUMNS = [
     *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "output"),
-    *("reasoning", "state", "endpoint", "gold", "second_reading", *FACTS),
+    *("reasoning", "state", "endpoint", "tools", "gold", "second_reading", *FACTS),
 ]
 """What `episode_view` reads, besides the columns of verdicts."""
 
@@ -28,8 +28,9 @@ COLUMNS = [
 @dataclass(frozen=True, slots=True)
 class EpisodeView:
     """``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
-    before and after, None without one. ``gold``: in a 1-tuple, None in rows of earlier versions.
-    ``left``: the rest of what the episode left."""
+    before and after, None without one. ``tools``: those that were offered through the model's own
+    template, None where its messages say it all, or in rows of earlier versions, which have no
+    ``gold`` either (a 1-tuple). ``left``: the rest of what the episode left."""
 
     row_id: str
     key: Mapping[str, str]
@@ -37,6 +38,7 @@ class EpisodeView:
     error: str
     verdicts: Mapping[str, Mapping[str, Any]]
     steps: list[Step]
+    tools: list[Tool] | None
     gold: tuple[Any] | None
     states: tuple[Any, Any] | None
     changed: list[Change]
@@ -55,11 +57,12 @@ class EpisodeView:
             "error": self.error or None,
             "verdicts": self.verdicts,
             "steps": [asdict(step) for step in self.steps],
+            "tools": None if self.tools is None else [asdict(tool) for tool in self.tools],
             "gold": None if self.gold is None else self.gold[0],
             "states": None
             if self.states is None
             else dict(zip(("before", "after"), self.states, strict=True)),
-            "changes": [asdict(change) for change in self.changed],
+            "changes": [change.as_json() for change in self.changed],
             "state": self.left,
             "second_reading": self.second_reading,
             "endpoint": self.endpoint,
@@ -90,6 +93,7 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
             if row.get(f"{rules}_valid") is not None
         },
         steps=benchmark.transcript(messages_of(row), state),
+        tools=tools_of(_json(row["tools"])),
         gold=None if row["gold"] is None else (_json(row["gold"]),),
         states=states,
         changed=[] if states is None else changes(*states),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.transcript import Tool
 from ace_ray.clean import cleaned, one_line
 from ace_ray.credentials import masked
 from ace_ray.errors import UserError
@@ -105,7 +106,11 @@ def whole(view: EpisodeView) -> Iterator[str]:
         if verdict["metrics"]:
             numbers = (f"{name} {value:.4g}" for name, value in verdict["metrics"].items())
             yield from _indented(", ".join(numbers))
+    tools = list(_tools(view.tools))
     for step in view.steps:
+        if step.role == "assistant":  # what was asked comes first, then what it may call
+            yield from tools
+            tools = []
         yield from _titled(step.role, _seconds(step.facts))
         if step.reasoning:
             yield "  reasoning:"
@@ -121,11 +126,14 @@ def whole(view: EpisodeView) -> Iterator[str]:
         if step.written:
             yield "  as it was written:"
             yield from _indented(step.written)
+    yield from tools
     if view.gold is not None:
         yield from _titled("gold")
         yield from _block(pretty(view.gold[0]))
     if view.states is not None:
-        yield from _titled("state, what changed")
+        yield from _titled("state before")
+        yield from _block(pretty(view.states[0]))
+        yield from _titled("state after, what changed")
         yield from _changes(view.changed)
     elif view.left is not None:
         yield from _titled("state")
@@ -133,6 +141,17 @@ def whole(view: EpisodeView) -> Iterator[str]:
     if view.second_reading is not None:
         yield from _titled("read a second time")
         yield from _block(pretty(view.second_reading))
+
+
+def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
+    if tools is None:
+        return
+    yield from _titled("tools offered", str(len(tools)))
+    for tool in tools:
+        since = f" (from answer {tool.since})" if tool.since != 1 else ""
+        yield from _block(f"{tool.name}{since}: {tool.description}")
+        if tool.schema is not None:
+            yield from _indented(json.dumps(tool.schema, ensure_ascii=False))
 
 
 def _facts(view: EpisodeView) -> str:

@@ -50,6 +50,30 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
     assert not any("raw" in message or "text" in message for message in last)
 
 
+def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
+    def tool(name: str) -> dict[str, Any]:
+        return {"type": "function", "function": {"name": name}}
+
+    context = EpisodeContext(RoleModel(Thinker(), Sampling()))
+    assert context.episode.tools is None
+
+    async def episode() -> None:
+        context.say("user", "go")
+        await context.ask()
+        assert context.episode.tools is None
+        for offered in (["a"], ["a"], ["a", "b"], ["b"]):
+            await context.ask(tools=[tool(name) for name in offered])
+
+    asyncio.run(episode())
+    assert context.episode.tools == [
+        {**tool("a"), "since_answer": 2},
+        {**tool("b"), "since_answer": 4},
+    ]
+    single = EpisodeContext(RoleModel(Thinker(), Sampling()))
+    asyncio.run(single.answer([{"role": "user", "content": "go"}], [tool("a")]))
+    assert single.episode.tools == [tool("a")]
+
+
 def test_without_tools_the_model_is_sent_what_was_said_alone() -> None:
     sent = as_sent([{"role": "assistant", "content": "a", "reasoning": "r", "raw": "ra"}])
     assert sent == [{"role": "assistant", "content": "a"}]

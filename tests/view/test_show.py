@@ -64,6 +64,44 @@ def test_a_row_is_shown_whole(run: Any, here: Any) -> None:
     assert here("show", folder, right["row_id"][:10]).stdout == whole
 
 
+def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> None:
+    def with_state(number: int, entry: Entry) -> Episode:
+        episode = answered(number, entry)
+        box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
+        episode.state = {"before": box, "end": [{"Files": {"a.txt": "b"}}], "steps": []}
+        return episode
+
+    rows = written_run(tmp_path / "run", with_state)
+    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
+    before, after = shown.split("-- state before ")[1].split("-- state after, what changed ")
+    assert "a.txt" in before
+    assert "[0].Files.gone removed: 1" in after
+    assert "\u202e" not in shown
+    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[0])
+    assert read["states"]["after"] == [{"Files": {"a.txt": "b"}}]
+    assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
+
+
+def test_tools_come_after_what_was_asked(here: Any, tmp_path: Path) -> None:
+    def offered(number: int, entry: Entry) -> Episode:
+        episode = answered(number, entry)
+        schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+        told = {"name": "find", "description": HOSTILE, "parameters": schema}
+        late = {"function": {"name": "later"}, "since_answer": 3}
+        episode.tools = [{"type": "function", "function": told}, late]
+        return episode
+
+    rows = written_run(tmp_path / "run", offered)
+    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
+    parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "because"]
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "later (from answer 3): " in shown
+    assert "\u202e" not in shown
+    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[1])
+    assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
+
+
 def test_hostile_text_is_text(run: Any, here: Any) -> None:
     folder, rows = run
     for words in ([rows[0]["id"]], []):
@@ -138,11 +176,12 @@ def test_differences_of_states() -> None:
     before = {"a": {"x": 1, "gone": True}, "list": [1, 2], "same": "s", "flag": 1}
     after = {"a": {"x": 2, "new": None}, "list": [1, 3, 4], "same": "s", "flag": True}
     assert changes(before, after) == [
-        Change("a.x", "changed", 1, 2),
-        Change("a.gone", "removed", before=True),
-        Change("a.new", "added", after=None),
-        Change("list[1]", "changed", 2, 3),
-        Change("list[2]", "added", after=4),
-        Change("flag", "changed", 1, True),
+        Change(("a", "x"), "changed", 1, 2),
+        Change(("a", "gone"), "removed", before=True),
+        Change(("a", "new"), "added", after=None),
+        Change(("list", 1), "changed", 2, 3),
+        Change(("list", 2), "added", after=4),
+        Change(("flag",), "changed", 1, True),
     ]
+    assert [one.path for one in changes(before, after)][2:4] == ["a.new", "list[1]"]
     assert changes(after, after) == []

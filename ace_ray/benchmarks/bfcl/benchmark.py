@@ -64,6 +64,8 @@ OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
+_STATES = (("before", "end"), ("memory", "memory_end"))
+"""What interactive rows store of the sandbox; those of earlier versions store no end."""
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
@@ -279,6 +281,13 @@ class BFCL(Benchmark):
             "table": tables.table(summary, {}),
             "further_tables": tables.further_tables(summary),
         }
+
+    @classmethod
+    def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
+        for before, end in _STATES if isinstance(state, Mapping) else ():
+            if isinstance(state.get(before), Mapping) and isinstance(state.get(end), Mapping):
+                return state[before], state[end]
+        return None
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:

@@ -23,6 +23,7 @@ from ace_ray.records import (
     EndpointFacts,
     Entry,
     Episode,
+    Tools,
     Verdict,
     canonical_json,
 )
@@ -68,8 +69,9 @@ _EPISODE = [
     ("worker", pa.string()),
     ("state", pa.large_string()),
     ("endpoint", pa.large_string()),
+    ("tools", pa.large_string()),
 ]
-OPTIONAL = ("endpoint", "second_reading", "model", "gold")
+OPTIONAL = ("endpoint", "second_reading", "model", "gold", "tools")
 """Columns that parts of earlier versions lack; they read as null."""
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
@@ -166,7 +168,12 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         **{name: getattr(episode, name) if _has_usage(episode) else None for name in _TOKENS},
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
+        "tools": tools_column(episode.tools),
     }
+
+
+def tools_column(tools: Tools) -> str | None:
+    return None if tools is None else readable_json(tools)
 
 
 def entry_columns(entry: Entry) -> dict[str, Any]:

@@ -6,11 +6,12 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ace_ray.benchmarks.transcript import Tool
 from ace_ray.reports.html.page import environment
 from ace_ray.reports.text import Shown, pretty, shown, visible
 from ace_ray.view.episode import EpisodeView
@@ -44,6 +45,10 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
         "error": view.error,
         "verdicts": view.verdicts,
         "facts": _facts(view),
+        "tools": None if view.tools is None else _tools(view.tools),
+        "asked": next(
+            (i for i, step in enumerate(view.steps) if step.role == "assistant"), len(view.steps)
+        ),
         "steps": [
             {
                 "role": step.role,
@@ -66,6 +71,7 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
             for step in view.steps
         ],
         "gold": None if view.gold is None else words(pretty(view.gold[0])),
+        "states": None if view.states is None else [words(pretty(one)) for one in view.states],
         "changed": None
         if view.states is None
         else [
@@ -83,6 +89,17 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
         else words(pretty(view.second_reading)),
         "endpoint": None if view.endpoint is None else words(pretty(view.endpoint)),
     }
+
+
+def _tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": tool.name,
+            "since": tool.since,
+            "text": words(f"{tool.description}\n{pretty(tool.schema)}"),
+        }
+        for tool in tools
+    ]
 
 
 def _facts(view: EpisodeView) -> list[tuple[str, str]]:

@@ -135,6 +135,10 @@ class Sandbox:
             await self._give_vectors(await self._call("texts", texts=calls))
         return list(await self._call("step", texts=calls))
 
+    async def state(self) -> Any:
+        """What is recorded of the tools' state, see `Environment.state`."""
+        return await self._session.state()
+
     async def dump(self) -> str:
         """What a prompt shows of a memory."""
         return str(await self._call("dump"))
@@ -165,14 +169,17 @@ async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettin
     A conversation that is truncated (by the step limit, the context or the deadline) keeps what it
     has reached. Functions that are held out come in their turn: written down by the user in prompt
     mode, as further tools in native mode. ``state`` of the episode: ``turns`` (answers, see
-    `Answer.as_json`), ``results`` (texts of each step) and ``ended``. Raises `RowError` when it
-    could not be had.
+    `Answer.as_json`), ``results`` (texts of each step), ``ended``, and the sandbox ``before`` and
+    at the ``end``, each None where it takes too much to record. Raises `RowError` when it could not
+    be had.
     """
     functions, held_out = settings.functions(entry)
     prompts, native = settings.prompts, settings.native
     async with context.sandbox() as session:
+        sandbox = Sandbox(session)
+        before = await sandbox.state()
         conversation = Conversation(
-            context, Sandbox(session).step, settings.tools(functions), settings.results
+            context, sandbox.step, settings.tools(functions), settings.results
         )
 
         def turns() -> Iterator[Sequence[Message]]:
@@ -186,5 +193,6 @@ async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettin
                 yield settings.opening(messages, functions) if number == 0 else messages
 
         ended = await conversation.play(turns())
-    context.episode.state = conversation.state(ended)
+        end = await sandbox.state()
+    context.episode.state = {**conversation.state(ended), "before": before, "end": end}
     return context.episode

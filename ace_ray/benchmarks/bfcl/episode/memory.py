@@ -77,10 +77,12 @@ async def rollout(
     """The episode of one question, from the memory of ``context.prepared`` (what `prepare`
     returns).
 
-    ``state`` as of multi-turn entries, and ``memory``: the snapshot that it started from, with
-    ``memory_sha256``; ``prepared`` [{"id", "ended"}, ...] of the conversations that filled it.
-    Where one of these was truncated, so that the memory may lack what is asked for, the episode's
-    ``ended`` is "preparation", unless the context or the deadline truncated the question too.
+    ``state``: ``turns``, ``results`` and ``ended`` as of multi-turn entries; ``memory``, the
+    snapshot that it started from, with ``memory_sha256``; ``memory_end``, the one that it left,
+    which no other episode starts from; ``prepared`` [{"id", "ended"}, ...] of the conversations
+    that filled it. Where one of these was truncated, so that the memory may lack what is asked for,
+    the episode's ``ended`` is "preparation", unless the context or the deadline truncated the
+    question too.
     """
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
@@ -93,12 +95,14 @@ async def rollout(
         question = with_system(settings.prompts.agentic, entry.data["question"][0])
         conversation, opening = await _begin(entry, context, settings, sandbox, question)
         ended = await conversation.play([opening])
+        end = await sandbox.snapshot()
     if ended not in _FORGOTTEN and any(one["ended"] in _FORGOTTEN for one in prepared):
         ended = "preparation"
     context.episode.state = {
         **conversation.state(ended),
         "memory": snapshot,
         "memory_sha256": digest(snapshot),
+        "memory_end": end,
         "prepared": prepared,
     }
     return context.episode

@@ -20,6 +20,7 @@ from ace_ray.benchmarks.bfcl.tools.limits import (
     as_json,
     check_size,
     guarded,
+    recorded,
 )
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
@@ -113,15 +114,13 @@ class Environment:
         return unknown_tool(name)
 
     def state(self) -> Any:
-        """``{class: {public attribute: value}}``, see `size.as_json`."""
-        return {
-            name: {
-                key: as_json(value)
-                for key, value in vars(instance).items()
-                if not key.startswith("_")
+        """``{class: {public attribute: value}}``, see `limits.recorded`."""
+        return recorded(
+            {
+                name: {k: v for k, v in vars(instance).items() if not k.startswith("_")}
+                for name, instance in self.instances.items()
             }
-            for name, instance in self.instances.items()
-        }
+        )
 
     def step(self, texts: Sequence[str]) -> list[str]:
         """The results of the calls of one step."""

@@ -159,6 +159,8 @@ class Attempt:
     def _broken(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "difference":
             return f"what takes too much to compare ({error})"
+        if op[0] == "state":
+            return None  # a model may make one that takes too much to record; its row still counts
         if op[0] == "call" and op[2] == "texts":
             return [[], ""]  # their calls will find no embedding
         if not _is_call(op):
@@ -217,6 +219,7 @@ class LimitedEnvironment:
         return Observation(value, error)
 
     def state(self) -> Any:
+        """None where it takes too much to record."""
         return self._attempt.do([("state", "tools")])[0]
 
 

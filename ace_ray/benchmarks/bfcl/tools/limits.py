@@ -14,16 +14,20 @@ These bounds are the same everywhere. Under them lie those that the kernel holds
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import localcontext
 from functools import wraps
 from typing import Any
 
 MAX_VALUES = 20_000
 MAX_CHARS = 2_000_000
-"""Of one result or one recorded state: values and characters of strings, counted as printed."""
+"""Of one result or one memory: values and characters of strings, counted as printed."""
+MAX_STATE_VALUES = 20_000
+MAX_STATE_CHARS = 256 << 10
+"""Of one recorded state. The largest that an entry begins with has 20,000 characters of JSON."""
 MAX_PATHS = 20_000
 MAX_PATH_CHARS = 2_000_000
 MAX_CONTENT_CHARS = 20_000_000
@@ -98,39 +102,64 @@ def _walk(directory: Any, seen: dict[int, _Size | None], depth: int, charge: Cha
 def as_json(value: Any) -> Any:
     """``value`` as JSON values: directories and files as objects, sets sorted, anything else that
     is no JSON as its text, and "..." for what is beyond the bounds."""
-    return _Writer().write(value, 0)
+    return _Writer(MAX_VALUES, MAX_CHARS).write(value, 0)
+
+
+def recorded(state: Any) -> Any:
+    """``state`` as what rows store: as `as_json` writes it, within narrower bounds, and numbers
+    that are not finite as their text, since no reader of JSON takes them."""
+    return _Writer(MAX_STATE_VALUES, MAX_STATE_CHARS, finite=True).write(state, 0)
 
 
 class _Writer:
-    def __init__(self) -> None:
-        self.values, self.chars = MAX_VALUES, MAX_CHARS
+    def __init__(self, values: int, chars: int, *, finite: bool = False) -> None:
+        self.values, self.chars, self._finite = values, chars, finite
 
     def write(self, value: Any, depth: int) -> Any:
         self.values -= 1
         if isinstance(value, str):
             self.chars -= len(value)
-        if self.values < 0 or self.chars < 0 or depth > MAX_DEPTH:
+        if self._full or depth > MAX_DEPTH:
             return "..."
         if type(value) is int:
             return value if value.bit_length() < 64 else f"{value:#x}"[:100]
+        if self._finite and isinstance(value, float) and not math.isfinite(value):
+            return repr(float(value))
         if isinstance(value, _PLAIN):
             return value
         if isinstance(value, Mapping):
-            return {self._key(key): self.write(item, depth + 1) for key, item in value.items()}
+            return self._object(value, depth + 1)
         if isinstance(value, (set, frozenset)):
-            return [self.write(item, depth + 1) for item in sorted(value, key=repr)]
+            return self._list(sorted(value, key=repr), depth + 1)
         if isinstance(value, (list, tuple)):
-            return [self.write(item, depth + 1) for item in value]
+            return self._list(value, depth + 1)
         if hasattr(value, "contents"):
             return {"type": "directory", "contents": self.write(value.contents, depth + 1)}
         if hasattr(value, "content"):
             return {"type": "file", "content": self.write(value.content, depth + 1)}
         return f"<{type(value).__name__}>"
 
-    def _key(self, key: Any) -> str:
-        text = key if isinstance(key, str) else repr(key)[:100]
-        self.chars -= len(text)
-        return text
+    @property
+    def _full(self) -> bool:
+        return self.values < 0 or self.chars < 0
+
+    def _object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        for key, item in value.items():
+            if self._full:
+                return {**written, "...": "..."}
+            text = key if isinstance(key, str) else repr(key)[:100]
+            self.chars -= len(text)
+            written[text] = self.write(item, depth)
+        return written
+
+    def _list(self, value: Sequence[Any], depth: int) -> list[Any]:
+        written: list[Any] = []
+        for item in value:
+            if self._full:
+                return [*written, "..."]
+            written.append(self.write(item, depth))
+        return written
 
 
 MAX_CALLS = 5_000

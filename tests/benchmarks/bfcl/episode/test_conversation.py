@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS, EpisodeSettings, rollout
@@ -112,6 +113,28 @@ def test_functions_held_out_are_written_down_in_their_turn() -> None:
     given = model.sent[int(turn)][-1]
     assert given == {"role": "user", "content": own().more_functions([doc])}
     assert name in given["content"]
+
+
+def test_the_sandbox_before_and_after_is_stored() -> None:
+    entry = entry_of("multi_turn_base")
+    config = entry.data["initial_config"]["Bakery"]
+    assert config["open"]
+    episode = played(entry, Script(["[close_day()]", "fine", "bye"]))
+    states = BFCL.sandbox_states(json.loads(json.dumps(episode.state)))
+    assert states is not None
+    before, after = (one["Bakery"] for one in states)
+    assert before["orders"] == config["orders"]
+    assert (before["open"], after["open"]) == (True, False)
+    cut = played(entry, Script(["[close_day()]", PromptTooLong("x")]))
+    assert cut.state["ended"] == "context"
+    assert cut.state["end"]["Bakery"]["open"] is False, "of a conversation that was cut, too"
+
+
+@pytest.mark.parametrize(
+    "state", [None, [], 3, {}, {"turns": []}, {"before": {}}, {"before": [], "end": {}}]
+)
+def test_a_row_without_states_has_none(state: Any) -> None:
+    assert BFCL.sandbox_states(state) is None
 
 
 class TestNative:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
@@ -96,6 +97,10 @@ def test_a_question_starts_from_the_snapshot() -> None:
     assert episode.state["results"] == [[['{"value": "deep"}']]]
     assert episode.state["memory"] == snapshot
     assert len(episode.state["turns"]) == 1
+    assert BFCL.sandbox_states(episode.state) == (snapshot, snapshot)
+    kept = asked(entry, Script([add("new"), "ok"]), snapshot)
+    assert kept.state["memory"] == snapshot
+    assert kept.state["memory_end"]["core_memory"] == {"a_key": "kept", "new": "v"}
 
 
 def test_native_mode() -> None:

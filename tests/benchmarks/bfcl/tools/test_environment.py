@@ -198,12 +198,25 @@ class TestBounds:
         assert "budget" in tools.execute(f"total(customer=[{', '.join([price] * 9)}])")
 
 
+def test_a_recorded_state_is_bounded() -> None:
+    tools = bakery()
+    tools.instances["Bakery"].notes = ["x" * 1_000] * 1_000
+    tools.instances["Bakery"].marks = {str(n): [n] * 9 for n in range(50_000)}
+    text = json.dumps(tools.state())
+    assert len(text) < 2 * bounds.MAX_STATE_CHARS
+    state = json.loads(text)["Bakery"]
+    assert state["open"] is True
+    assert state["notes"][-1] == "..."
+
+
 def test_state_is_json_whatever_it_holds() -> None:
     tools = bakery()
     odd: Any = {"set": {3, 1}, 4: (1.5, None), "big": 10**50, "object": object()}
     odd["self"] = odd
+    odd["infinite"] = [1e999, float("nan")]
     tools.instances["Bakery"].prices = odd
     state = json.loads(json.dumps(tools.state()))["Bakery"]["prices"]
     assert state["set"] == [1, 3]
     assert state["4"] == [1.5, None]
+    assert state["infinite"] == ["inf", "nan"]
     assert state["object"] == "<object>"

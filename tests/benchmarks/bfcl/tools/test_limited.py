@@ -56,8 +56,17 @@ class TicketAPI:
     def hold(self):
         self.held.append(bytes(200 << 20))
         return {}
+
+    def hide(self):
+        self.held.append(Endless())
+
+class Endless:
+    @property
+    def contents(self):
+        while True:
+            pass
 """
-NAMES = ("add", "spin", "grow", "swallow", "hold")
+NAMES = ("add", "spin", "grow", "swallow", "hold", "hide")
 SOURCES = ToolSources({"ticket_api": CLASS}, "made up", "made up", named=True)
 INITIAL_STATE = InitialState({"TicketAPI": NAMES}, {"TicketAPI": {"total": 10}})
 BROKEN = f"Error during execution: {LimitBroken()}"
@@ -93,6 +102,13 @@ def test_it_answers_as_a_toolbox_does() -> None:
     ):
         assert there.call(name, arguments) == here.call(name, arguments)
     assert there.state() == here.state()
+
+
+def test_a_state_that_takes_too_much_to_record_is_none() -> None:
+    environment = opened()
+    assert step(environment, "add(by=1)", "hide()") == ['{"total": 11}', "None"]
+    assert environment.state() is None
+    assert step(environment, "add(by=1)") == ['{"total": 12}'], "the row goes on"
 
 
 def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
