@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
@@ -18,6 +20,8 @@ from ace_ray.view.select import Filter, StoredRun, outcome, select
 
 Say = Callable[[str], None]
 WIDTH = 72
+KINDS = 8
+"""Most categories, and most verdicts, that a list names."""
 _ID = 12
 """Characters of a row id that are shown: enough to name it among millions."""
 
@@ -70,6 +74,10 @@ def listed(
     """A line a row: its id, what the rule sets say, and how its answer begins."""
     count = f"{len(rows)} of {len(run.rows)} rows"
     yield f"{count} have another verdict than in {other.uri}" if other else count
+    if limit and len(rows) > limit:
+        yield from _kinds("categories", (row.category for row in rows))
+        said_first = (outcome(row, rules or run.class_of(row).rule_sets[0]) for row in rows)
+        yield from _kinds("verdicts", said_first)
     by_id = {row.row_id: row for row in rows}
     for view in run.whole(rows[: limit or None]):
         row = by_id[view.row_id]
@@ -79,6 +87,15 @@ def listed(
         start = f"{row.id}{several}  {' / '.join(said)}"
         answer = one_line(masked(_answer(view)), 2 * WIDTH)
         yield f"{cleaned(start)}\n    {answer[: WIDTH - 4]}"
+
+
+def _kinds(title: str, names: Iterable[str]) -> Iterator[str]:
+    """What to filter by: how many rows are of each kind, the most first; none where all are."""
+    counts = Counter(names)
+    if len(counts) > 1:
+        most = [f"{cleaned(name)} {rows}" for name, rows in counts.most_common(KINDS)]
+        more = [f"{len(counts) - KINDS} more"] * (len(counts) > KINDS)
+        yield from wrap(f"{title}: {', '.join(most + more)}", WIDTH, subsequent_indent="  ")
 
 
 def _answer(view: EpisodeView) -> str:
