@@ -21,6 +21,7 @@ from ace_ray.benchmarks.headline import scores_of, titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.bounded import Unbounded, json_of_row
+from ace_ray.config import ENDPOINT
 from ace_ray.export.inspect_tools import tool_info
 from ace_ray.records import SCORE, digest
 from ace_ray.reports.text import pretty
@@ -36,6 +37,9 @@ _INPUT = 1_000
 """Characters of a sample's question; the messages have it whole."""
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 """Of all files in a log: the same run is the same bytes."""
+_ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
+"""By backend, what Inspect writes before a model's name, and its answers' models lack. Every Eval
+Ever reads who made a model from the part behind it."""
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -76,7 +80,9 @@ class _Log:
         manifest = run.manifest
         self._id = digest(manifest.run_id, benchmark, number)[:22]
         self._created = str(manifest.tree.get("created_at") or "1980-01-01T00:00:00+00:00")
-        self._model = model_name(manifest.model.source)
+        self._answered = model_name(manifest.model.source)
+        engine = _ENGINES.get(manifest.config.backend)
+        self._model = f"{engine}/{self._answered}" if engine else self._answered
 
     @property
     def name(self) -> str:
@@ -178,8 +184,8 @@ class _Log:
         began = facts["started_at"]
         seconds = float(facts["duration_s"] or 0.0)
         output = _last_said(view.steps)
-        messages, events = _told(view, self._model, began)
-        answer = _output(self._model, output, facts, f"{view.row_id}-output")
+        messages, events = _told(view, self._model, self._answered, began)
+        answer = _output(self._answered, output, facts, f"{view.row_id}-output")
         sample: dict[str, Any] = {
             "id": self._ids[view.row_id],
             "epoch": facts["sample"] + 1,
@@ -245,7 +251,7 @@ def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
 
 
 def _told(
-    view: EpisodeView, model: str, began: datetime | None
+    view: EpisodeView, model: str, answered: str, began: datetime | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The messages of an episode, and its events: a call of the model has as input and as tools
     only what came since the call before, so that a log grows with its episodes and not with their
@@ -272,7 +278,7 @@ def _told(
         message = _message(step, base, calls)
         if step.role == "assistant":
             answers += 1
-            said = {"model": model, "choices": [{"message": message, "stop_reason": "stop"}]}
+            said = {"model": answered, "choices": [{"message": message, "stop_reason": "stop"}]}
             event(
                 "model",
                 model=model,

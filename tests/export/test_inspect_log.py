@@ -59,7 +59,7 @@ def test_a_run_is_a_log(tmp_path: Path) -> None:
     header, summaries = log["header.json"], log["summaries.json"]
     assert header["version"] == log["_journal/start.json"]["version"] == 2
     assert header["eval"] == log["_journal/start.json"]["eval"]
-    assert header["eval"]["model"] == "org/Toy-7B"
+    assert header["eval"]["model"] == "vllm/org/Toy-7B"
     assert header["eval"]["task"] == "acebench"
     assert header["eval"]["metadata"]["identity"]["backend"] == "vllm"
     results = header["results"]
@@ -95,8 +95,9 @@ def test_a_sample_is_whole(tmp_path: Path) -> None:
     assert [event["event"] for event in sample["events"]] == ["model", "tool", "model"]
     assert sample["events"][1]["result"] == "found"
     assert [len(event["input"]) for event in sample["events"][::2]] == [2, 1], "what came since"
+    assert sample["output"]["model"] == "org/Toy-7B-Instruct"
     assert sample["target"] == '[\n  "f()"\n]'
-    assert sample["model_usage"]["org/Toy-7B-Instruct"]["input_tokens"] == 7
+    assert sample["model_usage"]["vllm/org/Toy-7B-Instruct"]["input_tokens"] == 7
     ids = [message["id"] for message in sample["messages"]]
     assert len(ids) == len(set(ids))
     failed = log["samples/en-special_incomplete_0_epoch_1.json"]

@@ -47,6 +47,18 @@ def test_the_hubs_file(here: Any, tmp_path: Path) -> None:
     assert "name the benchmark's" in here(*asked).stderr
 
 
+def test_the_hubs_own_reader_takes_the_file(here: Any, tmp_path: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub", minversion="1.0")
+    folder = write_run(tmp_path / "run", everything({"special_incomplete": 5}))
+    asked = ("export", folder, "--to", "hf", "--output", tmp_path / "out")
+    assert here(*asked, "--dataset", "org/ACEBench").code == 0
+    tree = yaml.safe_load((tmp_path / "out/.eval_results/acebench.yaml").read_text())
+    official, strict = hub.parse_eval_result_entries(tree)
+    assert (official.dataset_id, official.task_id) == ("org/ACEBench", "acebench_official")
+    assert (strict.task_id, strict.value) == ("acebench_strict", tree[1]["value"])
+    assert hub.eval_result_entries_to_yaml([official, strict]) == tree
+
+
 @pytest.mark.parametrize(
     ("rows", "limit", "words"),
     [
