@@ -18,7 +18,7 @@ from rich.console import Console
 import ace_ray
 from ace_ray.clean import print_line, printed
 from ace_ray.config import COMMAND_LINE
-from ace_ray.errors import FAILED, INCOMPLETE, UserError
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.health.supervise import supervised
 
 
@@ -197,6 +197,10 @@ def _evaluate(
         click.echo("ace-ray: interrupted; the same command continues this run", err=True)
         return INCOMPLETE
     print_summary(summary, console, full=full)
+    if code == COMPLETE:
+        from ace_ray.track.beside import publish_run
+
+        publish_run(summary["uri"], loaded, partial(print_line, console))
     return code
 
 
@@ -225,6 +229,7 @@ def run_sweep(
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.show import print_ledger, print_plan
     from ace_ray.sweeps.sweep import Sweep
+    from ace_ray.track.beside import run_published
 
     console = Console()
     say = partial(print_line, console)
@@ -238,9 +243,9 @@ def run_sweep(
             console,
         )
         return 0
-    code = sweep.run()
+    code = run_published(sweep, say)
     print_ledger(sweep, console)
-    if any(line.state == "complete" for line in sweep.cost_records):
+    if sweep.has_results:
         try:
             make_report(
                 [sweep.uri], paper=False, out=None, rules=None, console=console, store=sweep.store
@@ -460,6 +465,24 @@ def export(run: str, form: str, output: str, dataset: str | None, opens: Any) ->
         names = export_hub(stored, target, str(dataset))
     for name in names:
         _say(f"{target.root}/{name}")
+
+
+@cli.command()
+@click.argument("run", metavar="RUN|SWEEP")
+@click.option(
+    "--to", required=True, help="tensorboard, trackio, wandb, mlflow, or an installed package's."
+)
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the tracker (YAML value)."
+)
+@click.option("--again", is_flag=True, help="Send all of it, also what was sent before.")
+@_placed
+def publish(run: str, to: str, options: tuple[str, ...], again: bool, opens: Any) -> None:
+    """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each of them once."""
+    from ace_ray.track.publish import options_of
+    from ace_ray.track.publish import publish as send
+
+    send(opens(run), to, options_of(options), _say, again=again)
 
 
 @cli.command()
