@@ -106,21 +106,30 @@ class _Target:
             self._child.wait(max(0.0, left))
         except subprocess.TimeoutExpired:
             why = f"no answer within {MOST_S:g} s"
-        finally:  # also when the user has no patience
-            self._child.kill()
-            code = self._child.wait()
-            self._child = None
+        except KeyboardInterrupt:  # the run is complete, and stays so
+            why = "interrupted"
+        self._child.kill()
+        code = self._child.wait()
+        self._child = None
         out, errors = (_text(file) for file in self._files)
         for line in out.splitlines():
             self._say(line)
         if code or why:
-            own = [line for line in errors.splitlines() if line.startswith("ace-ray: ")]
-            last = (own or [line for line in errors.splitlines() if line.strip()] or [""])[-1]
-            self._warn(why or last.removeprefix("ace-ray: ") or f"exit code {code}")
+            self._warn(why or _why(code, errors))
 
     def _warn(self, why: str) -> None:
+        told = why if why.startswith(f"{self._to}: ") else f"{self._to}: not published, {why}"
         command = shlex.join(["ace-ray", *self._arguments])
-        self._say(f"warning: not published to {self._to}: {why}; to repeat: {command}")
+        self._say(f"warning: {told}; to repeat: {command}")
+
+
+def _why(code: int, errors: str) -> str:
+    """What a child says that has failed: a line of ours, or the last one of a traceback."""
+    if code < 0:
+        return f"its process was ended by signal {-code}"
+    lines = [line for line in errors.splitlines() if line.strip()] or [f"exit code {code}"]
+    own = [line for line in lines if line.startswith("ace-ray: ")]
+    return (own or lines)[-1].removeprefix("ace-ray: ")
 
 
 def _text(file: IO[bytes]) -> str:

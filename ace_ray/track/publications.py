@@ -17,7 +17,7 @@ from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.publishers.base import Point, Publication, Scalar
 from ace_ray.records import canonical_json, digest
-from ace_ray.reports.sweeps import LedgerLine, read_sweep
+from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
 from ace_ray.run.storage.stored import (
     SUMMARY,
     Manifest,
@@ -28,7 +28,6 @@ from ace_ray.run.storage.stored import (
 )
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store, Unreachable
-from ace_ray.sweeps.config import SWEEP
 
 _LONGEST = 500
 """Characters of a value of the config; trackers are no place for prompts."""
@@ -81,10 +80,11 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
 
     Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing complete.
     """
-    if store.get(SWEEP) is None:
+    sweep = read_sweep(store)
+    if sweep is None:
         run = _read(store)
         return [Published(_single(run, run.manifest.run_id, ""), store)]
-    found = list(_of_sweep(store, say))
+    found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
             "no run of the sweep is complete", where=store.root, fix="publish when one has ended"
@@ -92,10 +92,14 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     return found
 
 
-def _of_sweep(store: Store, say: Callable[[str], None]) -> Iterator[Published]:
-    read = read_sweep(store)
-    assert read is not None  # who calls it has looked
-    manifest, lines = read
+def _of_sweep(
+    store: Store,
+    manifest: SweepManifest,
+    lines: Sequence[LedgerLine],
+    say: Callable[[str], None],
+) -> Iterator[Published]:
+    # Whoever wrote it: a tracker may take it for a folder's name.
+    group = _safe(manifest.sweep_id) or "sweep"
     curves: dict[str, list[tuple[LedgerLine, _Run]]] = {}
     for line in lines:
         if line.state != "complete" or not line.run_id:
@@ -108,7 +112,7 @@ def _of_sweep(store: Store, say: Callable[[str], None]) -> Iterator[Published]:
             say(f"{line.label}: left out, {error}")
             continue
         if line.step is None:
-            yield Published(_single(run, line.label, manifest.sweep_id), run.store)
+            yield Published(_single(run, line.label, group), run.store)
         else:
             training = PurePosixPath(line.source).parent.name or manifest.sweep_id
             curves.setdefault(training, []).append((line, run))
@@ -121,7 +125,7 @@ def _of_sweep(store: Store, say: Callable[[str], None]) -> Iterator[Published]:
         publication = Publication(
             key=key,
             name=training,
-            group=manifest.sweep_id,
+            group=group,
             config=_shared([_config(run) for run in steps.values()]),
             summary={**points[-1].metrics, **_words(last)},
             points=points,
@@ -156,12 +160,17 @@ def _read(store: Store) -> _Run:
         where = f"{store.root}/{SUMMARY}: {name}"
         stored = validated(_StoredScores, block.model_extra or {}, where=where)
         for rules, found in stored.scores.items():
-            scores[name, rules] = [Score.of_json(one.model_dump()) for one in found]
+            scores[name, rules] = [_score(one) for one in found]
     if not any(scores.values()):
         raise UserError(
             "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
         )
     return _Run(store, manifest, summary, scores)
+
+
+def _score(stored: _StoredScore) -> Score:
+    tree = stored.model_dump()
+    return Score.of_json(tree if stored.interval is not None else {**tree, "value": None})
 
 
 def _metrics(run: _Run) -> dict[str, float]:
@@ -225,7 +234,8 @@ def _config(run: _Run) -> dict[str, Scalar]:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    for key, value in tree.items():
+    for name, value in tree.items():
+        key = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:100]
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
         elif isinstance(value, str):
@@ -268,8 +278,11 @@ def _rows(run: _Run) -> list[str]:
 
 def _key(name: str, created: str) -> str:
     """A run that was replaced by another one of its name is another one for trackers."""
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    return f"{safe[:100]}-{digest(name, created)[:8]}"
+    return f"{_safe(name)}-{digest(name, created)[:8]}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")
 
 
 def _time(created: str) -> float:

@@ -88,7 +88,7 @@ def _tried(to: str, ask: Callable[[], str]) -> str:
     # A tracker's own exit is no exit of ours.
     except (Exception, SystemExit) as error:
         raise UserError(
-            f"not published ({type(error).__name__}: {masked(first_line(error))[:300]})",
+            f"not published, {type(error).__name__}: {masked(first_line(error))[:300]}",
             where=to,
-            fix="publish again when the tracker can be reached; only what is missing is sent",
+            fix="publish again, then what is missing is sent",
         ) from error
