@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ace_ray.api import Run as Run
     from ace_ray.api import compare as compare
     from ace_ray.api import evaluate as evaluate
+    from ace_ray.api import publish as publish
     from ace_ray.api import report as report
     from ace_ray.api import score as score
     from ace_ray.api import sweep as sweep
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _GIVEN = {
-    **dict.fromkeys(("Run", "compare", "evaluate", "report", "score", "sweep"), "ace_ray.api"),
+    **dict.fromkeys(
+        ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
+    ),
     "UserError": "ace_ray.errors",
     "RunFailed": "ace_ray.run.health.interrupts",
 }

@@ -20,7 +20,7 @@ from ace_ray import log
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.bounded import json_object
 from ace_ray.config import RunConfig, read_tree, run_config
-from ace_ray.errors import UserError
+from ace_ray.errors import COMPLETE, UserError
 from ace_ray.run.storage.rows import ResultRow
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY
 from ace_ray.run.summary import SUCCESS
@@ -180,7 +180,12 @@ def evaluate(
     from ace_ray.run.evaluate import evaluate as run
 
     asked = _config(config, model, benchmarks, output, limit, settings)
-    _, summary = run(asked, fresh=not resume, console=console or Console())
+    console = console or Console()
+    code, summary = run(asked, fresh=not resume, console=console)
+    if code == COMPLETE:
+        from ace_ray.track.beside import publish_run
+
+        publish_run(summary["uri"], asked, log.say_on(console))
     return _opened(summary["uri"], asked)
 
 
@@ -239,11 +244,13 @@ def sweep(
     Raises `UserError`: it cannot be started as asked."""
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.sweep import Sweep
+    from ace_ray.track.beside import run_published
 
     given = {"output": output, "limit": limit}
     values = {name: value for name, value in given.items() if value is not None}
-    asked = Sweep(load_sweep(str(config), (), values), log.say_on(console))
-    asked.run()
+    say = log.say_on(console)
+    asked = Sweep(load_sweep(str(config), (), values), say)
+    run_published(asked, say)
     plans = [run.plan for run in asked.runs if run.plan is not None]
     return [_opened(plan.uri, plan.config) for plan in plans if _has_begun(plan)]
 
@@ -304,6 +311,19 @@ def compare(
         console=console or Console(),
         opens=_opens(runs),
     )
+
+
+def publish(
+    run: str | Run, to: str, *, again: bool = False, console: Console | None = None, **options: Any
+) -> None:
+    """Send the numbers of a run, or of a sweep by its folder, to a tracker, each of them once
+    (docs/trackers.md). ``options`` are the tracker's; ``again``: also what it was sent.
+
+    Raises `UserError`: as ``ace-ray publish``."""
+    from ace_ray.track.publish import publish as send
+
+    (uri,) = _uris([run])
+    send(_opens([run])(uri), to, options, log.say_on(console), again=again)
 
 
 def _uris(runs: Sequence[str | Run]) -> list[str]:

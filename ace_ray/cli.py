@@ -19,7 +19,7 @@ import ace_ray
 from ace_ray import log
 from ace_ray.clean import printed
 from ace_ray.config import COMMAND_LINE
-from ace_ray.errors import FAILED, INCOMPLETE, UserError
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.run.health.supervise import supervised
 
 
@@ -248,6 +248,10 @@ def _evaluate(
         log.fail("interrupted; the same command continues this run")
         return INCOMPLETE
     tell_results(summary, code, full=full)
+    if code == COMPLETE:
+        from ace_ray.track.beside import publish_run
+
+        publish_run(summary["uri"], loaded, log.say)
     return code
 
 
@@ -276,6 +280,7 @@ def run_sweep(
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.show import print_plan, tell_ledger
     from ace_ray.sweeps.sweep import Sweep
+    from ace_ray.track.beside import run_published
 
     console = Console()
     say = log.say_on(console)
@@ -289,9 +294,9 @@ def run_sweep(
             console,
         )
         return 0
-    code = sweep.run()
+    code = run_published(sweep, say)
     tell_ledger(sweep, code)
-    if any(line.state == "complete" for line in sweep.cost_records):
+    if sweep.has_results:
         try:
             # Its tables are text.
             shown = Console(quiet=True) if log.is_json() else console
@@ -521,6 +526,24 @@ def export(run: str, form: str, output: str, dataset: str | None, opens: Any) ->
         names = export_hub(stored, target, str(dataset))
     for name in names:
         _show(f"{target.root}/{name}")
+
+
+@cli.command()
+@click.argument("run", metavar="RUN|SWEEP")
+@click.option(
+    "--to", required=True, help="tensorboard, trackio, wandb, mlflow, or an installed package's."
+)
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the tracker (YAML value)."
+)
+@click.option("--again", is_flag=True, help="Send all of it, also what was sent before.")
+@_placed
+def publish(run: str, to: str, options: tuple[str, ...], again: bool, opens: Any) -> None:
+    """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each of them once."""
+    from ace_ray.track.publish import options_of
+    from ace_ray.track.publish import publish as send
+
+    send(opens(run), to, options_of(options), _show, again=again)
 
 
 @cli.command()

@@ -273,6 +273,17 @@ class BenchmarkConfig(BaseModel):
         return dict(self.model_extra or {})
 
 
+class PublishConfig(BaseModel):
+    """A tracker by name; the other keys are its own and checked by it."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    to: str = Field(min_length=1, description="tensorboard, trackio, wandb, mlflow, or another")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
 class RunConfig(Section):
     model: ModelConfig = Field(description="the candidate")
     benchmarks: list[BenchmarkConfig] = Field(
@@ -349,6 +360,11 @@ class RunConfig(Section):
     )
     store: StoreConfig = Field(
         default_factory=StoreConfig, description="where s3:// is, for output and models"
+    )
+    publish: list[PublishConfig] = Field(
+        default_factory=list,
+        description="trackers that are sent the numbers of a run that is complete, or of a sweep "
+        "([Trackers](trackers.md)): `to` and the tracker's own keys",
     )
 
     @property

@@ -77,6 +77,11 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
 
 
+def as_text(environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` for a child whose lines this process reads."""
+    return {**environment, _FORMAT: "text"}
+
+
 def is_json() -> bool:
     return os.environ.get(_FORMAT) == "json"
 

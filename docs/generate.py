@@ -25,11 +25,16 @@ from ace_ray.config import (
     CandidateEndpoint,
     EndpointConfig,
     ModelConfig,
+    PublishConfig,
     RunConfig,
     SamplingConfig,
     StoreConfig,
 )
 from ace_ray.models.roles import EndpointRole, ServedRole
+from ace_ray.publishers.mlflow import MLflowOptions
+from ace_ray.publishers.tensorboard import TensorBoardOptions
+from ace_ray.publishers.trackio import TrackioOptions
+from ace_ray.publishers.wandb import WandBOptions
 from ace_ray.sweeps.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -111,6 +116,16 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ),
     ("Roles: an endpoint", "Any OpenAI-compatible server.", EndpointRole),
     ("endpoint", "Of a role.", EndpointConfig),
+    (
+        "publish",
+        "Items of a run's or a sweep's `publish`, besides the tracker's own keys; see "
+        "[Trackers](trackers.md).",
+        PublishConfig,
+    ),
+    ("publish: tensorboard", "Keys of the item `{to: tensorboard, ...}`.", TensorBoardOptions),
+    ("publish: trackio", "Keys of the item `{to: trackio, ...}`.", TrackioOptions),
+    ("publish: wandb", "Keys of the item `{to: wandb, ...}`.", WandBOptions),
+    ("publish: mlflow", "Keys of the item `{to: mlflow, ...}`.", MLflowOptions),
     (
         "A sweep",
         "The keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "

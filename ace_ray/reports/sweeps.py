@@ -130,12 +130,10 @@ def load_sweep(store: Store) -> Sweep | None:
 
     Raises `UserError`: a file of the sweep itself is missing or damaged.
     """
-    content = store.get(SWEEP)
-    if content is None:
+    read = read_sweep(store)
+    if read is None:
         return None
-    where = f"{store.root}/{SWEEP}"
-    manifest = validated(SweepManifest, json_object(content, where), where=where)
-    lines = _lines(store)
+    manifest, lines = read
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     line_of: dict[str, LedgerLine] = {}
@@ -157,6 +155,16 @@ def load_sweep(store: Store) -> Sweep | None:
                 continue
         left_out.append(LeftOut(label, line.source, line.state, why))
     return Sweep(store.root, manifest, lines, runs, left_out, line_of)
+
+
+def read_sweep(store: Store) -> tuple[SweepManifest, list[LedgerLine]] | None:
+    """The manifest and the ledger's lines of the sweep in ``store``, as `load_sweep`."""
+    content = store.get(SWEEP)
+    if content is None:
+        return None
+    where = f"{store.root}/{SWEEP}"
+    manifest = validated(SweepManifest, json_object(content, where), where=where)
+    return manifest, _lines(store)
 
 
 def run_folders(store: Store) -> list[str] | None:

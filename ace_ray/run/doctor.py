@@ -16,6 +16,7 @@ from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.format_probe import probe_format
 from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
+from ace_ray.publishers.registry import check_publishers
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import Nodes, connect, fit, largest, nodes
@@ -44,6 +45,9 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         yield Line("config", failure, problem=True)
         return
     yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
+    if config.publish:
+        _, failure = tried(lambda: check_publishers(config.publish))
+        yield Line("publish", failure or ", ".join(p.to for p in config.publish), bool(failure))
     names, failure = tried(lambda: preflight.check_engine(config))
     arguments = f"arguments known: {', '.join(names or ['none set'])}"
     if config.backend == ENDPOINT:

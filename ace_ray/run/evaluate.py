@@ -11,6 +11,7 @@ from rich.console import Console
 from ace_ray import log
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
+from ace_ray.publishers.registry import check_publishers
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened
 from ace_ray.run.planning.formats import choice_line, facts_of
@@ -23,6 +24,7 @@ from ace_ray.store import is_relative
 def plan_run(config: RunConfig) -> Plan:
     """Everything that can be checked before Ray starts. Raises `UserError`."""
     check_engine(config)
+    check_publishers(config.publish)
     benchmarks = make_benchmarks(config)
     model = resolve_model(config)
     return make_plan(config, model, benchmarks, facts_of(config, model))

@@ -23,7 +23,13 @@ from ace_ray.run.planning.preflight import check_chat, check_services, open_outp
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.run.storage.rows import rows_schema
-from ace_ray.run.storage.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
+from ace_ray.run.storage.stored import (
+    MANIFEST,
+    PUBLISHED,
+    SUMMARY,
+    earlier_timing,
+    read_manifest,
+)
 from ace_ray.run.summary import (
     FILES,
     SUCCESS,
@@ -209,12 +215,9 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
         store.check_unlinked(folder.rstrip("/"))
     listed = [item.path for item in store.list()]
     ours = [path for path in listed if _is_of_run(path, benchmarks)]
-    others = [
-        path
-        for path in listed
-        if path not in {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE} and not path.startswith(REPORTS)
-    ]
-    for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
+    known = {*ours, MANIFEST, SUMMARY, SUCCESS, PUBLISHED, LEASE}
+    others = [path for path in listed if path not in known and not path.startswith(REPORTS)]
+    for path in (SUCCESS, *ours, SUMMARY, PUBLISHED, MANIFEST):
         store.delete(path)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

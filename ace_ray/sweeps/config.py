@@ -97,7 +97,7 @@ _HOW = ("settle_s", "price_per_hour", "gpu_memory_gib", "lane_attempts", "swap")
 _RUN_HOW = (
     "workers", "worker_cpus", "checkers", "sandboxes", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
-    "store", "output",
+    "store", "output", "publish",
 )  # fmt: skip
 """Those of its runs."""
 
@@ -127,7 +127,10 @@ class SweepConfig:
         return output
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
-        """The config of one model's run. Raises `UserError`."""
+        """The config of one model's run, which the sweep publishes. Raises `UserError`."""
+        return self._run_of(model, output).model_copy(update={"publish": []})
+
+    def _run_of(self, model: SweepModel, output: str) -> RunConfig:
         own = model.model_dump(exclude={"label", "engine"}, exclude_none=True)
         section = self.run.get("model")
         shared = section.get("endpoint") if isinstance(section, Mapping) else None
@@ -146,7 +149,7 @@ class SweepConfig:
     @property
     def any_run(self) -> RunConfig:
         """What its runs have in common, as the config of one of them. Raises `UserError`."""
-        return self.run_of([*self.options.models, SweepModel(source="any")][0], self.output)
+        return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ace_ray import log
+from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.publishers.registry import check_publishers
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
@@ -55,6 +57,7 @@ class Sweep:
         self._config, self._options, self._say = config, config.options, say
         any_run = config.any_run
         self._store_options, self._any_run = any_run.store, any_run
+        check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
         self.store = open_store(
@@ -84,6 +87,7 @@ class Sweep:
         """When lanes that were told to stop are killed."""
         self.cost_records: list[CostRecord] = []
         """What has come of every run, once it has been gathered."""
+        self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
             for checkpoint in self._first_look():
                 self._take(checkpoint)
@@ -99,12 +103,24 @@ class Sweep:
         """How what is left would run now."""
         return self._lanes([run for run in self.runs if self._is_pending(run)])
 
-    def run(self) -> int:
-        """Evaluate all models; returns the exit code.
+    @property
+    def any_run(self) -> RunConfig:
+        """What its runs have in common."""
+        return self._any_run
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a run is known to be complete."""
+        return any(line.state == "complete" for line in self.cost_records)
+
+    def run(self, noted: Callable[[], None] = lambda: None) -> int:
+        """Evaluate all models; returns the exit code. ``noted`` is called when the ledger has been
+        written and lanes go on, and neither waits nor raises.
 
         Raises `UserError` when the folder holds another sweep, or another process is at work on
         this one.
         """
+        self._noted = noted
         self.store.check_writable()
         self._lease = Lease.acquire(self.store, self._say)
         try:
@@ -429,6 +445,8 @@ class Sweep:
             self._write_ledger()
         except UserError as error:
             self._say(log.warning(f"the ledger cannot be written now: {error}"))
+        else:
+            self._noted()
 
     def _write_ledger(self) -> int:
         """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""

@@ -1,0 +1,96 @@
+"""TensorBoard: event files in a folder, without torch or TensorFlow."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from ace_ray.config import Section
+from ace_ray.errors import UserError
+from ace_ray.local_files import path_of
+from ace_ray.publishers.base import Point, Publication, Publisher
+
+_FILE = "events.out.tfevents.{number:010d}.ace_ray"
+"""TensorBoard reads files of a folder in the order of their names."""
+
+
+class TensorBoardOptions(Section):
+    folder: str = Field(
+        min_length=1, description="what `tensorboard --logdir` is given; on this machine"
+    )
+
+
+class TensorBoard(Publisher[TensorBoardOptions]):
+    """A folder for each publication with one file, whose bytes follow from the curve.
+
+    A file that the curve goes on from gets what is missing, so that a TensorBoard that is open
+    shows it; in place of any other one a new file is written. Either way no point is there twice,
+    whatever was published before, and by whom.
+    """
+
+    needs = "tensorboard"
+    install = "ace-ray[tensorboard]"
+    Options = TensorBoardOptions
+
+    def __init__(self, options: TensorBoardOptions) -> None:
+        super().__init__(options)
+        if "://" in options.folder:
+            raise UserError(
+                f"{options.folder} is no folder of this machine",
+                where="publish: tensorboard",
+                fix="name a local folder, and copy it where it is needed",
+            )
+        self._folder = path_of(options.folder, "publish: tensorboard").absolute()
+
+    def place(self) -> str:
+        return str(self._folder)
+
+    def publish(self, publication: Publication, new: Sequence[Point]) -> str:
+        folder = self._folder / (publication.group or ".") / publication.key
+        folder.mkdir(parents=True, exist_ok=True)
+        content = _events(publication.points)
+        files = sorted(folder.glob("events.out.tfevents.*.ace_ray"))
+        if len(files) == 1 and content.startswith(files[0].read_bytes()):
+            with files[0].open("r+b") as grown:
+                size = grown.seek(0, os.SEEK_END)
+                grown.write(content[size:])
+                _settle(grown)
+            return str(folder)
+        numbers = [int(file.name.split(".")[3]) for file in files]
+        scratch = folder / ".new"
+        with scratch.open("wb") as made:
+            made.write(content)
+            _settle(made)
+        scratch.replace(folder / _FILE.format(number=max(numbers, default=0) + 1))
+        for file_before in files:
+            file_before.unlink(missing_ok=True)
+        return str(folder)
+
+
+def _settle(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _events(points: Sequence[Point]) -> bytes:
+    """The whole file, the same for the same points."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    content = io.BytesIO()
+    records = RecordWriter(content)
+    # The time of the first point would change with an earlier step.
+    records.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
+    for point in points:
+        values = [
+            Summary.Value(tag=name, simple_value=value)
+            for name, value in sorted(point.metrics.items())
+        ]
+        event = Event(wall_time=point.time, step=point.step or 0, summary=Summary(value=values))
+        records.write(event.SerializeToString(deterministic=True))
+    return content.getvalue()

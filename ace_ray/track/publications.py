@@ -1,0 +1,297 @@
+"""A stored run or sweep as what trackers are sent, from manifests, summaries and the ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import Field
+
+from ace_ray.benchmarks.headline import few, titles
+from ace_ray.benchmarks.results import Score
+from ace_ray.config import validated
+from ace_ray.errors import UserError
+from ace_ray.publishers.base import Point, Publication, Scalar
+from ace_ray.records import canonical_json, digest
+from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
+from ace_ray.run.storage.stored import (
+    SUMMARY,
+    Manifest,
+    Stored,
+    Summary,
+    read_manifest,
+    read_summary,
+)
+from ace_ray.run.summary import SUCCESS
+from ace_ray.store import Store, Unreachable
+
+_LONGEST = 500
+"""Characters of a value of the config; trackers are no place for prompts."""
+
+
+class _StoredScore(Stored):
+    name: str
+    formula: str
+    value: float | None
+    interval: list[float] | None = Field(min_length=2, max_length=2)
+    n: int
+    partial: bool
+    missing: list[str]
+
+
+class _StoredScores(Stored):
+    scores: dict[str, list[_StoredScore]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A publication, and the folder that keeps what was sent of it."""
+
+    publication: Publication
+    store: Store
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A complete run as it is stored."""
+
+    store: Store
+    manifest: Manifest
+    summary: Summary
+    scores: Mapping[tuple[str, str], Sequence[Score]]
+    """By benchmark and rule set, the headline first."""
+
+    @property
+    def created(self) -> str:
+        return str(self.manifest.tree.get("created_at") or "")
+
+    def point(self, step: int | None) -> Point:
+        return Point(step, _metrics(self), _time(self.created))
+
+
+def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
+    """Those of the run or sweep in ``store``. Checkpoints of a sweep are one curve, kept in the
+    sweep's folder; every other model is a publication in its own run's. A run of a sweep that
+    cannot be read is named and left out.
+
+    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing complete.
+    """
+    sweep = read_sweep(store)
+    if sweep is None:
+        run = _read(store)
+        return [Published(_single(run, run.manifest.run_id, ""), store)]
+    found = list(_of_sweep(store, *sweep, say))
+    if not found:
+        raise UserError(
+            "no run of the sweep is complete", where=store.root, fix="publish when one has ended"
+        )
+    return found
+
+
+def _of_sweep(
+    store: Store,
+    manifest: SweepManifest,
+    lines: Sequence[LedgerLine],
+    say: Callable[[str], None],
+) -> Iterator[Published]:
+    # Whoever wrote it: a tracker may take it for a folder's name.
+    group = _safe(manifest.sweep_id) or "sweep"
+    curves: dict[str, list[tuple[LedgerLine, _Run]]] = {}
+    for line in lines:
+        if line.state != "complete" or not line.run_id:
+            continue
+        try:
+            run = _read(store.child(line.run_id))
+        except Unreachable:
+            raise
+        except UserError as error:
+            say(f"{line.label}: left out, {error}")
+            continue
+        if line.step is None:
+            yield Published(_single(run, line.label, group), run.store)
+        else:
+            training = PurePosixPath(line.source).parent.name or manifest.sweep_id
+            curves.setdefault(training, []).append((line, run))
+    for training, curve in curves.items():
+        key = _key(f"{manifest.sweep_id}-{training}", manifest.created_at)
+        curve.sort(key=lambda part: (part[0].step or 0, part[0].run_id))
+        steps = {line.step: run for line, run in curve}
+        points = [run.point(step) for step, run in steps.items()]
+        last = curve[-1][1]
+        publication = Publication(
+            key=key,
+            name=training,
+            group=group,
+            config=_shared([_config(run) for run in steps.values()]),
+            summary={**points[-1].metrics, **_words(last)},
+            points=points,
+            rows=[row for run in steps.values() for row in _rows(run)],
+        )
+        yield Published(publication, store)
+
+
+def _single(run: _Run, name: str, group: str) -> Publication:
+    point = run.point(None)
+    return Publication(
+        key=_key(run.manifest.run_id, run.created),
+        name=name,
+        group=group,
+        config={**_config(run), "model": _last(_named(run.manifest))},
+        summary={**point.metrics, **_words(run)},
+        points=[point],
+        rows=_rows(run),
+    )
+
+
+def _read(store: Store) -> _Run:
+    """Raises `UserError`: it is no run, it is not complete, or has no summary with scores."""
+    manifest = read_manifest(store)
+    summary = read_summary(store)
+    if store.get(SUCCESS) is None or summary is None:
+        raise UserError(
+            "the run is not complete", where=store.root, fix="evaluate it to its end, then publish"
+        )
+    scores = {}
+    for name, block in summary.benchmarks.items():
+        where = f"{store.root}/{SUMMARY}: {name}"
+        stored = validated(_StoredScores, block.model_extra or {}, where=where)
+        for rules, found in stored.scores.items():
+            scores[name, rules] = [_score(one) for one in found]
+    if not any(scores.values()):
+        raise UserError(
+            "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
+        )
+    return _Run(store, manifest, summary, scores)
+
+
+def _score(stored: _StoredScore) -> Score:
+    tree = stored.model_dump()
+    return Score.of_json(tree if stored.interval is not None else {**tree, "value": None})
+
+
+def _metrics(run: _Run) -> dict[str, float]:
+    """All shares in percent, as reports have them."""
+    found: dict[str, float] = {}
+    for (benchmark, rules), scores in run.scores.items():
+        for number, (title, one) in enumerate(zip(titles(scores), scores, strict=True)):
+            if one.estimate is None:
+                continue
+            # A curve of whole numbers and partial ones would be of two things.
+            name = _metric(benchmark, rules, title if number else "headline")
+            name += "_partial" * one.estimate.partial
+            found[name] = _percent(one.estimate.value)
+            if not number:
+                low, high = one.estimate.interval
+                found[f"{name}_low"], found[f"{name}_high"] = _percent(low), _percent(high)
+    extra = run.summary.model_extra or {}
+    declared = run.manifest.declared
+    found["rows/declared"] = declared
+    found["rows/not_scored"] = declared - run.summary.scored
+    for key in ("infra_error", "quarantined", "skipped"):
+        if isinstance(extra.get(key), int):
+            found[f"rows/{key}"] = extra[key]
+    return found
+
+
+def _metric(*parts: str) -> str:
+    """Of letters, digits, ``.``, ``_`` and ``-``, which every tracker takes."""
+    return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 4)
+
+
+def _words(run: _Run) -> dict[str, Scalar]:
+    """What the numbers are."""
+    words: dict[str, Scalar] = {}
+    for (benchmark, rules), scores in run.scores.items():
+        if not scores:
+            continue
+        told = titles(scores)[0]
+        first = scores[0]
+        if first.estimate is None:
+            told += f": no number, {run.summary.why or 'nothing was scored'}"
+        elif first.estimate.partial:
+            told += f": partial, without {few(first.missing)}"
+        words[_metric(benchmark, rules, "headline_is")] = told
+    if (limit := run.manifest.config.limit) is not None:
+        words["limited_to"] = limit
+    if run.manifest.config.backend == "fake":
+        words["backend"] = "fake, a test of the pipeline and not an evaluation"
+    return words
+
+
+def _config(run: _Run) -> dict[str, Scalar]:
+    """All that can move a score, without what one row list hashes to."""
+    identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
+    version = {"ace_ray_version": run.manifest.ace_ray_version}
+    return dict(_flat({**version, "backend": run.manifest.config.backend, **identity}))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    for name, value in tree.items():
+        key = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:100]
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            yield f"{prefix}{key}", _shown(value)
+        elif isinstance(value, bool | int | float):
+            yield f"{prefix}{key}", value
+        elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
+            yield from _flat(value[0], f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}", canonical_json(value)[:_LONGEST]
+
+
+def _shown(value: str) -> str:
+    """A path of this machine says nothing elsewhere but its last part."""
+    return _last(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
+
+
+def _last(source: str) -> str:
+    return source.rstrip("/").rsplit("/", 1)[-1] or source
+
+
+def _named(manifest: Manifest) -> str:
+    adapter = manifest.model.adapter
+    return adapter.source if adapter else manifest.model.source
+
+
+def _shared(configs: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
+    first, *others = configs
+    return {
+        key: value
+        for key, value in first.items()
+        if all(other.get(key) == value for other in others)
+    }
+
+
+def _rows(run: _Run) -> list[str]:
+    uri = run.store.root
+    return [f"{uri}/rows/*.parquet"] if uri.startswith("s3://") else []
+
+
+def _key(name: str, created: str) -> str:
+    """A run that was replaced by another one of its name is another one for trackers."""
+    return f"{_safe(name)}-{digest(name, created)[:8]}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")
+
+
+def _time(created: str) -> float:
+    try:
+        return datetime.fromisoformat(created).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def by_step(points: Iterable[Point]) -> dict[str, Mapping[str, float]]:
+    """Step -> its numbers; "" for a model without one."""
+    return {"" if p.step is None else str(p.step): p.metrics for p in points}

@@ -1,0 +1,56 @@
+"""A publisher of another package, as an installed one: found through its entry point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+CODE = """
+import json, os, sys, time
+from ace_ray.config import Section
+from ace_ray.publishers.base import Publisher
+
+class ToyOptions(Section):
+    file: str
+    fails: str = ""
+
+class Toy(Publisher[ToyOptions]):
+    Options = ToyOptions
+
+    def place(self):
+        return self.options.file
+
+    def publish(self, publication, new):
+        print("a tracker says hello")
+        if self.options.fails == "raises":
+            raise ConnectionError("the tracker is away, api_key=abcdef1234567890")
+        if self.options.fails == "exits":
+            sys.exit(3)
+        if self.options.fails == "dies":
+            os.kill(os.getpid(), 9)
+        if self.options.fails == "hangs":
+            time.sleep(600)
+        with open(self.options.file, "a") as file:
+            for point in new:
+                line = {"key": publication.key, "group": publication.group, "step": point.step}
+                file.write(json.dumps({**line, "metrics": dict(point.metrics)}) + "\\n")
+        return self.options.file
+
+class NoPublisher:
+    pass
+"""
+
+
+def install(folder: Path) -> Path:
+    """A folder for ``PYTHONPATH`` with the package, and the publishers ``toy``, ``broken`` and
+    ``none``."""
+    info = folder / "toy_tracker-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "toy_tracker.py").write_text(CODE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-tracker\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[ace_ray.publishers]\n"
+        "toy = toy_tracker:Toy\n"
+        "broken = toy_tracker:Nowhere\n"
+        "none = toy_tracker:NoPublisher\n"
+    )
+    return folder
