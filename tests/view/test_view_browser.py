@@ -41,7 +41,9 @@ def answered(number: int, entry: Entry) -> Episode:
         {"role": "tool", "tool_call_id": "1", "content": f"observed {EVIL}"},
         {"role": EVIL, "content": EVIL},
     ]
-    return Episode(messages, render_gold(entry) if number else EVIL, model_calls=1)
+    tools = [{"function": {"name": EVIL, "description": EVIL, "parameters": {EVIL: EVIL}}}]
+    answer = render_gold(entry) if number else EVIL
+    return Episode(messages, answer, model_calls=1, tools=tools)
 
 
 @contextmanager
@@ -189,12 +191,15 @@ def test_hostile_texts_are_texts(page: Any, site: str) -> None:
     assert folded.count() == 0
     page.keyboard.press("e")
     assert folded.count() == page.locator("details.fold").count() > 1
+    tools = page.locator("section.role-user + details.tools")
+    assert tools.count() == 1, "after what was asked"
+    assert EVIL[:3] in tools.locator("pre").text_content()
     text = page.locator(".side").text_content()
     for one in HOSTILE[:10]:
         assert text.count(one) >= 5, one
     assert "U+202E" in text
     assert text.count(LONG.strip()) >= 1, "long texts are whole"
-    assert page.locator(".call").count() == 1
+    assert page.locator(".step .call").count() == 1
     assert page.locator("h1").count() == 1
     page.keyboard.press("?")
     assert page.locator("[data-keys]").evaluate("dialog => dialog.open")
