@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.cli import run_sweep
+from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.store import open_store
@@ -234,7 +235,11 @@ def test_a_sweep_s_own_store_is_asked(
     uri = f"s3://{s3.bucket}/html/own"
     store = open_store(uri, endpoint_url=s3.endpoint_url)
     ended = SimpleNamespace(
-        uri=uri, store=store, run=lambda: 1, cost_records=[SimpleNamespace(state="complete")]
+        uri=uri,
+        store=store,
+        run=lambda noted: 1,
+        has_results=True,
+        any_run=SimpleNamespace(publish=[], store=StoreConfig()),
     )
     monkeypatch.setattr("ace_ray.sweeps.sweep.Sweep", lambda config, say: ended)
     monkeypatch.setattr("ace_ray.sweeps.config.load_sweep", lambda *config: None)
