@@ -19,7 +19,7 @@ from rich.console import Console
 from ace_ray import log
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.bounded import json_object
-from ace_ray.config import RunConfig, read_tree, run_config
+from ace_ray.config import RunConfig, read_tree
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.run.storage.rows import ResultRow
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY
@@ -366,4 +366,6 @@ def _config(
     values = {name: value for name, value in given.items() if value is not None}
     overrides = [] if model is None else [f"model.source={json.dumps(model)}"]
     tree = read_tree(source, overrides, values)
-    return run_config(tree, where=source if isinstance(source, str) else "evaluate()")
+    from ace_ray.run.planning.asked import checked_run
+
+    return checked_run(tree, where=source if isinstance(source, str) else "evaluate()")

@@ -208,11 +208,11 @@ def run_evaluate(
 
 
 def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
-    from ace_ray.config import load_config
     from ace_ray.run.doctor import planned
+    from ace_ray.run.planning.asked import asked_run
 
     failed = 0
-    for line in planned(load_config(config, overrides, values)):
+    for line in planned(asked_run(config, overrides, values)):
         failed += line.problem
         _found(line, "")
     return 2 if failed else 0
@@ -232,13 +232,13 @@ def _evaluate(
     resume: bool,
     full: bool,
 ) -> int:
-    from ace_ray.config import load_config
     from ace_ray.reports.printed_summary import tell_results
     from ace_ray.run.evaluate import evaluate
     from ace_ray.run.health.interrupts import RunFailed
+    from ace_ray.run.planning.asked import asked_run
 
     try:
-        loaded = load_config(config, overrides, values)
+        loaded = asked_run(config, overrides, values)
         code, summary = evaluate(loaded, fresh=not resume, console=Console())
     except RunFailed as error:
         again = ["the same command continues this run"] if error.resumable else []
@@ -327,14 +327,15 @@ def doctor(
 
     CONFIG and options as of evaluate; or of sweep, and then each of its models is checked.
     """
-    from ace_ray.config import load_config, read_tree
+    from ace_ray.config import read_tree
     from ace_ray.run.doctor import examine
+    from ace_ray.run.planning.asked import asked_run
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.doctor import examine_sweep, names_a_sweep
 
     _check_config(config, model, benchmarks)
     asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks)
-    lines = examine(lambda: load_config(config, asked, values))
+    lines = examine(lambda: asked_run(config, asked, values))
     if config is not None and names_a_sweep(config, read_tree):
         path = config
         lines = examine_sweep(lambda: load_sweep(path, overrides, _given(output, limit)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
-from types import NoneType, UnionType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +17,36 @@ Sections = Mapping[str, Sequence[str]]
 """Dotted path of a section -> its keys; "" is the top level."""
 _LIKE, _ALIKE = 0.5, 0.8
 """How much a name has to look like another one: of its own section, and of another."""
+
+
+class UnknownKeys(UserError):
+    """Of a config, or of a section of it. Make it with `unknown_keys`."""
+
+    fixes: Mapping[Any, str] = MappingProxyType({})
+    """What to write in place of each, by its dotted path."""
+
+
+def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UnknownKeys:
+    several = len(fixes) > 1
+    names = f"{len(fixes)} unknown keys" if several else f"{what} {next(iter(fixes))!r}"
+    error = UnknownKeys(names, where=where, fix=together(fixes))
+    error.fixes = fixes
+    return error
+
+
+def refuse_unknown(checks: Iterable[tuple[str, Callable[[], object]]], *, where: str) -> None:
+    """Raise `UnknownKeys` of all that ``checks`` raise it for, each with the path of its section.
+    Other mistakes are told later: a missing key may be one that is misspelt."""
+    fixes: dict[Any, str] = {}
+    for section, check in checks:
+        try:
+            check()
+        except UnknownKeys as error:
+            fixes |= {f"{section}.{k}" if section else k: fix for k, fix in error.fixes.items()}
+        except UserError:
+            continue
+    if fixes:
+        raise unknown_keys(fixes, where=where)
 
 
 def mistake(
@@ -56,7 +86,7 @@ def _unknown(
 ) -> UserError:
     elsewhere = sections_of(model)
     elsewhere |= {path: keys for path, keys in sections_of(run).items() if model is not run}
-    names, fixes = [], {}
+    fixes = {}
     for loc in places:
         path, last = _path(model, loc), str(loc[-1])
         if path[-1] != last:  # in a section that may be of several kinds
@@ -64,21 +94,21 @@ def _unknown(
         else:
             name, own = ".".join(path), _keys(model, path[:-1])
             fix = instead(last, own, elsewhere, but=".".join(path[:-1]) if model is run else None)
-        names.append(name)
-        fixes[last] = fix
-    return UserError(
-        f"unknown key{'s' * (len(names) > 1)} {', '.join(map(repr, names))}",
-        where=where,
-        fix=together(fixes),
-    )
+        fixes[name] = fix
+    return unknown_keys(fixes, where=where)
 
 
-def together(fixes: Mapping[str, str]) -> str:
+def together(fixes: Mapping[Any, str]) -> str:
     """What to write in place of each unknown key, in one line."""
     if len(fixes) == 1:
         return next(iter(fixes.values()))
-    # A sentence about a key that is in the right place does not name it.
-    return "; ".join(fix if repr(key) in fix else f"{key!r}: {fix}" for key, fix in fixes.items())
+    lines = []
+    for key, fix in fixes.items():
+        own = repr(str(key).rpartition(".")[2])
+        # A sentence about a key that is in the right place does not begin with it.
+        begins = fix.startswith(own)
+        lines.append(repr(key) + fix.removeprefix(own) if begins else f"{key!r}: {fix}")
+    return "; ".join(lines)
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
@@ -99,11 +129,12 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
     ``but``: the path of that section among ``elsewhere``.
     """
     others = {path: keys for path, keys in elsewhere.items() if path != but}
-    for path, keys in others.items():
-        if key in keys:
-            return f"{key!r} belongs {_under(path)}"
     near = closest_of(key, own, _LIKE)
     likeness = _likeness(key, near) if near else 0.0
+    for path, keys in others.items():
+        if key in keys:
+            belongs = f"{key!r} belongs {_under(path)}"
+            return f"{belongs}; or did you mean {near!r}?" if likeness >= _ALIKE else belongs
     for path, keys in others.items():
         other = closest_of(key, keys, _ALIKE)
         if other and _likeness(key, other) > likeness:
@@ -150,7 +181,7 @@ def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
         path.append(str(part))
         if field is None:
             continue
-        inner = _section(field.annotation)
+        inner = _section(field.annotation) or _item(field.annotation)
         if inner is not None:
             node = inner
         elif get_origin(field.annotation) in (Union, UnionType):
@@ -168,10 +199,15 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
 
+def _item(annotation: Any) -> type[BaseModel] | None:
+    """The model of the items of a list."""
+    return _section(*get_args(annotation)) if get_origin(annotation) is list else None
+
+
 def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
     for part in path:
         field = node.model_fields.get(part)
-        inner = _section(field.annotation) if field else None
+        inner = field and (_section(field.annotation) or _item(field.annotation))
         if inner is not None:
             node = inner
     return [field.alias or name for name, field in node.model_fields.items()]

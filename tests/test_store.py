@@ -28,6 +28,14 @@ def paths(store: Store, prefix: str = "") -> list[str]:
     return [item.path for item in store.list(prefix)]
 
 
+def test_a_file_is_put_whole(store: Store, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"line\n" * 100_000)
+    store.put_file("a/b.jsonl", source)
+    assert store.get("a/b.jsonl") == source.read_bytes()
+    assert [item.path for item in store.list()] == ["a/b.jsonl"]
+
+
 def test_put_get_list_delete(store: Store) -> None:
     assert store.list() == []
     assert store.get("a") is None

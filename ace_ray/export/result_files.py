@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -62,10 +65,11 @@ def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
                 "output_type": "generate_until",
                 "repeats": manifest.tree["config"].get("samples", 1),
             }
-        for rules, lines in _samples(run, rows).items():
-            name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
-            target.put(name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
-            names.append(name)
+        with TemporaryDirectory(prefix="ace_ray-export-") as scratch:
+            for rules, lines in _samples(run, rows, Path(scratch)).items():
+                name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
+                target.put_file(name, lines.in_order())
+                names.append(name)
     tree = {
         "results": results,
         "configs": configs,
@@ -107,13 +111,45 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     return found
 
 
-def _samples(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[dict[str, Any]]]:
-    lines: dict[str, list[dict[str, Any]]] = {}
+def _samples(run: StoredRun, rows: Sequence[ResultRow], scratch: Path) -> dict[str, _Lines]:
+    found: dict[str, _Lines] = {}
     numbers = {row.row_id: number for number, row in enumerate(rows)}
-    for view in run.whole(rows):
-        for rules, verdict in view.verdicts.items():
-            lines.setdefault(rules, []).append(_sample(view, verdict, numbers[view.row_id]))
-    return {rules: sorted(found, key=lambda one: one["doc_id"]) for rules, found in lines.items()}
+    with ExitStack() as stack:
+        for view in run.whole(rows):
+            for rules, verdict in view.verdicts.items():
+                if rules not in found:
+                    lines = _Lines(scratch / str(len(found)))
+                    found[rules] = stack.enter_context(closing(lines))
+                number = numbers[view.row_id]
+                found[rules].add(number, _sample(view, verdict, number))
+    return found
+
+
+class _Lines:
+    """The sample lines of a task, on disk: of a large run they fit into no memory. They come in the
+    order in which rows are stored."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, path.open("wb")
+        self._places: list[tuple[int, int]] = []
+        """Number and offset of each line."""
+
+    def add(self, number: int, line: dict[str, Any]) -> None:
+        self._places.append((number, self._file.tell()))
+        self._file.write(f"{json.dumps(line)}\n".encode())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def in_order(self) -> Path:
+        """A file of the lines by their numbers."""
+        ordered = self._path.with_suffix(".jsonl")
+        with self._path.open("rb") as file, ordered.open("wb") as out:
+            for _, offset in sorted(self._places):
+                file.seek(offset)
+                out.write(file.readline())
+        self._path.unlink()
+        return ordered
 
 
 def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from ace_ray import vllm_source
 from ace_ray.config import RunConfig, SamplingConfig
 from ace_ray.errors import UserError
-from ace_ray.mistakes import instead, sections_of, together
+from ace_ray.mistakes import instead, sections_of, unknown_keys
 
 INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
 RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
@@ -57,23 +57,25 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
     fields = vllm_source.engine_arguments()
     if not fields:
         return  # a vLLM of another layout, whose own check comes when it starts
-    if unknown := [name for name in args if name not in fields]:
-        elsewhere = sections_of(RunConfig)
-        fixes = {}
-        for name in unknown:
-            fix = instead(name, list(fields), elsewhere, but="engine")
-            fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
-        raise UserError(
-            f"vLLM has no engine argument{'s' * (len(unknown) > 1)} "
-            f"{', '.join(map(repr, unknown))}",
-            where="engine",
-            fix=together(fixes),
-        )
+    refuse_unknown_args(args)
     for name, value in args.items():
         if value is not None:
             _check_value(name, value, _type_of(fields[name]))
             _check_range(name, value)
     _check_override(args.get("override_generation_config"))
+
+
+def refuse_unknown_args(args: Mapping[str, Any]) -> None:
+    """Raise `UnknownKeys` for arguments that vLLM does not know; not where it cannot be read."""
+    fields = vllm_source.engine_arguments()
+    if not fields or not (unknown := [name for name in args if name not in fields]):
+        return
+    elsewhere = sections_of(RunConfig)
+    fixes = {}
+    for name in unknown:
+        fix = instead(name, list(fields), elsewhere, but="engine")
+        fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
+    raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
 
 
 def _check_override(override: Any) -> None:

@@ -29,12 +29,12 @@ from ace_ray.config import (
     RunConfig,
     config_path,
     config_text,
-    load_config,
     read_tree,
     refuse_secrets,
 )
 from ace_ray.credentials import holds_shape, masked
 from ace_ray.errors import UserError
+from ace_ray.run.planning.asked import asked_run
 from ace_ray.store import is_relative
 
 CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
@@ -157,7 +157,7 @@ def make_submission(
     values = {key: value for key, value in asked.items() if value is not None}
     if job == "evaluate":
         # Validated here: a typing error should not cost a cluster's start.
-        tree = load_config(config, overrides, values).model_dump(mode="json")
+        tree = asked_run(config, overrides, values).model_dump(mode="json")
     else:
         tree = read_tree(config, overrides, values)
     refuse_secrets(tree, _PUBLIC)

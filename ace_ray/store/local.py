@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError
 from ace_ray.store.interface import LARGE, MOST_BYTES, Object
@@ -39,13 +39,24 @@ class LocalStore:
         with self._failures(path), self._folder(path, make=True) as (folder, name):
             self._put(folder, name, data)
 
-    def _put(self, folder: int, name: str, data: bytes) -> None:
+    def put_file(self, path: str, source: Path) -> None:
+        with (
+            self._failures(path),
+            source.open("rb") as data,
+            self._folder(path, make=True) as (folder, name),
+        ):
+            self._put(folder, name, data)
+
+    def _put(self, folder: int, name: str, data: bytes | BinaryIO) -> None:
         scratch = f".tmp-{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         handle = os.open(scratch, flags, 0o600, dir_fd=folder)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                if isinstance(data, bytes):
+                    file.write(data)
+                else:
+                    shutil.copyfileobj(data, file)
                 file.flush()
                 os.fsync(file.fileno())
                 os.fchmod(file.fileno(), 0o644)

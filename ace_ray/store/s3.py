@@ -83,11 +83,15 @@ class S3Store:
             return str(self._client.meta.endpoint_url)
 
     def put(self, path: str, data: bytes) -> None:
-        kind = _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
         with self._failures():
             self._client.put_object(
-                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
+                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=_kind(path)
             )
+
+    def put_file(self, path: str, source: Path) -> None:
+        kind = {"ContentType": _kind(path)}
+        with self._failures():
+            self._client.upload_file(str(source), self._bucket, self._key(path), ExtraArgs=kind)
 
     def get(self, path: str) -> bytes | None:
         stored = self.tagged(path)
@@ -211,6 +215,10 @@ class S3Store:
                 where=self.root,
                 fix="check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials",
             ) from error
+
+
+def _kind(path: str) -> str:
+    return _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
 
 
 def _is_passing(error: ClientError) -> bool:

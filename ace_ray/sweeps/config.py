@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pydantic import Field
 
 import ace_ray
 from ace_ray.bounded import json_tree
-from ace_ray.config import RunConfig, Section, read_tree, run_config, validated
+from ace_ray.config import (
+    CandidateEndpoint,
+    RunConfig,
+    Section,
+    read_tree,
+    run_config,
+    validated,
+)
 from ace_ray.errors import UserError
-from ace_ray.mistakes import instead, sections_of, together
+from ace_ray.mistakes import instead, refuse_unknown, sections_of, unknown_keys
 from ace_ray.records import digest
+from ace_ray.run.planning.asked import checks, engine_checks
 from ace_ray.run.summary import as_json
 from ace_ray.store import Store
 
@@ -168,28 +177,47 @@ def load_sweep(
     tree = {**read_tree(path, overrides), **(values or {})}
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
-    if unknown := [key for key in tree if key not in mine and key not in theirs]:
-        known, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
-        raise UserError(
-            f"unknown key{'s' * (len(unknown) > 1)} {', '.join(map(repr, unknown))}",
-            where=path,
-            fix=together(
-                {str(key): instead(str(key), known, elsewhere, but="") for key in unknown}
-            ),
-        )
+    own, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))
+    refuse_unknown(
+        (
+            ("", partial(_refuse_unknown, [k for k in tree if k not in {*own, *run}], mine)),
+            ("", partial(validated, SweepOptions, own, where=path)),
+            *checks(run),
+            *_checks_of_models(own.get("models"), run.get("backend", "vllm")),
+        ),
+        where=path,
+    )
     if tree.get("run_id") is not None:
         raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
-    options = validated(SweepOptions, {k: v for k, v in tree.items() if k in mine}, where=path)
+    options = validated(SweepOptions, own, where=path)
     if options.checkpoints is None and not options.models:
         raise UserError(
             "names no model", where=path, fix="add checkpoints: <folder or s3://>, or models: [...]"
         )
     _check_sense(options, path)
-    run = {key: value for key, value in tree.items() if key in theirs}
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
     _ = sweep.any_run  # its mistakes belong to this file
     return sweep
+
+
+def _refuse_unknown(keys: Sequence[Any], mine: Iterable[str]) -> None:
+    """Raise `UnknownKeys` for the top-level ``keys``, if there are any."""
+    known, elsewhere = sorted({*mine, *RunConfig.model_fields}), sections_of(RunConfig)
+    if fixes := {key: instead(str(key), known, elsewhere, but="") for key in keys}:
+        raise unknown_keys(fixes, where="")
+
+
+def _checks_of_models(models: Any, backend: Any) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Of the sections within the items of ``models``, as `ace_ray.run.planning.asked.checks`."""
+    for number, model in enumerate(models if isinstance(models, list) else ()):
+        section = model if isinstance(model, Mapping) else {}
+        endpoint = section.get("endpoint")
+        if isinstance(endpoint, Mapping):
+            part = partial(validated, CandidateEndpoint, endpoint, where="")
+            yield f"models.{number}.endpoint", part
+        else:
+            yield from engine_checks(f"models.{number}.engine", section.get("engine"), backend)
 
 
 def _check_sense(options: SweepOptions, where: str) -> None:

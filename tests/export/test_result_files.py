@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ace_ray.export import result_files
+from ace_ray.store.local import LocalStore
+from ace_ray.view.select import StoredRun
 from tests.report.builders import block, everything, write_run
 
 
@@ -32,6 +36,31 @@ def test_lm_evals_files(here: Any, tmp_path: Path) -> None:
     assert [line["doc_id"] for line in lines] == list(range(8))
     assert [line["acc"] for line in lines] == [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     assert lines[3]["error_type"] == "value_error:string"
+
+
+def test_the_samples_of_a_large_run_are_never_all_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 30, 200)[::-1])
+    run, out = StoredRun(LocalStore(str(folder))), tmp_path / "out"
+    _ = run.rows
+    text, sample = "x" * 200_000, result_files._sample
+    monkeypatch.setattr(
+        result_files, "_sample", lambda *about: {**sample(*about), "more": f"{about[2]}{text}"}
+    )
+    monkeypatch.setattr("ace_ray.view.select.MOST_HELD", 1)  # rows come as they are stored
+    tracemalloc.start()
+    try:
+        names = result_files.export_lm_eval(run, LocalStore(str(out)))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(names) == 3
+    for name in names[1:]:
+        assert (out / name).stat().st_size > 200 * len(text)
+        with (out / name).open() as lines:
+            assert [json.loads(line)["doc_id"] for line in lines] == list(range(200))
+    assert most < 50 * len(text), "of 400 lines"
 
 
 def test_the_hubs_file(here: Any, tmp_path: Path) -> None:
