@@ -783,16 +783,25 @@ def main(arguments: list[str] | None = None) -> None:
     ``arguments``: in place of the command line's own.
     """
     try:
-        cli(
+        code = cli(
             arguments,
             prog_name="ace-ray",
-            standalone_mode=True,
+            standalone_mode=False,
             obj=True,
             auto_envvar_prefix="ACE_RAY",
         )
+        sys.exit(code if isinstance(code, int) else 0)
     except UserError as error:
         log.fail(str(error))
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        if log.is_json():
+            log.fail(error.format_message())
+        else:
+            error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:  # Ctrl-C
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -148,6 +148,10 @@ def test_the_environment_is_asked_and_a_mistake_is_a_line(
     assert "unknown key 'nonsense'" in line["message"]
     done = here("evaluate", config_file(), "--plan")
     assert {line["topic"] for line in lines(done.stdout)} >= {"rows", "results"}
+    done = here("evaluate", "--nonsense")
+    (line,) = lines(done.stderr)
+    assert done.code == 2
+    assert "--nonsense" in line["message"]
     monkeypatch.setenv("ACE_RAY_LOG_LEVEL", "loud")
     assert here("doctor", config_file()).code == 2
 
