@@ -94,7 +94,7 @@ def cli(tmp_path: Path) -> Cli:
     folder = tmp_path / "cwd"
     folder.mkdir()
 
-    def run(*arguments: object, env: dict[str, str] | None = None, timeout_s: float = 60) -> Ended:
+    def run(*arguments: object, env: dict[str, str] | None = None, timeout_s: float = 540) -> Ended:
         done = subprocess.run(
             [sys.executable, "-m", "ace_ray.cli", *map(str, arguments)],
             cwd=folder,

@@ -84,7 +84,7 @@ def test_a_run_lands_on_s3_and_goes_on_where_it_was(
     cli: Any, run_config: Path, s3: Any, tmp_path: Path
 ) -> None:
     # Not the cluster of whoever else works on this machine.
-    ended = cli("evaluate", run_config, env={"RAY_ADDRESS": "local"}, timeout_s=120)
+    ended = cli("evaluate", run_config, env={"RAY_ADDRESS": "local"})
     assert ended.code == 0, ended.stdout + ended.stderr
     assert "declared 8 = 7 scored + 1 skipped" in ended.stdout
     assert "1 x PromptTooLong" in ended.stdout
