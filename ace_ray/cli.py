@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,99 +20,29 @@ from ace_ray import log
 from ace_ray.clean import printed
 from ace_ray.config import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.options import (
+    BENCHMARKS,
+    ENDPOINT_URL,
+    FULL,
+    LIMIT,
+    MODEL,
+    OUTPUT,
+    OVERRIDES,
+    REGION,
+    Group,
+    opener,
+    placed,
+)
 from ace_ray.run.health.supervise import supervised
 
 
-def _log_options() -> list[click.Option]:
-    """Of ``ace-ray`` and of each command, so that they may stand anywhere."""
-    return [
-        click.Option(
-            ["--log-level"],
-            type=click.Choice(log.LEVELS),
-            expose_value=False,
-            callback=lambda ctx, option, value: log.configure(level=value),
-            help="Least level of the lines that are said meanwhile. Default: info.",
-        ),
-        click.Option(
-            ["--log-format"],
-            type=click.Choice(log.FORMATS),
-            expose_value=False,
-            callback=lambda ctx, option, value: log.configure(form=value),
-            help="json: lines as JSON on stderr, the results as one on stdout. Default: text.",
-        ),
-    ]
-
-
-class _Command(click.Command):
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.params += _log_options()
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Variables have the names of options; click's own are of their parameters.
-        for option in self.params:
-            if isinstance(option, click.Option) and ctx.auto_envvar_prefix:
-                name = option.opts[0].lstrip("-").replace("-", "_")
-                option.envvar = f"{ctx.auto_envvar_prefix}_{name}".upper()
-        return super().parse_args(ctx, args)
-
-
-class _Group(click.Group):
-    command_class = _Command
-    group_class = type
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.params += _log_options()
-
-
 @click.group(
-    cls=_Group,
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(ace_ray.__version__, prog_name="ace-ray")
 def cli() -> None:
     """Distributed batch evaluation of LLM tool use, on Ray and vLLM."""
-
-
-_overrides = click.option(
-    "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
-)
-
-
-_output = click.option(
-    "--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders."
-)
-_endpoint_url = click.option(
-    "--endpoint-url",
-    metavar="URL",
-    help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
-)
-_region = click.option("--region", help="Of S3. Default: the environment's.")
-
-
-def _placed(command: Any) -> Any:
-    """``command`` with the options that say which S3 service an s3:// URI means; it is given
-    ``opens`` in their place."""
-
-    @_endpoint_url
-    @_region
-    @wraps(command)
-    def placed(endpoint_url: str | None, region: str | None, **options: Any) -> Any:
-        return command(opens=_opens(endpoint_url, region), **options)
-
-    return placed
-
-
-def _opens(endpoint_url: str | None, region: str | None) -> Any:
-    """Opens URIs at the S3 service that the command names."""
-    from ace_ray.config import StoreConfig, refuse_secrets, validated
-    from ace_ray.store import open_store
-
-    asked = {"endpoint_url": endpoint_url, "region": region}
-    refuse_secrets(asked, "a command line is for all to see")
-    place = validated(StoreConfig, asked, where="command line")
-    return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)
 
 
 def _show(line: str) -> None:
@@ -132,22 +62,6 @@ def _of_model(model: str | None) -> tuple[str, ...]:
     return () if model is None else (f"model.source={json.dumps(model)}",)
 
 
-_model = click.option("--model", metavar="SOURCE", help="In place of the config's model.source.")
-_benchmarks = click.option(
-    "--benchmark",
-    "benchmarks",
-    multiple=True,
-    metavar="NAME",
-    help="Only this one; as the config has it, if it does. May be given several times.",
-)
-_limit = click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Evaluate at most N entries, in turns from every category.",
-)
-_full = click.option("--full", is_flag=True, help="Print the tables of all categories, too.")
-
-
 def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, ...]) -> None:
     if config is None and not (model and benchmarks):
         raise UserError(
@@ -164,13 +78,13 @@ def _is_own_process() -> bool:
 
 @cli.command()
 @click.argument("config", required=False)
-@_model
-@_benchmarks
-@_output
-@_overrides
-@_limit
+@MODEL
+@BENCHMARKS
+@OUTPUT
+@OVERRIDES
+@LIMIT
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
-@_full
+@FULL
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
 def evaluate(config: str | None, **options: Any) -> None:
     """Evaluate a model: plan, run, write, summarize.
@@ -258,7 +172,7 @@ def _evaluate(
 @cli.command()
 @click.argument("config")
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
-@_overrides
+@OVERRIDES
 @click.option("--limit", type=click.IntRange(min=1), help="As of evaluate, for every model.")
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
 def sweep(config: str, **options: Any) -> None:
@@ -310,11 +224,11 @@ def run_sweep(
 
 @cli.command()
 @click.argument("config", required=False)
-@_model
-@_benchmarks
-@_output
-@_overrides
-@_limit
+@MODEL
+@BENCHMARKS
+@OUTPUT
+@OVERRIDES
+@LIMIT
 def doctor(
     config: str | None,
     model: str | None,
@@ -381,8 +295,8 @@ def list_kinds(kind: str, as_json: bool) -> None:
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
 @click.option("--output", metavar="URI", help="Of outputs made elsewhere: the folder of their run.")
 @click.option("--model", help="Who made the outputs. Default: the name of PATH.")
-@_full
-@_placed
+@FULL
+@placed
 def score(
     path: str,
     benchmarks: tuple[str, ...],
@@ -452,7 +366,7 @@ def score(
     "--limit", type=click.IntRange(min=0), help="Most rows; 0: all. Default: 20, of --json all."
 )
 @click.option("--json", "as_json", is_flag=True, help="Whole rows as JSON, one a line.")
-@_placed
+@placed
 def show(
     run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **wanted: Any
 ) -> None:
@@ -481,7 +395,7 @@ def show(
     type=click.IntRange(0, 65535),
     help="Of this machine. Default: 8642, or the next that is free; 0: any.",
 )
-@_placed
+@placed
 def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     """Look at runs (folders or s3:// URIs) in a browser, also while they are running.
 
@@ -505,7 +419,7 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
 )
 @click.option("--output", required=True, metavar="URI", help="Folder or s3:// prefix.")
 @click.option("--dataset", help="Of --to hf: the id of the benchmark's dataset on the hub.")
-@_placed
+@placed
 def export(run: str, form: str, output: str, dataset: str | None, opens: Any) -> None:
     """Write a run (folder or s3:// URI) as files of other tools."""
     from ace_ray.export.inspect_log import export_inspect
@@ -538,7 +452,7 @@ def export(run: str, form: str, output: str, dataset: str | None, opens: Any) ->
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the tracker (YAML value)."
 )
 @click.option("--again", is_flag=True, help="Send all of it, also what was sent before.")
-@_placed
+@placed
 def publish(run: str, to: str, options: tuple[str, ...], again: bool, opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each of them once."""
     from ace_ray.track.publish import options_of
@@ -549,7 +463,7 @@ def publish(run: str, to: str, options: tuple[str, ...], again: bool, opens: Any
 
 @cli.command()
 @click.argument("run")
-@_placed
+@placed
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
     from ace_ray.run.rescore import compact_run
@@ -575,7 +489,7 @@ def compact(run: str, opens: Any) -> None:
     show_default=True,
     help="Wrong answers in report.html, per run, language and category.",
 )
-@_placed
+@placed
 def report(runs: tuple[str, ...], **options: Any) -> None:
     """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
     from ace_ray.reports.report import make_report
@@ -598,7 +512,7 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
 @click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
 @click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
-@_placed
+@placed
 def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs
@@ -622,7 +536,7 @@ def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: A
 @click.argument("config", metavar="CONFIG|RUN")
 @click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
 @click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
-@_overrides
+@OVERRIDES
 @click.option("--limit", type=click.IntRange(min=1), help="Evaluate at most N entries.")
 @click.option(
     "--job",
@@ -631,8 +545,8 @@ def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: A
     show_default=True,
     help="What to do with the config; score and report take a run or a sweep in its place.",
 )
-@_endpoint_url
-@_region
+@ENDPOINT_URL
+@REGION
 @click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
@@ -658,7 +572,7 @@ def submit(
                 where=f"submit --job {job}",
                 fix="leave out --set and --limit, and --output of score",
             )
-        _opens(endpoint_url, region)  # refused here, not on the cluster
+        opener(endpoint_url, region)  # refused here, not on the cluster
         place = {"endpoint-url": endpoint_url, "region": region}
         submission = submission_about(job, config, output=output, place=place)
     elif endpoint_url is not None or region is not None:
@@ -702,8 +616,8 @@ def judge() -> None:
     "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
 )
 @click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
-@_output
-@_overrides
+@OUTPUT
+@OVERRIDES
 def judge_check(
     labels: Path,
     config: str,

@@ -31,6 +31,7 @@ FLOORS = [
     {"export"},
     {"track"},
     {"api"},
+    {"options"},
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
