@@ -87,7 +87,9 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
-            "no run of the sweep is complete", where=store.root, fix="publish when one has ended"
+            "the sweep has no run that can be published",
+            where=store.root,
+            fix="publish when one is complete; lines above name those that cannot be read",
         )
     return found
 
