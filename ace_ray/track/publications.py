@@ -78,7 +78,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     sweep's folder; every other model is a publication in its own run's. A run of a sweep that
     cannot be read is named and left out.
 
-    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing complete.
+    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing to publish.
     """
     sweep = read_sweep(store)
     if sweep is None:
@@ -87,7 +87,9 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
-            "no run of the sweep is complete", where=store.root, fix="publish when one has ended"
+            "no run of the sweep can be published",
+            where=store.root,
+            fix="publish when one is complete and has scores",
         )
     return found
 

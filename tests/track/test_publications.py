@@ -72,7 +72,7 @@ def test_a_run_of_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path) -> Non
     assert [point.step for point in found.points] == [200]
     assert said[0].startswith("step_100: left out, ")
     (sweep / "run-step_200" / "_SUCCESS").unlink()
-    with pytest.raises(UserError, match="no run of the sweep is complete"):
+    with pytest.raises(UserError, match="no run of the sweep can be published"):
         of(sweep)
 
 
