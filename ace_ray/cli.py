@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -57,9 +59,29 @@ class _Command(click.Command):
         return super().parse_args(ctx, args)
 
 
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """Where lines are JSON, those about a command line are, too."""
+    try:
+        yield
+    except click.ClickException as error:
+        if not log.is_json():
+            raise
+        log.fail(error.format_message())
+        raise click.exceptions.Exit(error.exit_code) from error
+
+
 class _Group(click.Group):
     command_class = _Command
     group_class = type
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with _complaints():
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _complaints():
+            return super().invoke(ctx)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
