@@ -247,7 +247,15 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scal
         elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
             yield from _flat(value[0], f"{prefix}{key}.")
         elif value is not None:
-            yield f"{prefix}{key}", canonical_json(value)[:_LONGEST]
+            yield f"{prefix}{key}", canonical_json(_without_paths(value))[:_LONGEST]
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(one) for one in value]
+    return _shown(value) if isinstance(value, str) else value
 
 
 def _shown(value: str) -> str:

@@ -28,13 +28,18 @@ def of(folder: Path) -> tuple[list[Publication], list[str]]:
 
 def test_the_config_is_flat_and_names_no_folder_of_this_machine(tmp_path: Path) -> None:
     identity = {
-        "engine": {"dtype": "float16", "speculative_config": {"model": "/home/me/draft"}},
+        "engine": {
+            "dtype": "float16",
+            "speculative_config": {"model": "/home/me/draft"},
+            "several": ["/home/me/a", {"at": "file:/home/me/b"}],
+        },
         "model": "abc",
     }
     run = complete_run(tmp_path / "run", model="/home/me/toy", extra_identity=identity)
     ((found,), _) = of(run)
     assert found.config["engine.dtype"] == "float16"
     assert found.config["engine.speculative_config.model"] == "draft"
+    assert found.config["engine.several"] == '["a",{"at":"b"}]'
     assert found.config["model"] == "toy"
     assert found.config["sampling.temperature"] == 0.0
     assert "/home/me" not in json.dumps(dict(found.config))
