@@ -70,6 +70,7 @@ UNKNOWN = {
     "engine.max_tokens": "belongs under 'sampling'",
     "sampling.temprature": "did you mean 'temperature'?",
     "benchmarks.1.langauges": "did you mean 'languages'?",
+    "publish.0.projekt": "did you mean 'project'?",
     "store.endpoint": "belongs under 'model'; or did you mean 'endpoint_url'?",
 }
 OF_SWEEP = {
@@ -96,6 +97,7 @@ def test_all_unknown_keys_are_told_at_once_before_missing_ones(
     pytest.importorskip("vllm")
     asked = UNKNOWN | (OF_SWEEP if command == "sweep" else {})
     tree: dict[str, Any] = {"benchmarks": ["bfcl", {"name": "acebench"}]}  # no model.source
+    tree["publish"] = [{"to": "wandb"}]
     if command == "sweep":
         tree["models"] = [{}, {"engine": {}}, {"endpoint": {}}]
     for key in asked:

@@ -217,3 +217,15 @@ def test_child_processes_and_jobs_log_as_they_are_told(
     )
     (line,) = lines(child.stderr)
     assert (line["message"], line["a"]) == ("d", 1)
+
+
+@pytest.mark.parametrize("arguments", [("--bad",), ("evaluate", "--bad"), ("data", "bad")])
+def test_a_mistake_of_the_command_line_is_a_json_line(
+    here: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    assert "Usage: ace-ray" in here(*arguments).stderr
+    monkeypatch.setenv("ACE_RAY_LOG_FORMAT", "json")
+    ended = here(*arguments)
+    (line,) = lines(ended.stderr)
+    assert (ended.code, ended.stdout, line["level"]) == (2, "", "error")
+    assert "bad" in line["message"]

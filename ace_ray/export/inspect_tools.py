@@ -38,9 +38,7 @@ def _schema(value: Any) -> dict[str, Any]:
     kept |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
     kept |= {name: value[name] for name in _COUNTS if _is(value.get(name), int)}
     kept |= {name: value[name] for name in _NUMBERS if _is(value.get(name), (int, float))}
-    kept |= {
-        name: value[name] for name in ("enum", "examples") if isinstance(value.get(name), list)
-    }
+    kept |= {name: value[name] for name in _LISTS if isinstance(value.get(name), list)}
     if "default" in value:
         kept["default"] = value["default"]
     required = value.get("required")

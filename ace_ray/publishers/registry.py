@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from ace_ray.config import PublishConfig, Section, validated
-from ace_ray.credentials import secrets_in
+from ace_ray.credentials import masked, secrets_in
 from ace_ray.errors import UserError, first_line
 from ace_ray.publishers.base import Publisher
 
@@ -40,19 +40,27 @@ def publisher_class(name: str, where: str) -> type[Publisher[Any]]:
         )
     try:
         cls = resolve_name(known[name])
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(
             f"the publisher {name} cannot be imported ({type(error).__name__}: {error})",
             where=where,
             fix="correct the code, or install what it needs",
         ) from error
-    if not isinstance(cls, type) or not issubclass(cls, Publisher) or cls.__abstractmethods__:
+    if not _is_whole(cls):
         raise UserError(
             f"{known[name]} is no whole subclass of Publisher",
             where=where,
             fix="see docs/trackers.md",
         )
-    return cls
+    whole: type[Publisher[Any]] = cls
+    return whole
+
+
+def _is_whole(cls: Any) -> bool:
+    if not isinstance(cls, type) or not issubclass(cls, Publisher) or cls.__abstractmethods__:
+        return False
+    options = getattr(cls, "Options", None)
+    return isinstance(options, type) and issubclass(options, Section)
 
 
 def make_publisher(name: str, options: Mapping[str, Any], where: str) -> Publisher[Any]:
@@ -74,7 +82,16 @@ def make_publisher(name: str, options: Mapping[str, Any], where: str) -> Publish
             where=where,
             fix=f"pip install '{cls.install or cls.needs}'",
         )
-    return cls(section)
+    try:
+        return cls(section)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(
+            f"{name} cannot be made, {type(error).__name__}: {masked(first_line(error))}",
+            where=where,
+            fix="correct its options, or its code",
+        ) from error
 
 
 def check_publishers(asked: list[PublishConfig]) -> list[Publisher[Any]]:

@@ -43,10 +43,10 @@ class Beside:
 
     def finish(self) -> None:
         """Send what is left, and wait for it."""
-        for target in self._targets:
-            target.wait()
-        self.start()
-        for target in self._targets:
+        answering = [target for target in self._targets if target.wait()]
+        for target in answering:
+            target.start()
+        for target in answering:
             target.wait()
 
 
@@ -77,6 +77,7 @@ class _Target:
         self._child: subprocess.Popen[bytes] | None = None
         self._files: tuple[IO[bytes], IO[bytes]] | None = None
         self._began = 0.0
+        self._warned = ""
 
     def start(self) -> None:
         if self._child is not None:
@@ -97,10 +98,10 @@ class _Target:
         except OSError as error:
             self._warn(str(error))
 
-    def wait(self) -> None:
-        """Until it has ended, and say what came of it."""
+    def wait(self) -> bool:
+        """Until it has ended, and say what came of it; whether it answered in time."""
         if self._child is None or self._files is None:
-            return
+            return True
         left = MOST_S - (time.monotonic() - self._began)
         why = ""
         try:
@@ -115,10 +116,14 @@ class _Target:
         out, errors = (_text(file) for file in self._files)
         for line in out.splitlines():
             self._say(line)
-        if code or why:
+        if code or why or not out:
             self._warn(why or _why(code, errors))
+        return not why
 
     def _warn(self, why: str) -> None:
+        if why == self._warned:  # a sweep asks again whenever runs of it have ended
+            return
+        self._warned = why
         told = why if why.startswith(f"{self._to}: ") else f"{self._to}: not published, {why}"
         command = shlex.join(["ace-ray", *self._arguments])
         self._say(log.warning(f"warning: {told}; to repeat: {command}"))
@@ -128,6 +133,8 @@ def _why(code: int, errors: str) -> str:
     """What a child says that has failed: a line of ours, or the last one of a traceback."""
     if code < 0:
         return f"its process was ended by signal {-code}"
+    if code == 0:
+        return "its process ended before it was done"
     lines = [line for line in errors.splitlines() if line.strip()] or [f"exit code {code}"]
     own = [line for line in lines if line.startswith("ace-ray: ")]
     return (own or lines)[-1].removeprefix("ace-ray: ")

@@ -78,7 +78,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     sweep's folder; every other model is a publication in its own run's. A run of a sweep that
     cannot be read is named and left out.
 
-    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing complete.
+    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing to publish.
     """
     sweep = read_sweep(store)
     if sweep is None:
@@ -87,9 +87,9 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
-            "the sweep has no run that can be published",
+            "no run of the sweep can be published",
             where=store.root,
-            fix="publish when one is complete; lines above name those that cannot be read",
+            fix="publish when one is complete and has scores",
         )
     return found
 
@@ -247,7 +247,15 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scal
         elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
             yield from _flat(value[0], f"{prefix}{key}.")
         elif value is not None:
-            yield f"{prefix}{key}", canonical_json(value)[:_LONGEST]
+            yield f"{prefix}{key}", canonical_json(_without_paths(value))[:_LONGEST]
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(one) for one in value]
+    return _shown(value) if isinstance(value, str) else value
 
 
 def _shown(value: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ace_ray.bounded import Unbounded, yaml_tree
@@ -77,11 +78,31 @@ def _send(
     say(line)
 
 
+@contextlib.contextmanager
+def _stdout_aside() -> Iterator[None]:
+    """What Python and child processes print goes to stderr."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        kept = None
+    try:
+        if kept is not None:
+            os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 def _tried(to: str, ask: Callable[[], str]) -> str:
     """What a publisher returns; whatever it raises is a `UserError`, since it is no defect of
     ours. What trackers print does not mix with what a command prints."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with _stdout_aside():
             return one_line(str(ask()))
     except UserError:
         raise

@@ -44,7 +44,7 @@ def test_a_run_is_published(tmp_path: Path) -> None:
     for words in ("run: 1 point sent to toy: ", "run: nothing new for toy"):
         trackers, said = publishing(run, tmp_path / "sent")
         trackers.finish()
-        assert [line[: len(words)] for line in said] == [words], said
+        assert [line[: len(words)] for line in said] == [words], said  # not what a tracker prints
     (line,) = lines(tmp_path / "sent")
     assert (line["step"], line["group"]) == (None, "")
     assert line["metrics"]["acebench/official/headline"] == 100.0
@@ -56,13 +56,15 @@ def test_a_run_is_published(tmp_path: Path) -> None:
         ("raises", "ConnectionError: the tracker is away, api_key=***"),
         ("exits", "SystemExit: 3"),
         ("dies", "its process was ended by signal 9"),
+        ("stops", "its process ended before it was done"),
     ],
 )
 def test_a_failed_tracker_is_one_warning(tmp_path: Path, fails: str, words: str) -> None:
     run = complete_run(tmp_path / "run")
     trackers, said = publishing(run, tmp_path / "sent", fails, "")
     trackers.finish()
-    warning, done = said
+    trackers.finish()
+    warning, done, _ = said
     assert warning.startswith(f"warning: toy: not published, {words}")
     assert f"; to repeat: ace-ray publish {run} --to toy --option " in warning
     assert "1 point sent to toy" in done, "the other tracker has it"
@@ -75,7 +77,8 @@ def test_a_tracker_that_hangs_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(beside, "MOST_S", 3.0)
     trackers, said = publishing(complete_run(tmp_path / "run"), tmp_path / "sent", "hangs")
-    trackers.finish()
+    trackers.start()
+    trackers.finish()  # not a second time
     (warning,) = said
     assert "toy: not published, no answer within 3 s; to repeat: " in warning
 

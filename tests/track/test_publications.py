@@ -28,13 +28,18 @@ def of(folder: Path) -> tuple[list[Publication], list[str]]:
 
 def test_the_config_is_flat_and_names_no_folder_of_this_machine(tmp_path: Path) -> None:
     identity = {
-        "engine": {"dtype": "float16", "speculative_config": {"model": "/home/me/draft"}},
+        "engine": {
+            "dtype": "float16",
+            "speculative_config": {"model": "/home/me/draft"},
+            "several": ["/home/me/a", {"at": "file:/home/me/b"}],
+        },
         "model": "abc",
     }
     run = complete_run(tmp_path / "run", model="/home/me/toy", extra_identity=identity)
     ((found,), _) = of(run)
     assert found.config["engine.dtype"] == "float16"
     assert found.config["engine.speculative_config.model"] == "draft"
+    assert found.config["engine.several"] == '["a",{"at":"b"}]'
     assert found.config["model"] == "toy"
     assert found.config["sampling.temperature"] == 0.0
     assert "/home/me" not in json.dumps(dict(found.config))
@@ -72,7 +77,7 @@ def test_a_run_of_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path) -> Non
     assert [point.step for point in found.points] == [200]
     assert said[0].startswith("step_100: left out, ")
     (sweep / "run-step_200" / "_SUCCESS").unlink()
-    with pytest.raises(UserError, match="no run that can be published"):
+    with pytest.raises(UserError, match="no run of the sweep can be published"):
         of(sweep)
 
 

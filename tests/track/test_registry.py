@@ -36,6 +36,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("mlflow", {"tracking_uri": "https://me:pw12345678@host"}, "a user name or a password"),
         ("broken", {}, "the publisher broken cannot be imported (AttributeError"),
         ("none", {}, "is no whole subclass of Publisher; see docs/trackers.md"),
+        ("without", {}, "is no whole subclass of Publisher; see docs/trackers.md"),
+        ("refuses", {"file": "x"}, "refuses cannot be made, ValueError: no such file, api_key=***"),
     ],
 )
 def test_what_is_refused(name: str, options: dict[str, Any], words: str) -> None:

@@ -29,6 +29,9 @@ class Toy(Publisher[ToyOptions]):
             os.kill(os.getpid(), 9)
         if self.options.fails == "hangs":
             time.sleep(600)
+        if self.options.fails == "stops":
+            os._exit(0)
+        os.write(1, b"its children say hello\\n")
         with open(self.options.file, "a") as file:
             for point in new:
                 line = {"key": publication.key, "group": publication.group, "step": point.step}
@@ -37,12 +40,19 @@ class Toy(Publisher[ToyOptions]):
 
 class NoPublisher:
     pass
+
+class NoOptions(Publisher):
+    place = publish = lambda *_: ""
+
+class Refuses(Toy):
+    def __init__(self, options):
+        raise ValueError("no such file, api_key=abcdef1234567890")
 """
 
 
 def install(folder: Path) -> Path:
-    """A folder for ``PYTHONPATH`` with the package, and the publishers ``toy``, ``broken`` and
-    ``none``."""
+    """A folder for ``PYTHONPATH`` with the package, and the publishers ``toy``, ``refuses``,
+    ``broken``, ``none`` and ``without``."""
     info = folder / "toy_tracker-1.0.dist-info"
     info.mkdir(parents=True)
     (folder / "toy_tracker.py").write_text(CODE)
@@ -52,5 +62,7 @@ def install(folder: Path) -> Path:
         "toy = toy_tracker:Toy\n"
         "broken = toy_tracker:Nowhere\n"
         "none = toy_tracker:NoPublisher\n"
+        "refuses = toy_tracker:Refuses\n"
+        "without = toy_tracker:NoOptions\n"
     )
     return folder

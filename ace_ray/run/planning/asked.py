@@ -14,13 +14,14 @@ from ace_ray.config import COMMAND_LINE, ENDPOINT, RunConfig, read_tree, run_con
 from ace_ray.mistakes import refuse_unknown
 from ace_ray.models.engine_args import refuse_unknown_args
 from ace_ray.models.fake import FakeScript
+from ace_ray.publishers.registry import publisher_class
 
 
 def asked_run(
     path: str | None, overrides: Sequence[str] = (), values: Mapping[str, Any] | None = None
 ) -> RunConfig:
     """As `ace_ray.config.load_config`. Raises `UserError` as that does, and for unknown keys of the
-    engine and of installed benchmarks."""
+    engine, of installed benchmarks and of trackers."""
     return checked_run(read_tree(path, overrides, values), where=path or COMMAND_LINE)
 
 
@@ -44,6 +45,11 @@ def checks(tree: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], object]]
         if not is_local(name):  # its code is run later
             own = {key: value for key, value in section.items() if key != "name"}
             yield f"benchmarks.{number}", partial(_options, name, own)
+    trackers = tree.get("publish")
+    for number, section in enumerate(trackers if isinstance(trackers, list) else ()):
+        if isinstance(section, Mapping) and isinstance(to := section.get("to"), str):
+            own = {key: value for key, value in section.items() if key != "to"}
+            yield f"publish.{number}", partial(_tracker_options, to, own)
 
 
 def engine_checks(
@@ -58,3 +64,7 @@ def engine_checks(
 
 def _options(name: str, options: Mapping[str, Any]) -> None:
     validated(benchmark_class(name).Options, options, where=name)
+
+
+def _tracker_options(to: str, options: Mapping[str, Any]) -> None:
+    validated(publisher_class(to, "").Options, options, where=to)

@@ -146,10 +146,10 @@ class _Writer:
     def _object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         written: dict[str, Any] = {}
         for key, item in value.items():
-            if self._full:
-                return {**written, "...": "..."}
             text = key if isinstance(key, str) else repr(key)[:100]
             self.chars -= len(text)
+            if self._full:
+                return {**written, "...": "..."}
             written[text] = self.write(item, depth)
         return written
 

@@ -209,6 +209,12 @@ def test_a_recorded_state_is_bounded() -> None:
     assert state["notes"][-1] == "..."
 
 
+def test_a_name_in_a_recorded_state_is_bounded() -> None:
+    tools = bakery()
+    tools.instances["Bakery"].shelves = {"x" * 3 * bounds.MAX_STATE_CHARS: 1}
+    assert tools.state()["Bakery"]["shelves"] == {"...": "..."}
+
+
 def test_state_is_json_whatever_it_holds() -> None:
     tools = bakery()
     odd: Any = {"set": {3, 1}, 4: (1.5, None), "big": 10**50, "object": object()}
