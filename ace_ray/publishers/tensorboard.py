@@ -52,7 +52,7 @@ class TensorBoard(Publisher[TensorBoardOptions]):
     def publish(self, publication: Publication, new: Sequence[Point]) -> str:
         folder = self._folder / (publication.group or ".") / publication.key
         folder.mkdir(parents=True, exist_ok=True)
-        content = _events(publication.points)
+        content = _events(publication)
         files = sorted(folder.glob("events.out.tfevents.*.ace_ray"))
         if len(files) == 1 and content.startswith(files[0].read_bytes()):
             with files[0].open("r+b") as grown:
@@ -76,21 +76,33 @@ def _settle(file: Any) -> None:
     os.fsync(file.fileno())
 
 
-def _events(points: Sequence[Point]) -> bytes:
-    """The whole file, the same for the same points."""
+def _events(publication: Publication) -> bytes:
+    """The whole file, the same for the same publication. What the numbers are in words stands as
+    the description of each line whose name begins as theirs does."""
     from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     content = io.BytesIO()
     records = RecordWriter(content)
     # The time of the first point would change with an earlier step.
     records.write(Event(wall_time=0.0, file_version="brain.Event:2").SerializeToString())
-    for point in points:
+    for point in publication.points:
         values = [
-            Summary.Value(tag=name, simple_value=value)
+            Summary.Value(
+                tag=name,
+                simple_value=value,
+                metadata=SummaryMetadata(summary_description=_described(publication, name)),
+            )
             for name, value in sorted(point.metrics.items())
         ]
         event = Event(wall_time=point.time, step=point.step or 0, summary=Summary(value=values))
         records.write(event.SerializeToString(deterministic=True))
     return content.getvalue()
+
+
+def _described(publication: Publication, name: str) -> str:
+    """What the metric ``name`` is, if the publication says it: of ``a/headline`` and of
+    ``a/headline_low`` under ``a/headline_is``."""
+    of, _, metric = name.rpartition("/")
+    return str(publication.summary.get(f"{of}/{metric.split('_')[0]}_is", ""))

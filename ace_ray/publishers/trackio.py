@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from ace_ray.config import Section
-from ace_ray.publishers.base import Point, Publication, Publisher
+from ace_ray.publishers.base import Point, Publication, Publisher, Scalar
 
 
 class TrackioOptions(Section):
@@ -32,7 +32,8 @@ class Trackio(Publisher[TrackioOptions]):
     def _elsewhere(self) -> str:
         """Not on this machine; "" where it is."""
         names = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
-        return self.options.space_id or next(filter(None, map(os.environ.get, names)), "")
+        named = self.options.space_id or next(filter(None, map(os.environ.get, names)), "")
+        return named.partition("?")[0]  # a token may follow, which changes and is secret
 
     def publish(self, publication: Publication, new: Sequence[Point]) -> str:
         import trackio
@@ -43,7 +44,7 @@ class Trackio(Publisher[TrackioOptions]):
             name=publication.key,
             group=publication.group or None,
             space_id=self.options.space_id,
-            config={"name": publication.name, **publication.config},
+            config={"name": publication.name, **_words(publication), **publication.config},
             resume="allow",
             embed=False,
             auto_log_gpu=False,
@@ -60,6 +61,11 @@ class Trackio(Publisher[TrackioOptions]):
                 run.log(metrics, step=step)
         run.finish()
         return f"{self._elsewhere or 'trackio'}: project {self.options.project}"
+
+
+def _words(publication: Publication) -> dict[str, Scalar]:
+    """What the numbers are. Trackio has no summary of a run."""
+    return {name: said for name, said in publication.summary.items() if isinstance(said, str)}
 
 
 def _held(project: str, name: str) -> dict[tuple[int, str], float]:

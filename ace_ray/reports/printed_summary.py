@@ -22,6 +22,7 @@ WIDTH = 72
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
+    "limit", "failures", "notes", "incomplete",
 )  # fmt: skip
 
 

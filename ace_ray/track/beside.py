@@ -7,11 +7,14 @@ code is what it would be without.
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 from ace_ray import log
@@ -93,7 +96,8 @@ class _Target:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,
-                env=log.as_text(module_environment()),
+                env=_environment(),
+                start_new_session=True,  # what a tracker starts ends with it
             )
         except OSError as error:
             self._warn(str(error))
@@ -110,7 +114,8 @@ class _Target:
             why = f"no answer within {MOST_S:g} s"
         except KeyboardInterrupt:  # the run is complete, and stays so
             why = "interrupted"
-        self._child.kill()
+        with suppress(ProcessLookupError):  # nothing is left of it
+            os.killpg(self._child.pid, signal.SIGKILL)
         code = self._child.wait()
         self._child = None
         out, errors = (_text(file) for file in self._files)
@@ -127,6 +132,13 @@ class _Target:
         told = why if why.startswith(f"{self._to}: ") else f"{self._to}: not published, {why}"
         command = shlex.join(["ace-ray", *self._arguments])
         self._say(log.warning(f"warning: {told}; to repeat: {command}"))
+
+
+def _environment() -> dict[str, str]:
+    """Of the child: its lines are read here, and its options are those of the config alone."""
+    options = [name for name in os.environ if name.startswith("ACE_RAY_PUBLISH_")]
+    kept = {name: value for name, value in os.environ.items() if name not in options}
+    return log.as_text(module_environment(kept))
 
 
 def _why(code: int, errors: str) -> str:

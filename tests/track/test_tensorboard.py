@@ -52,6 +52,18 @@ def test_a_run_is_a_run_of_its_own(here: Any, tmp_path: Path) -> None:
     assert 80 < low < 100
 
 
+def test_a_line_says_by_which_formula_it_is(here: Any, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    publish(here, complete_run(tmp_path / "run"), tmp_path / "tb")
+    (folder,) = {file.parent for file in (tmp_path / "tb").rglob("*tfevents*")}
+    reader = EventAccumulator(str(folder))
+    reader.Reload()
+    for tag in (HEADLINE, f"{HEADLINE}_low"):
+        assert "workbook" in reader.SummaryMetadata(tag).summary_description
+    assert reader.SummaryMetadata("rows/declared").summary_description == ""
+
+
 def test_each_point_of_a_sweep_is_sent_once(here: Any, tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
     said = publish(here, sweep, tmp_path / "tb")

@@ -66,6 +66,7 @@ def test_each_point_is_sent_once(here: Any, tmp_path: Path, database: Path) -> N
     config = SQLiteStorage.get_run_config("toys", name)
     assert config is not None
     assert config["backend"] == "vllm"
+    assert "workbook" in config[f"{HEADLINE}_is"]
 
 
 def test_a_run_without_a_step(here: Any, tmp_path: Path, database: Path) -> None:
