@@ -42,6 +42,10 @@ PASS_ON_S = 60.0
 
 PASS_ON_POLL_S = 0.1
 
+TASK_ENDS_S = 1.0
+"""Between the checker's having rows and the end of the task that they came from; on a busy machine
+it takes longer, and costs a start."""
+
 ALIVE_S = 30.0
 """Seconds within which a working engine answers between two steps."""
 
@@ -246,6 +250,8 @@ class Candidate:
         end = time.monotonic() + PASS_ON_S
         while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
             await asyncio.sleep(PASS_ON_POLL_S)
+        # Their task may not have ended: Ray would run it again, and their weights be loaded anew.
+        await asyncio.sleep(TASK_ENDS_S)
         die(self._coordinator, self._process, why, [])
         raise EngineDead(why)  # not reached: the process is gone
 
