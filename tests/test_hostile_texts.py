@@ -73,7 +73,7 @@ PIECES = [
 ]
 BEGINNINGS = ["", "```", "[f(a='", '{"a": "', "<tool_call>"]
 LONG_BEGINNINGS = [""]
-EVERY = int(os.environ.get("HOSTILE_TEXTS_EVERY", "4"))
+EVERY = int(os.environ.get("HOSTILE_TEXTS_EVERY", "8"))
 """One piece in so many is tried in long texts, too; 1: all of them."""
 
 

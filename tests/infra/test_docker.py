@@ -68,7 +68,7 @@ def test_only_torch_is_installed_without_a_hash() -> None:
         assert "--only-binary=:all:" in recipe or "$(PIP)" in recipe
 
 
-UNPINNED = ("pip install .", "pip install '.[gpu]'")
+UNPINNED = ("pip install .", "pip install '.[gpu]'", "pip install 'ace-ray[tensorboard]'")
 """Said to be without pins in the pages that have them."""
 
 

@@ -144,9 +144,8 @@ def test_a_number_that_no_engine_starts_with_is_refused(
         ),
         (
             {"max_tokens": 3, "tool_parser": "x", "max_model_length": 3},
-            "arguments 'max_tokens', 'tool_parser', 'max_model_length'; 'max_tokens' belongs "
-            "under 'sampling'; 'tool_parser' belongs under 'model'; 'max_model_length': did you "
-            "mean 'max_model_len'?",
+            "3 unknown keys; 'max_tokens' belongs under 'sampling'; 'tool_parser' belongs under "
+            "'model'; 'max_model_length': did you mean 'max_model_len'?",
         ),
         ({"qqqqqq": 1}, "'qqqqqq'; see vLLM's engine arguments"),
         (

@@ -234,7 +234,8 @@ def test_a_secret_is_refused_and_not_repeated(config: Path, override: str) -> No
 
 def test_names_of_variables_and_tokenizers_are_no_secrets(config: Path) -> None:
     user = "{endpoint: {url: 'http://x/v1', model: m, api_key_env: MY_KEY}}"
-    overrides = [f"benchmarks.0.user={user}", "engine.tokenizer_mode=slow", "engine.max_token=3"]
+    overrides = [f"benchmarks.0.user={user}", "engine.tokenizer_mode=slow"]
+    overrides += ["engine.max_num_batched_tokens=3000"]
     make_submission("evaluate", str(config), overrides=overrides)
 
 
