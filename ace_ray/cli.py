@@ -241,7 +241,7 @@ def doctor(
 
     CONFIG and options as of evaluate; or of sweep, and then each of its models is checked.
     """
-    from ace_ray.config import read_tree
+    from ace_ray.config import load_config, read_tree
     from ace_ray.run.doctor import examine
     from ace_ray.run.planning.asked import asked_run
     from ace_ray.sweeps.config import load_sweep
@@ -249,7 +249,9 @@ def doctor(
 
     _check_config(config, model, benchmarks)
     asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks)
-    lines = examine(lambda: asked_run(config, asked, values))
+    lines = examine(
+        lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
+    )
     if config is not None and names_a_sweep(config, read_tree):
         path = config
         lines = examine_sweep(lambda: load_sweep(path, overrides, _given(output, limit)))

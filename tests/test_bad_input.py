@@ -81,8 +81,8 @@ def nothing_written(tmp_path: Path) -> bool:
     [
         ("sampling.temprature=1", ("'sampling.temprature'", "did you mean 'temperature'?")),
         ("modle.source=x", ("'modle'", "did you mean 'model'?")),
-        ("benchmarks.0.dta=mini", ("'dta'", "did you mean 'data'?")),
-        ("engine.defualt=x", ("'defualt'", "did you mean 'default'?")),
+        ("benchmarks.0.dta=mini", ("dta'", "did you mean 'data'?")),
+        ("engine.defualt=x", ("defualt'", "did you mean 'default'?")),
         ("samples=two", ("'samples' is 'two'", "an integer")),
         ("workers=0", ("'workers' is 0", "1 or 'auto'")),
         ("workers=many", ("'workers' is 'many'", "an integer or 'auto'")),
@@ -302,7 +302,7 @@ def test_no_prompt_fits_the_context(
 @pytest.mark.parametrize(
     ("engine", "parts"),
     [
-        ({"max_model_length": 8}, ("'max_model_length'", "did you mean 'max_model_len'?")),
+        ({"max_model_length": 8}, ("max_model_length'", "did you mean 'max_model_len'?")),
         ({"model": "x"}, ("engine.model", "use model.source")),
         ({"tensor_parallel_size": "two"}, ("'tensor_parallel_size' is 'two'",)),
         ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),

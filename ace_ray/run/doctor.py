@@ -37,12 +37,18 @@ class Line:
     problem: bool = False
 
 
-def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
-    """Check everything that `evaluate` checks, going on after a failure where that makes sense."""
+def examine(
+    load: Callable[[], RunConfig], asked: Callable[[], RunConfig] | None = None
+) -> Iterator[Line]:
+    """Check everything that `evaluate` checks, going on after a failure where that makes sense.
+
+    ``asked``: as ``load``, and refuses unknown keys of the engine and of benchmarks too; they have
+    lines of their own here, but where the config cannot be loaded.
+    """
     yield from machine()
     config, failure = tried(load)
     if config is None:
-        yield Line("config", failure, problem=True)
+        yield Line("config", tried(asked or load)[1] or failure, problem=True)
         return
     yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
     if config.publish:
