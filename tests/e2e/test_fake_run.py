@@ -146,6 +146,7 @@ def test_a_manifests_config_runs_again_as_it_is_in_the_same_folder(first, script
     assert facts["config"]["samples"] == resolved["samples"]
 
 
+@pytest.mark.slow
 def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     path, _ = script
     output = f"s3://{s3.bucket}/e2e"

@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import Cli
 from tests.track.third_party import install
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +42,6 @@ def test_a_run_publishes_itself_once_it_is_complete(
     assert line["metrics"]["rows/not_scored"] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("toy")
 def test_a_sweep_is_one_curve(
     cli: Cli, config_file: Any, make_checkpoint: Any, tmp_path: Path
