@@ -42,7 +42,7 @@ def publisher_class(name: str, where: str) -> type[Publisher[Any]]:
         cls = resolve_name(known[name])
     except (Exception, SystemExit) as error:
         raise UserError(
-            f"the publisher {name} cannot be imported ({type(error).__name__}: {error})",
+            f"the publisher {name} cannot be imported ({raised(error)})",
             where=where,
             fix="correct the code, or install what it needs",
         ) from error
@@ -61,6 +61,11 @@ def _is_whole(cls: Any) -> bool:
         return False
     options = getattr(cls, "Options", None)
     return isinstance(options, type) and issubclass(options, Section)
+
+
+def raised(error: BaseException) -> str:
+    """What foreign code raised: bounded, on one line, without secrets."""
+    return f"{type(error).__name__}: {masked(first_line(error))[:300]}"
 
 
 def make_publisher(name: str, options: Mapping[str, Any], where: str) -> Publisher[Any]:
@@ -88,7 +93,7 @@ def make_publisher(name: str, options: Mapping[str, Any], where: str) -> Publish
         raise
     except (Exception, SystemExit) as error:
         raise UserError(
-            f"{name} cannot be made, {type(error).__name__}: {masked(first_line(error))}",
+            f"{name} cannot be made, {raised(error)}",
             where=where,
             fix="correct its options, or its code",
         ) from error

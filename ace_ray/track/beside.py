@@ -114,8 +114,9 @@ class _Target:
             why = f"no answer within {MOST_S:g} s"
         except KeyboardInterrupt:  # the run is complete, and stays so
             why = "interrupted"
-        with suppress(ProcessLookupError):  # nothing is left of it
-            os.killpg(self._child.pid, signal.SIGKILL)
+        if why and self._child.poll() is None:  # else the number may be another process's by now
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
         code = self._child.wait()
         self._child = None
         out, errors = (_text(file) for file in self._files)

@@ -10,10 +10,9 @@ from typing import Any
 
 from ace_ray.bounded import Unbounded, yaml_tree
 from ace_ray.clean import one_line
-from ace_ray.credentials import masked
-from ace_ray.errors import UserError, first_line
+from ace_ray.errors import UserError
 from ace_ray.publishers.base import Publisher
-from ace_ray.publishers.registry import make_publisher
+from ace_ray.publishers.registry import make_publisher, raised
 from ace_ray.records import digest
 from ace_ray.store import Store
 from ace_ray.track.ledger import changed, note_sent, read_sent, unsent
@@ -109,7 +108,7 @@ def _tried(to: str, ask: Callable[[], str]) -> str:
     # A tracker's own exit is no exit of ours.
     except (Exception, SystemExit) as error:
         raise UserError(
-            f"not published, {type(error).__name__}: {masked(first_line(error))[:300]}",
+            f"not published, {raised(error)}",
             where=to,
             fix="publish again, then what is missing is sent",
         ) from error
