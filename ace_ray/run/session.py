@@ -268,7 +268,6 @@ class Session:
                     ),
                     config=config,
                     engine=engine,
-                    benchmarks=plan.benchmarks,
                     coordinator=coordinator,
                     bindings=bindings,
                     served=served,

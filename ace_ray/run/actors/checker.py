@@ -12,7 +12,7 @@ import ray
 
 from ace_ray.records import SCORE, Entry, Episode
 from ace_ray.run.actors.bugs import report_bug
-from ace_ray.run.actors.coordinator import fetch_entries
+from ace_ray.run.actors.coordinator import fetch_shared
 from ace_ray.run.actors.job import Job, report, start
 from ace_ray.run.actors.judging import judged, log_traceback
 from ace_ray.run.health.heartbeat import Heartbeat
@@ -31,8 +31,9 @@ class Checker:
         self._job, self._coordinator = job, job.coordinator
         self._process = this_process("checker")
         start(self._coordinator, self._process)
-        self._schema = checked_schema(job.rule_sets)
-        self._entries = fetch_entries(job.coordinator)
+        self._entries, self._benchmarks = fetch_shared(job.coordinator)
+        every = (rules for one in self._benchmarks.values() for rules in one.rule_sets)
+        self._schema = checked_schema(tuple(dict.fromkeys(every)))
         self._sampling = job.config.sampling.sampling()
         self._since: float | None = None
         self._passed = False
@@ -92,7 +93,7 @@ class Checker:
         entry = entry_at(self._entries, (entry_index + 1) % len(self._entries))
         self._since = time.monotonic()
         with suppress(Exception):  # an exception shows that it works, too
-            self._job.benchmarks[entry.benchmark].verdicts(entry, Episode())
+            self._benchmarks[entry.benchmark].verdicts(entry, Episode())
         self._since, self._passed = None, True
 
     def _check(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Checker:
             log_traceback()
             report_bug(self._coordinator, entry.benchmark)
 
-        row = judged(row, entry, self._job.benchmarks[entry.benchmark], log)
+        row = judged(row, entry, self._benchmarks[entry.benchmark], log)
         return self._keyed(row, entry)
 
     def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class Checker:
 
     def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
         """What the row counts under each rule set of its benchmark; none without a verdict."""
-        rule_sets = self._job.benchmarks[row["benchmark"]].rule_sets
+        rule_sets = self._benchmarks[row["benchmark"]].rule_sets
         if row["status"] != "scored":
             return {}
         metrics = {rules: metrics_of(row[f"{rules}_metrics"]) for rules in rule_sets}

@@ -323,14 +323,7 @@ def named_coordinator(name: str) -> Any:
     return ray.get_actor(name)
 
 
-def fetch_entries(coordinator: Any) -> pa.Table:
-    """The entry table, shared by all processes of this node."""
-    ref, _ = ray.get(coordinator.shared.remote())
-    return ray.get(ref)
-
-
-def fetch_benchmarks(coordinator: Any) -> dict[str, Benchmark]:
-    """The run's benchmarks by name."""
-    _, ref = ray.get(coordinator.shared.remote())
-    benchmarks: dict[str, Benchmark] = ray.get(ref)
-    return benchmarks
+def fetch_shared(coordinator: Any) -> tuple[pa.Table, dict[str, Benchmark]]:
+    """The entry table, shared by all processes of this node, and the run's benchmarks by name."""
+    entries, benchmarks = ray.get(ray.get(coordinator.shared.remote()))
+    return entries, benchmarks

@@ -26,7 +26,7 @@ from ace_ray.records import Entry, Episode, Sampling
 from ace_ray.run.actors.admission import AdmissionControl, Group, Partition
 from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.candidate import Broken, Candidate
-from ace_ray.run.actors.coordinator import Start, fetch_entries
+from ace_ray.run.actors.coordinator import Start, fetch_shared
 from ace_ray.run.actors.job import Job, report, start
 from ace_ray.run.actors.judging import log_traceback
 from ace_ray.run.actors.service import RunningService
@@ -86,7 +86,7 @@ class EngineWorker:
         try:
             begun = start(self._coordinator, self._process, job.first)
             self._crash_file = CrashFile(self._process)
-            self._entries = fetch_entries(job.coordinator)
+            self._entries, self._benchmarks = fetch_shared(job.coordinator)
             self._clock = Clock()
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
@@ -261,7 +261,7 @@ class EngineWorker:
         entry = entry_at(self._entries, row["entry"])
         clock = time.perf_counter()
         record = self._blank(row, attempt)
-        benchmark = self._job.benchmarks[entry.benchmark]
+        benchmark = self._benchmarks[entry.benchmark]
         try:
             with self._clock.busy("row"):
                 episode = await self._episode(benchmark, entry, row, shared)

@@ -17,8 +17,7 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.actors.coordinator import (
     Start,
-    fetch_benchmarks,
-    fetch_entries,
+    fetch_shared,
     named_coordinator,
 )
 from ace_ray.run.health.causes import KILLED, NODE_GONE, why_gone
@@ -45,15 +44,15 @@ class JobRun:
 
 @dataclass(frozen=True)
 class Job:
-    """What every actor of one graph needs. Small: entries travel once, through the coordinator."""
+    """What every actor of one graph needs. Small: entries and benchmarks travel once, through the
+    coordinator. Above 100 KiB Ray warns of it in the user's terminal."""
 
     runs: tuple[JobRun, ...]
     """They differ in the weights and in nothing else; several are a lane of a sweep."""
     config: RunConfig
     engine: dict[str, Any]
-    benchmarks: Mapping[str, Benchmark]
     coordinator: Any
-    """Actor handle of the run's `Coordinator`, which also knows the entries."""
+    """Actor handle of the run's `Coordinator`, which also knows the entries and benchmarks."""
     bindings: RoleBindings
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
@@ -66,12 +65,6 @@ class Job:
     """By benchmark: the reasoning that the candidate is shown again."""
     first: int = 0
     """The run whose weights an engine starts on."""
-
-    @property
-    def rule_sets(self) -> tuple[str, ...]:
-        """Of all benchmarks: what rows have columns of."""
-        every = (rules for benchmark in self.benchmarks.values() for rules in benchmark.rule_sets)
-        return tuple(dict.fromkeys(every))
 
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
@@ -88,9 +81,7 @@ class Scenarios:
 
     def __call__(self, index: int) -> Scenario:
         if self._entries is None:
-            coordinator = named_coordinator(self._coordinator)
-            self._benchmarks = fetch_benchmarks(coordinator)
-            self._entries = fetch_entries(coordinator)
+            self._entries, self._benchmarks = fetch_shared(named_coordinator(self._coordinator))
         entry = entry_at(self._entries, index)
         return self._benchmarks[entry.benchmark].scenario(entry)
 

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import Service
 from ace_ray.errors import RowError, UserError
-from ace_ray.run.actors.coordinator import fetch_benchmarks, named_coordinator
+from ace_ray.run.actors.coordinator import fetch_shared, named_coordinator
 from ace_ray.run.actors.judging import log_traceback
 
 CALL_S = 60.0
@@ -142,6 +142,7 @@ def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dic
 
 
 def _service_of(coordinator: str, benchmark: str) -> Service:
-    service = fetch_benchmarks(named_coordinator(coordinator))[benchmark].service()
+    _, benchmarks = fetch_shared(named_coordinator(coordinator))
+    service = benchmarks[benchmark].service()
     assert service is not None  # only benchmarks that have one get an actor
     return service
