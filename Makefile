@@ -17,6 +17,8 @@ install: $(READY)
 # Every file's hash is checked but torch's: its build (for CPUs, or the default index's for CUDA) differs by
 # machine and index, and so does its hash. Without CUDA's libraries the latter does not import. Wheels only:
 # building a package runs its code.
+# Compiled on all cores, and once: an engine's many processes import torch and vLLM each. Some packages ship files
+# for other Python versions, which cannot compile and need not.
 $(READY): $(addprefix requirements/,torch.txt cpu.txt torch-cuda.txt) pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python >= 3.11 is needed: make PYTHON=python3.11 ..."; exit 1; }
@@ -25,8 +27,6 @@ $(READY): $(addprefix requirements/,torch.txt cpu.txt torch-cuda.txt) pyproject.
 	$(PIP) --no-deps --require-hashes -r requirements/cpu.txt
 	! $(BIN)/pip show torch | grep -q nvidia- || $(PIP) --no-deps --require-hashes -r requirements/torch-cuda.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	# On all cores, and once: an engine's many processes import torch and vLLM each. Some packages
-	# ship files for other Python versions, which cannot compile and need not.
 	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
 	touch $(READY)
 

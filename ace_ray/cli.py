@@ -419,10 +419,14 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     required=True,
     help="Inspect's .eval logs, lm-eval's result files, or evaluation results of the hub.",
 )
-@click.option("--output", required=True, metavar="URI", help="Folder or s3:// prefix.")
+@click.option(
+    "--output",
+    metavar="URI",
+    help="Folder or s3:// prefix. Default: export/inspect, export/lm-eval or export/hf in the run.",
+)
 @click.option("--dataset", help="Of --to hf: the id of the benchmark's dataset on the hub.")
 @placed
-def export(run: str, form: str, output: str, dataset: str | None, opens: Any) -> None:
+def export(run: str, form: str, output: str | None, dataset: str | None, opens: Any) -> None:
     """Write a run (folder or s3:// URI) as files of other tools."""
     from ace_ray.export.inspect_log import export_inspect
     from ace_ray.export.result_files import export_hub, export_lm_eval
@@ -434,7 +438,8 @@ def export(run: str, form: str, output: str, dataset: str | None, opens: Any) ->
         )
     if form != "hf" and dataset is not None:
         raise UserError("is of --to hf only", where="--dataset", fix="leave it out")
-    stored, target = StoredRun(opens(run)), opens(output)
+    stored = StoredRun(opens(run))
+    target = opens(output or f"{stored.uri}/export/{form}")
     if form == "inspect":
         names = export_inspect(stored, target)
     elif form == "lm-eval":

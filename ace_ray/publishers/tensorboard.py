@@ -20,7 +20,9 @@ _FILE = "events.out.tfevents.{number:010d}.ace_ray"
 
 class TensorBoardOptions(Section):
     folder: str = Field(
-        min_length=1, description="what `tensorboard --logdir` is given; on this machine"
+        "tensorboard",
+        min_length=1,
+        description="what `tensorboard --logdir` is given; on this machine",
     )
 
 

@@ -16,6 +16,13 @@ from ace_ray.view.select import StoredRun
 from tests.report.builders import block, everything, write_run
 
 
+def test_files_lie_in_the_run_without_an_output(here: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 3, 4), model="org/Toy-7B")
+    ended = here("export", folder, "--to", "lm-eval")
+    assert ended.code == 0, ended.stderr
+    assert list((folder / "export" / "lm-eval" / "org__Toy-7B").glob("results_*.json"))
+
+
 def test_lm_evals_files(here: Any, tmp_path: Path) -> None:
     rows = [*block("en", "normal_atom_bool", 3, 4), *block("en", "special_incomplete", 1, 4)]
     folder = write_run(tmp_path / "run", rows, model="org/Toy-7B")

@@ -28,7 +28,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "options", "words"),
     [
         ("tensorbord", {}, "no publisher is called 'tensorbord'; installed: broken, mlflow,"),
-        ("tensorboard", {}, "'folder' is missing"),
+        ("toy", {}, "'file' is missing"),
         ("tensorboard", {"folder": "s3://b/p"}, "is no folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'?"),
         ("wandb", {"project": 3}, "'project' is 3, it should be a string"),
@@ -60,12 +60,12 @@ def test_a_publisher_of_another_package_is_found() -> None:
 
 
 def test_it_is_refused_before_a_run(config_file: Any) -> None:
-    config = load_config(str(config_file(publish=[{"to": "tensorboard"}])))
-    with pytest.raises(UserError, match=r"^publish\.0: 'folder' is missing"):
+    config = load_config(str(config_file(publish=[{"to": "toy"}])))
+    with pytest.raises(UserError, match=r"^publish\.0: 'file' is missing"):
         plan_run(config)
     lines = {line.topic: line for line in examine(lambda: config)}
     assert lines["publish"].problem
-    assert "'folder' is missing" in lines["publish"].text
+    assert "'file' is missing" in lines["publish"].text
     asked = load_config(str(config_file(publish=[{"to": "toy", "file": "x"}])))
     fine = {line.topic: line for line in examine(lambda: asked)}["publish"]
     assert (fine.problem, fine.text) == (False, "toy")
