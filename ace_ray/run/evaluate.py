@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,17 @@ from ace_ray.errors import UserError
 from ace_ray.publishers.registry import check_publishers
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened
+from ace_ray.run.planning import cluster
 from ace_ray.run.planning.formats import choice_line, facts_of
 from ace_ray.run.planning.plan import Plan, make_plan
-from ace_ray.run.planning.preflight import check_engine, make_benchmarks, resolve_model
-from ace_ray.run.session import Session
+from ace_ray.run.planning.preflight import (
+    check_engine,
+    make_benchmarks,
+    output_store,
+    resolve_model,
+)
+from ace_ray.run.session import Session, prepare
+from ace_ray.run.summary import SUCCESS
 from ace_ray.store import is_relative
 
 
@@ -46,8 +54,11 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         check_lasting(config.output)
         plan = plan_run(config)
         say = log.say_on(console)
+        begins = fresh or output_store(plan).get(SUCCESS) is None
         with (
             log.known(run_id=plan.run_id),
+            # What is whole needs no Ray.
+            cluster.connecting(prepare) if begins else nullcontext(),
             opened(plan, fresh=fresh, say=say, began=began) as run,
         ):
             rows, pending = len(plan.rows), len(run.pending(again=False))

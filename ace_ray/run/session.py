@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,6 +43,16 @@ Pending = dict[int, PlannedRows]
 """Index of a run -> its rows."""
 
 
+def prepare() -> None:
+    """What a pass needs of Ray and no plan: imports, and the process that gives a dataset its
+    number, which the graph would wait for."""
+    from ray.data._internal.stats import get_or_create_stats_actor
+
+    from ace_ray.run import graph  # noqa: F401
+
+    get_or_create_stats_actor()
+
+
 class Session:
     """One call of `evaluate`, or one lane of a sweep.
 
@@ -65,6 +76,8 @@ class Session:
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
+        self._reached: dict[str, float] = {}
+        """When the first pass had Ray, and its actors; wall clock."""
         self._resources: Resources | None = None
         self._earlier = [earlier_timing(run.store) for run in runs]
 
@@ -102,6 +115,7 @@ class Session:
                 index,
                 began=run.began,
                 planned=run.planned,
+                reached=self._reached,
                 resources=self._resources,
                 earlier=self._earlier[index],
             )
@@ -203,6 +217,7 @@ class Session:
         plan, config = self._runs[0].plan, self._config
         asked = self._ask()
         cluster.connect()
+        self._reached.setdefault("ray", time.time())
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
         had_success = had_success or any(tally.workers for tally in self._tallies)
@@ -287,6 +302,7 @@ class Session:
                     for index, rows in pending.items()
                 ]
                 monitor.engines_start()
+                self._reached.setdefault("actors", time.time())
                 with ProgressView(lambda: monitor.latest, _count(pending), self._console):
                     run_graph(
                         job,

@@ -27,7 +27,7 @@ from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.supervise import die_with
 from ace_ray.run.open_run import OpenRun, opened
 from ace_ray.run.planning import cluster
-from ace_ray.run.session import Session
+from ace_ray.run.session import Session, prepare
 from ace_ray.store import Unreachable
 
 
@@ -88,6 +88,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
                     where=plan.model.source,
                     fix="sweep again when it is fully written",
                 )
+        stack.enter_context(cluster.connecting(prepare))
         runs = [
             stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]

@@ -170,6 +170,8 @@ class Coordinator:
                 outside of it.
 
         Returns None when there have been too many starts already."""
+        if process.kind == "engine":
+            self._tally.begun_at = self._tally.begun_at or time.time()
         last = self._processes.get(process.actor)
         state = self._processes[process.actor] = _ProcessState(process)
         if last is not None:

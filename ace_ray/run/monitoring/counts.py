@@ -79,6 +79,8 @@ class Tally:
         self.groups: dict[tuple[str, str, str], GroupCounts] = {}
         """By benchmark, language and category."""
         self.workers: list[dict[str, Any]] = []
+        self.begun_at: float | None = None
+        """When the process of an engine worker first ran; wall clock."""
         self.failure = ""
         self.store_failed = False
         self.no_progress = False

@@ -72,6 +72,7 @@ def timing(
     *,
     began: float,
     planned: float,
+    reached: Mapping[str, float],
     resources: Resources | None,
     earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -102,6 +103,14 @@ def timing(
         "plan_s": round(planned - began, 2),
         "engine_start_s": round(ready_at - planned, 2) if ready_at else None,
         "first_row_s": round(first - began, 2) if first else None,
+        "until_first_row_s": _phases(
+            began,
+            plan=planned,
+            **reached,
+            worker=tallies[0].begun_at,
+            engine=ready_at,
+            row=first,
+        ),
         "generation_wall_s": round(seconds, 2),
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": rows,
@@ -124,6 +133,18 @@ def timing(
             )
             for state in STATES
         },
+    }
+
+
+def _phases(began: float, **ends: float | None) -> dict[str, float]:
+    """Seconds of each phase from wall-clock ``ends`` in their order; {} without the last one, or
+    when a later run of a lane found one of them done."""
+    times = [began, *ends.values()]
+    known = [at for at in times if at is not None]
+    if len(known) < len(times) or known != sorted(known):
+        return {}
+    return {
+        name: round(until - at, 2) for name, at, until in zip(ends, known, known[1:], strict=False)
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ace_ray.run.monitoring.counts import Tally
@@ -158,9 +160,26 @@ def test_what_is_served_beside_the_engines_counts(
 ) -> None:
     tally = Tally()
     tally.of(0).spent = {"a": {**SPENT}, "b": {**SPENT}}
-    found = timing([tally], 0, began=0, planned=0, resources=resources, earlier={})
+    found = timing([tally], 0, began=0, planned=0, reached={}, resources=resources, earlier={})
     assert (found["device"], found["devices"]) == (device, devices)
     assert found["device_s"]["generation"] == pytest.approx(generation)
     assert found["device_s"]["load"] == pytest.approx(generation / 5)
-    more = timing([tally], 0, began=0, planned=0, resources=resources, earlier=found)
+    more = timing([tally], 0, began=0, planned=0, reached={}, resources=resources, earlier=found)
     assert more["device_s"]["generation"] == pytest.approx(2 * generation)
+
+
+def test_the_first_row_by_phase() -> None:
+    tally, reached = Tally(), {"ray": 13.0, "actors": 13.5}
+    tally.begun_at = 15.0
+    counts = tally.of(0)
+    counts.ready_at, counts.first_row_at = 40.0, 42.25
+    asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "resources": None, "earlier": {}}
+    found = timing([tally], 0, reached=reached, **asked)
+    phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}
+    assert found["until_first_row_s"] == phases
+    assert sum(phases.values()) == found["first_row_s"]
+    # Ray was there before: it started beside the plan of another run of the lane.
+    early = timing([tally], 0, reached={**reached, "ray": 11.0}, **asked)
+    assert early["until_first_row_s"] == {}
+    counts.first_row_at = None
+    assert timing([tally], 0, reached=reached, **asked)["until_first_row_s"] == {}
