@@ -22,8 +22,10 @@ from ace_ray.run.actors.checker import Checker
 from ace_ray.run.actors.engine_worker import EngineWorker
 from ace_ray.run.actors.job import Job
 from ace_ray.run.actors.writer import Writer
+from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.ray_data import keep_helpers
 from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
@@ -188,6 +190,7 @@ def run_graph(
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     _quiet()
+    keep_helpers(not cluster.is_own())
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))

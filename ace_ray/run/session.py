@@ -44,13 +44,8 @@ Pending = dict[int, PlannedRows]
 
 
 def prepare() -> None:
-    """What a pass needs of Ray and no plan: imports, and the process that gives a dataset its
-    number, which the graph would wait for."""
-    from ray.data._internal.stats import get_or_create_stats_actor
-
+    """The imports of a pass."""
     from ace_ray.run import graph  # noqa: F401
-
-    get_or_create_stats_actor()
 
 
 class Session:

@@ -17,6 +17,7 @@ from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
+from tests.faults.fault_runs import Run, descendants, title_of
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
@@ -188,3 +189,20 @@ def test_a_cluster_that_is_held_but_for_a_fraction_of_a_cpu(tmp_path: Path) -> N
     done = evaluate(path)
     assert done.returncode == 0, done.stderr
     assert "declared 2 = 2 scored" in done.stdout
+
+
+def test_a_ray_of_its_own_has_no_helpers(tmp_path):
+    """No server of a dashboard, no autoscaler, no log monitor, no actors of Ray Data's that only
+    gather numbers: each of them costs an engine on a small machine."""
+    run = Run(tmp_path, engine={"answer_file": str(tmp_path / "go")}, limit=2)
+    try:
+        driver = run.start()
+        for actor in ("EngineWorker", "Checker", "Writer"):
+            driver.find(actor)
+        titles = [title_of(process) for process in descendants(driver.process.pid)]
+        helpers = ("dashboard.py", "monitor.py", "_StatsActor", "AutoscalingCoordinator")
+        assert not [title for title in titles if any(map(title.__contains__, helpers))]
+        (tmp_path / "go").touch()
+        assert driver.wait() == 0, driver.text
+    finally:
+        run.close()

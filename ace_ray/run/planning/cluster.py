@@ -71,6 +71,14 @@ def set_environment() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 
+_own = False
+
+
+def is_own() -> bool:
+    """Whether the Ray that this process is connected to was started by it."""
+    return _own
+
+
 _connecting: Future[None] | None = None
 """Of the thread that connects."""
 
@@ -137,6 +145,7 @@ def connect() -> None:
 
 
 def _connect() -> None:
+    global _own
     set_environment()
     try:
         import ray
@@ -149,7 +158,8 @@ def _connect() -> None:
     if ray.is_initialized():
         return
     address = running_cluster()
-    if address == "local":
+    _own = address == "local"
+    if _own:
         _start_local()
         return
     try:
@@ -185,6 +195,26 @@ def _logging() -> dict[str, Any] | None:
     return {"env_vars": variables}
 
 
+@contextmanager
+def _without_helpers() -> Iterator[None]:
+    """A Ray that starts in this context is one node that nobody looks at: without the server of the
+    dashboard, whose start `ray.init` waits for even when it is told to include none, without an
+    autoscaler, and without what tells the driver of its workers' output, unless that is shown."""
+    from ray._private.node import Node
+
+    left_out = ["start_api_server", "start_monitor"]
+    if not _quiet()["log_to_driver"]:
+        left_out.append("start_log_monitor")
+    own = {name: getattr(Node, name) for name in left_out}
+    for name in own:
+        setattr(Node, name, lambda self, **_: None)
+    try:
+        yield
+    finally:
+        for name, method in own.items():
+            setattr(Node, name, method)
+
+
 def _start_local() -> None:
     import ray
 
@@ -192,7 +222,8 @@ def _start_local() -> None:
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
         try:
-            ray.init("local", **_quiet())
+            with _without_helpers():
+                ray.init("local", **_quiet())
             return
         except Exception as error:
             ray.shutdown()
