@@ -69,11 +69,21 @@ def test_jobs_write_score_and_report_a_run(cluster, config, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_driver_without_the_token_is_told_so(cluster, config):
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    "token", [{"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}]
+)
+def test_a_driver_without_the_token_is_told_so(cluster, config, tmp_path, named, token):
     env = {
         key: value for key, value in cluster.driver_env.items() if not key.startswith("RAY_AUTH")
     }
-    env |= {"RAY_AUTH_MODE": "disabled"}
+    env |= token
+    note = tmp_path / "ray" / "ray_current_cluster"
+    if not named:
+        # As `ray start` leaves it where it is given no folder.
+        note.parent.mkdir()
+        note.write_text(env.pop("RAY_ADDRESS"))
+        env["RAY_TMPDIR"] = str(tmp_path)
     done = subprocess.run(
         [sys.executable, "jobs/evaluate.py", "--config", str(config)],
         env=env,
@@ -84,7 +94,11 @@ def test_a_driver_without_the_token_is_told_so(cluster, config):
         check=False,
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "token" in done.stderr.splitlines()[-1]
+    line = done.stderr.splitlines()[-1]
+    assert cluster.gcs in line
+    assert "RAY_AUTH_TOKEN" in line
+    assert ("check RAY_ADDRESS" in line) is named
+    assert (f"found on this machine ({note}" in line and "RAY_ADDRESS=local" in line) is not named
     assert "Traceback" not in done.stderr
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import pwd
 import socket
 import threading
 import time
@@ -32,6 +33,17 @@ _ROUNDING = 1e-9
 
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray's, of a driver that it starts as a job."""
+
+HEAD_S = 60.0
+"""For a head's first bytes. A busy one is slow; one that hangs sends none."""
+MOST_SAID = 600
+"""Characters of what Ray says when it cannot be joined."""
+
+# What a client of HTTP/2 sends first: the preface, and a SETTINGS frame without settings.
+_HTTP2_SETTINGS, _HTTP2_FRAME = 4, 9
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
+    [0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0]
+)
 
 LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
@@ -162,17 +174,42 @@ def _connect() -> None:
     if _own:
         _start_local()
         return
+    if "://" not in address and not _is_head(address):
+        raise UserError(
+            f"cannot join Ray: what listens there did not answer as a head of Ray does within "
+            f"{HEAD_S:g} s",
+            where=f"Ray at {address}",
+            fix=_otherwise(),
+        )
+    if owner := _owner(address):
+        raise UserError(
+            f"cannot join Ray: it is another user's ({owner}), who keeps its sockets",
+            where=f"Ray at {address}",
+            fix=_otherwise(),
+        )
     try:
         # Ray finds a running cluster, and the token it made for it, only when it is left to look.
         ray.init(None, runtime_env=_logging(), **_quiet())
     except Exception as error:
-        # Ray says no more than "failed to connect" when the token is missing.
-        raise UserError(
-            f"cannot join Ray: {first_line(error)}",
-            where=f"Ray at {address}",
-            fix="check RAY_ADDRESS; if the cluster asks for a token, export the head's "
-            "RAY_AUTH_TOKEN and RAY_AUTH_MODE=token (docs/clusters.md)",
-        ) from error
+        said = " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+        fix = _otherwise()
+        if not said.startswith("Version mismatch"):
+            # Ray says no more than "failed to connect" when the token is missing.
+            fix += (
+                "; if the cluster asks for a token, export the head's RAY_AUTH_TOKEN and "
+                "RAY_AUTH_MODE=token (docs/clusters.md)"
+            )
+        raise UserError(f"cannot join Ray: {said}", where=f"Ray at {address}", fix=fix) from error
+
+
+def _otherwise() -> str:
+    """What to do about a Ray that cannot be joined."""
+    if _named():
+        return "check RAY_ADDRESS"
+    return (
+        f"nobody named this Ray, it was found on this machine ({_note()} holds its address): "
+        "set RAY_ADDRESS=local to run without it"
+    )
 
 
 def _quiet() -> dict[str, Any]:
@@ -243,10 +280,10 @@ def running_cluster() -> str:
     address behind.
 
     Raises:
-        UserError: ``RAY_ADDRESS`` does not answer.
+        UserError: ``RAY_ADDRESS`` does not answer, or it is unset and what Ray noted on this
+            machine may not be read.
     """
-    named = os.environ.get("RAY_ADDRESS", "")
-    if named and named not in ("auto", "local"):
+    if named := _named():
         if "://" not in named and not _answers(named):
             raise UserError(
                 "nothing answers at this address",
@@ -254,19 +291,80 @@ def running_cluster() -> str:
                 fix="name a running cluster, or unset it to start a local Ray",
             )
         return named
-    # Where `ray start` leaves the address of the head it started on this machine.
-    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
-    started = note.read_text().strip() if named != "local" and note.is_file() else ""
+    if os.environ.get("RAY_ADDRESS") == "local":
+        return "local"
+    note = _note()
+    try:
+        started = note.read_text(errors="replace").strip() if note.is_file() else ""
+    except OSError as error:
+        raise UserError(
+            f"the note of a Ray that was started on this machine cannot be read: {error.strerror}",
+            where=str(note),
+            fix="set RAY_ADDRESS=local to run without that Ray, or to the address of one to join",
+        ) from error
     return started if started and _answers(started) else "local"
 
 
+def _named() -> str:
+    """The cluster's address that the user gave, "" for none."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    return "" if named in ("auto", "local") else named
+
+
+def _note() -> Path:
+    """Where `ray start` leaves the address of the head it started on this machine, whoever did."""
+    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+
+
 def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
+        with _connected(address, 10):
             return True
     except (OSError, ValueError):
         return False
+
+
+def _connected(address: str, timeout_s: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
+
+
+def _owner(address: str) -> str:
+    """The user whose Ray this is, if it is on this machine and its sockets are not for others to
+    open, else "". Ray ends a driver that may not open them, with a signal."""
+    note = _note()
+    try:
+        uid = note.stat().st_uid
+        if uid == os.geteuid() or note.read_text(errors="replace").strip() != address:
+            return ""
+        sockets = [
+            path
+            for path in note.parent.glob("session_*/sockets/plasma_store*")
+            if path.stat().st_uid == uid
+        ]
+    except OSError:
+        return ""
+    if not sockets or any(os.access(path, os.W_OK, effective_ids=True) for path in sockets):
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user id {uid}"
+
+
+def _is_head(address: str) -> bool:
+    """Whether gRPC is spoken there: `ray.init` waits for minutes for one that hangs, or for a
+    server of another kind, and then asks again."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return True  # gRPC comes behind a handshake that is Ray's
+    try:
+        with _connected(address, HEAD_S) as head:
+            head.sendall(_HTTP2_HELLO)
+            answer = head.recv(_HTTP2_FRAME, socket.MSG_WAITALL)
+    except (OSError, ValueError):
+        return False
+    # Length, then the type: a server's first frame is SETTINGS (RFC 9113, 3.4).
+    return len(answer) == _HTTP2_FRAME and answer[3] == _HTTP2_SETTINGS
 
 
 @dataclass(frozen=True)
