@@ -1,7 +1,7 @@
 """The pipeline's speed as a share of bare ``vllm.LLM``: same prompts, same engine arguments.
 
     python perf/pipeline_overhead.py --data DIR          # SmolLM2-135M, 24 prompts: at least 0.95
-    python perf/pipeline_overhead.py --data DIR --dummy  # tiny dummy Llama: at least 0.85
+    python perf/pipeline_overhead.py --data DIR --dummy  # tiny dummy Llama: at least 0.88
 
 ``--layers`` sets the dummy's speed, which is to be about 20,000 tokens/s on the machine at hand.
 
@@ -12,8 +12,9 @@ engine is ready until the last part is stored. Nothing else runs beside either.
 
 A process that has answered before is faster: its allocator has the memory that a step takes. So
 the bare engine is asked once more, and that figure is printed too; a pipeline's engine has no
-second time. Also printed: the wall time from command to first scored row, and from command to the
-first text of bare vLLM.
+second time. Two more sides in the same rounds: bare vLLM beside a local Ray that does nothing, and
+vLLM's own server with a client that has 64 requests in flight. What lies before the first row is
+`first_row.py`'s.
 
 A virtual machine's host may take its cores away (``steal`` in /proc/stat). A round in which it took
 more than ``--steal`` of them, on either side, is printed, does not count, and is run again.
@@ -28,16 +29,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
+from http_client import ask_all, http_server
 
 ROOT = Path(__file__).resolve().parents[1]
 TRIES = 3
 """Rounds at most for each that is to count."""
+
+IN_FLIGHT = 64
+"""Requests of the HTTP client."""
 
 ENGINE = {
     "dtype": "bfloat16",
@@ -69,6 +74,14 @@ for line in sys.stdin:
     print(json.dumps({"seconds": seconds, "tokens": tokens}), flush=True)
 """
 
+IDLE_RAY = """
+import sys
+from ace_ray.run.planning import cluster
+cluster.connect()
+print("there", flush=True)
+sys.stdin.read()
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -79,6 +92,8 @@ def main() -> None:
     parser.add_argument("--dummy", action="store_true", help="tiny dummy-weight Llama")
     parser.add_argument("--layers", type=int, default=16, help="of the dummy: more are slower")
     parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
+    names = ["bare", "idle Ray", "HTTP", "pipeline"]
+    parser.add_argument("--sides", nargs="+", choices=names, default=names)
     args = parser.parse_args()
     rows = args.rows or (512 if args.dummy else 24)
 
@@ -126,47 +141,81 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
     }
     (scratch / "spec.json").write_text(json.dumps(spec))
 
-    began = time.time()
-    with bare_engine(scratch) as bare:
-        ask(bare, 1)
-        print(f"bare vLLM: first text {time.time() - began:.1f} s after the command", flush=True)
-    bare_s: list[float] = []
-    warm_s: list[float] = []
-    pipeline_s: list[float] = []
+    sides: dict[str, Side] = {
+        "bare": lambda: of_bare(scratch, len(messages)),
+        "idle Ray": lambda: beside_ray(scratch, len(messages)),
+        "HTTP": lambda: over_http(scratch, spec),
+        "pipeline": lambda: of_pipeline(scratch),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ("again", *sides)}
     for number in range(TRIES * args.rounds):
-        with bare_engine(scratch) as bare:
-            with Stolen() as beside_bare:
-                found = ask(bare, len(messages))
-            warm = ask(bare, len(messages))
-        with Stolen() as beside_pipeline:
-            timing = pipeline(scratch)
-        counts = max(beside_bare.share, beside_pipeline.share) <= args.steal
+        found: dict[str, float] = {}
+        shares = []
+        for name in args.sides:
+            with Stolen() as stolen:
+                found |= sides[name]()
+            shares.append(stolen.share)
+        counts = max(shares) <= args.steal
+        shown = ", ".join(f"{name} {value:.2f} s" for name, value in found.items())
         print(
-            f"round {number + 1}: bare {found['seconds']:.2f} s "
-            f"({found['tokens'] / found['seconds']:.0f} tokens/s), again {warm['seconds']:.2f} s; "
-            f"pipeline {timing['until_stored_s']:.2f} s "
-            f"(last row scored after {timing['generation_wall_s']:.2f} s); "
-            f"first scored row {timing['first_row_s']:.1f} s after the command; "
-            f"stolen {beside_bare.share:.1%} and {beside_pipeline.share:.1%} of the cores"
-            + ("" if counts else ": does not count"),
+            f"round {number + 1}: {shown}; stolen {', '.join(f'{one:.1%}' for one in shares)} of "
+            f"the cores{'' if counts else ': does not count'}",
             flush=True,
         )
         if counts:
-            bare_s.append(found["seconds"])
-            warm_s.append(warm["seconds"])
-            pipeline_s.append(timing["until_stored_s"])
-        if len(bare_s) == args.rounds:
+            for name, value in found.items():
+                seconds[name].append(value)
+        if len(seconds[args.sides[0]]) == args.rounds:
             break
-    if not bare_s:
+    median = {name: statistics.median(values) for name, values in seconds.items() if values}
+    if not median:
         raise SystemExit("the host took the cores away in every round: try later, or --steal 1")
-    seconds = statistics.median(pipeline_s)
-    print(
-        f"{len(messages)} prompts, medians of {len(bare_s)} rounds: "
-        f"bare {len(messages) / statistics.median(bare_s):.3f} rows/s, "
-        f"pipeline {len(messages) / seconds:.3f} rows/s, "
-        f"ratio {statistics.median(bare_s) / seconds:.3f} "
-        f"(to an engine asked again: {statistics.median(warm_s) / seconds:.3f})"
-    )
+    print(f"{len(messages)} prompts, medians of {len(seconds[args.sides[0]])} rounds:")
+    for name, value in median.items():
+        print(f"  {name:9} {value:7.2f} s, {len(messages) / value:7.3f} rows/s")
+    for one, other, target in (
+        ("bare", "pipeline", 0.88 if args.dummy else 0.95),
+        ("again", "pipeline", None),
+        ("bare", "idle Ray", None),
+        ("HTTP", "pipeline", 1.3 if args.dummy else None),
+    ):
+        if one in median and other in median:
+            named = f" (target {target:g})" if target else ""
+            print(f"  {other} to {one}: {median[one] / median[other]:.3f}{named}")
+
+
+Side = Callable[[], dict[str, float]]
+"""One run of a side; seconds for all prompts, by what took them."""
+
+
+def of_bare(scratch: Path, count: int) -> dict[str, float]:
+    with bare_engine(scratch) as bare:
+        return {"bare": ask(bare, count)["seconds"], "again": ask(bare, count)["seconds"]}
+
+
+def beside_ray(scratch: Path, count: int) -> dict[str, float]:
+    """Bare vLLM beside a Ray like that of a run, which does nothing."""
+    with bare_engine(scratch) as bare:
+        idle = subprocess.Popen(
+            [sys.executable, "-c", IDLE_RAY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert idle.stdin is not None
+        assert idle.stdout is not None
+        try:
+            idle.stdout.readline()
+            return {"idle Ray": ask(bare, count)["seconds"]}
+        finally:
+            idle.stdin.close()
+            idle.wait(timeout=60)
+
+
+def over_http(scratch: Path, spec: dict[str, Any]) -> dict[str, float]:
+    with http_server(spec["model"], spec["engine"]) as url:
+        return {"HTTP": ask_all(scratch / "spec.json", url, IN_FLIGHT)["seconds"]}
+
+
+def of_pipeline(scratch: Path) -> dict[str, float]:
+    return {"pipeline": pipeline(scratch)["until_stored_s"]}
 
 
 @contextmanager
