@@ -57,6 +57,19 @@ ENDPOINT: Literal["endpoint"] = "endpoint"
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
+class WorkerRange(Section):
+    """As many engine workers as the cluster's nodes hold while they come and go."""
+
+    min: int = Field(1, ge=1, description="with fewer the run does not start")
+    max: int = Field(ge=1, description="what nodes that come later are taken up to")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> WorkerRange:
+        if self.min > self.max:
+            raise ValueError(f"min = {self.min}, at most max = {self.max}")
+        return self
+
+
 class EndpointConfig(Section):
     url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
     model: str = Field(min_length=1, description="the model's name at the endpoint")
@@ -309,8 +322,11 @@ class RunConfig(Section):
         description="share of the dialogues that are generated twice, to see what two identical "
         "runs differ by; the repeats count in no accuracy",
     )
-    workers: CountOrAuto = Field(
-        "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
+    workers: CountOrAuto | WorkerRange = Field(
+        "auto",
+        description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU; "
+        "{min: 1, max: 8}: as many as there is room for, while nodes come and go "
+        "([Clusters](clusters.md#nodes-that-come-and-go))",
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: int = Field(1, ge=1, description="checker actors")
@@ -366,6 +382,11 @@ class RunConfig(Section):
         description="trackers that are sent the numbers of a run that is complete, or of a sweep "
         "([Trackers](trackers.md)): `to` and the tracker's own keys",
     )
+
+    @property
+    def worker_range(self) -> WorkerRange | None:
+        """Of a run whose engine workers come and go; None where they are a fixed number."""
+        return self.workers if isinstance(self.workers, WorkerRange) else None
 
     @property
     def template_kwargs(self) -> dict[str, Any]:
@@ -523,6 +544,12 @@ def _check_candidate(config: RunConfig, where: str) -> None:
             "model: ...}",
         )
     behind = named == [ENDPOINT]
+    if behind and config.worker_range:
+        raise UserError(
+            "'workers' is a range, and workers of an endpoint hold no engine that could come or go",
+            where=where,
+            fix="write a number, or leave it out",
+        )
     if behind != (config.backend == ENDPOINT):
         raise UserError(
             f"'backend' is {config.backend!r}, and the model is "

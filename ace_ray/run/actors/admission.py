@@ -100,6 +100,14 @@ class AdmissionControl:
         self._arriving = False
         self._admit()
 
+    def close(self) -> None:
+        """Let all in that wait, without a place: they are to see that nothing begins any more."""
+        waiting, self._waiting = self._waiting, OrderedDict()
+        for group in (group for groups in waiting.values() for group in groups):
+            group.rows = 0
+            if not group.admitted.done():
+                group.admitted.set_result(None)
+
     def _leave(self, group: Group) -> None:
         self._inside -= group.rows
         group.rows = 0
