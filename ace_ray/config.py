@@ -66,7 +66,7 @@ class WorkerRange(Section):
     @model_validator(mode="after")
     def _ordered(self) -> WorkerRange:
         if self.min > self.max:
-            raise ValueError(f"min = {self.min}, at most max = {self.max}")
+            raise ValueError(f"min = {self.min} is more than max = {self.max}")
         return self
 
 
@@ -396,6 +396,16 @@ class RunConfig(Section):
         if effort is None:
             return dict(asked)
         return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _range_of_workers(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        try:
+            return WorkerRange.model_validate(value)
+        except ValidationError as error:  # one line, and not one for each kind of value
+            raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
 
     @field_validator("benchmarks", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Engine workers that come and go with the nodes of the cluster, in place of Ray Data's own scaling.
+"""Engine workers that come and go with the cluster's nodes, in place of Ray Data's own scaling.
 
 Ray Data sizes a pool by how busy its actors are, takes idle ones away, and keeps the tasks of an
 actor whose node is gone until that same actor has another node. Here a worker starts when a node

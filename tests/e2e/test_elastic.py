@@ -73,19 +73,24 @@ class Run:
     def engines(self) -> int:
         """That have started and hold rows."""
         try:
-            found = self._cluster.call("/api/v0/actors?detail=1&limit=1000&filter_keys=state"
-                "&filter_predicates=%3D&filter_values=ALIVE")
+            found = self._cluster.call(
+                "/api/v0/actors?detail=1&limit=1000&filter_keys=state"
+                "&filter_predicates=%3D&filter_values=ALIVE"
+            )
         except OSError:
             return 0
         actors = found["data"]["result"]["result"]
         return sum("EngineWorker" in actor["class_name"] for actor in actors)
 
     def until(self, engines: int) -> None:
-        wait_for(
-            lambda: self._process.poll() is not None or self.engines() == engines,
-            f"never {engines} engine workers",
-            seconds=300,
-        )
+        try:
+            wait_for(
+                lambda: self._process.poll() is not None or self.engines() == engines,
+                f"never {engines} engine workers",
+                seconds=600,
+            )
+        finally:
+            print(self.said)
         assert self._process.poll() is None, self.said
 
     def answer(self) -> None:

@@ -182,9 +182,7 @@ class EngineWorker:
             await self._give_back(planned, done)
         return pa.Table.from_pylist(done, schema=EPISODES)
 
-    async def _give_back(
-        self, planned: list[dict[str, Any]], done: list[dict[str, Any]]
-    ) -> None:
+    async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
         """Tell which rows of a block have not ended here, before the block passes on."""
         ended = {record["row_id"] for record in done}
         rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
