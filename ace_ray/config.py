@@ -352,7 +352,10 @@ class RunConfig(Section):
         300.0, gt=0, description="an engine that owes answers and is silent so long is killed"
     )
     start_timeout_s: float = Field(
-        3600.0, gt=0, description="the run fails when no engine has started by then"
+        3600.0,
+        gt=0,
+        description="the run fails when no engine has started by then, and where engines come and "
+        "go when there has been none for so long",
     )
     store_patience_s: float = Field(
         600.0, ge=0, description="the run fails when the store has refused writes for so long"

@@ -28,8 +28,9 @@ from ace_ray.run.planning.cluster import Nodes, Resources, free_room
 LOOK_S = 1.0
 """Between two looks at the cluster."""
 
-PLACE_S = 15.0
-"""For an actor to get a node. One that restarts and has none by then gives its rows to others."""
+PLACE_S = 60.0
+"""For an actor to get a node and a process there, which takes a busy machine long. One that starts
+again and has none by then gives its rows to others."""
 
 MARGIN_S = 5.0
 """Before a node's deadline: for rows to be on their way to the checkers."""
