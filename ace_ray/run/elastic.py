@@ -35,7 +35,7 @@ again and has none by then gives its rows to others."""
 MARGIN_S = 5.0
 """Before a node's deadline: for rows to be on their way to the checkers."""
 
-ASK_S = 30.0
+ASK_S = 60.0
 """For the coordinator to answer."""
 
 
@@ -57,6 +57,7 @@ class ElasticWorkers:
         need: what one worker takes, and how many there may be.
         room: how many workers these nodes hold, beside all else that the run needs.
         grace_s: for rows in flight on a node that is drained and has no deadline.
+        stopping: whether the graph is to end.
         say: shows a line.
     """
 
@@ -66,10 +67,11 @@ class ElasticWorkers:
         need: Resources,
         room: Callable[[Nodes], int],
         grace_s: float,
+        stopping: Callable[[], bool],
         say: Callable[[log.Line], None],
     ) -> None:
         self._coordinator, self._need, self._room = coordinator, need, room
-        self._grace_s, self._say = grace_s, say
+        self._grace_s, self._stopping, self._say = grace_s, stopping, say
         self._op: Any = None
         self._queue: Any = None
         """What waits for a worker; Ray Data's."""
@@ -78,6 +80,8 @@ class ElasticWorkers:
         """Actor without a node -> since when."""
         self._leaving: set[Any] = set()
         """Actors whose nodes are drained, which have been told."""
+        self._lost: set[Any] = set()
+        """Actors that the coordinator knows to be lost."""
         self._looked_at = 0.0
 
     def attach(self, executor: Any) -> None:
@@ -123,7 +127,8 @@ class ElasticWorkers:
         for ready, actor in list(pool._pending_actors.items()):
             if self._without_node_s(actor, nodes) > PLACE_S:
                 self._withdraw(ready, actor)
-        self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
+        if not self._stopping():
+            self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
         if self._op._bundle_queue.has_next():
             self._op._try_schedule_tasks_internal()
 
@@ -132,14 +137,16 @@ class ElasticWorkers:
     ) -> None:
         """One that has started once."""
         node, alive = state.actor_location, self._alive(actor)
-        if alive and node in draining:
+        if actor in self._lost:
+            self._give_away(actor, state)
+        elif alive and node in draining:
             self._drain(actor, state, draining[node])
         elif alive:
             self._unplaced.pop(actor, None)
         elif node not in nodes:
-            self._lose(actor, node_gone=True)
+            self._lose(actor, state, node_gone=True)
         elif self._without_node_s(actor, nodes) > PLACE_S:
-            self._lose(actor, node_gone=False)
+            self._lose(actor, state, node_gone=False)
 
     def _drain(self, actor: Any, state: Any, deadline_ms: int) -> None:
         """Let one end what it works on; Ray Data brings it no more blocks."""
@@ -154,7 +161,7 @@ class ElasticWorkers:
             self._coordinator.left.remote(_id(actor))
             self._tell("an engine worker has left its node")
 
-    def _lose(self, actor: Any, *, node_gone: bool) -> None:
+    def _lose(self, actor: Any, state: Any, *, node_gone: bool) -> None:
         """Give what ``actor`` held to others; it is not started again."""
         process = ray.get(self._coordinator.process.remote(_id(actor)), timeout=ASK_S)
         gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
@@ -162,19 +169,28 @@ class ElasticWorkers:
         ray.get(
             self._coordinator.lost.remote(_id(actor), *gone, node=node_gone or left), timeout=ASK_S
         )
-        held = [number for number, task in self._tasks.items() if task.actor == actor]
-        for number in held:
+        self._lost.add(actor)
+        held = state.num_tasks_in_flight
+        self._give_away(actor, state)
+        self._tell(f"an engine worker is lost ({gone[0]}), {held} blocks go to others")
+
+    def _give_away(self, actor: Any, state: Any) -> None:
+        """Take the blocks of a lost worker off the books, and queue those again of which nothing
+        has come back. One that is just coming back does so first."""
+        for number in [number for number, task in self._tasks.items() if task.actor == actor]:
+            if self._op._data_tasks[number].has_pending_emits():
+                continue
             task = self._tasks.pop(number)
-            self._op._metrics.on_task_finished(number, RuntimeError(gone[0]), None, None)
+            self._op._metrics.on_task_finished(number, RuntimeError("lost"), None, None)
             del self._op._data_tasks[number]
             self._op._output_queue.finalize(key=number)
             self._op._actor_pool.on_task_completed(actor)
             if not task.out:
                 self._queue_again(task.inputs)
-        self._release(actor)
-        # It would start again when it finds a node, and work on what others have by then.
-        ray.kill(actor)
-        self._tell(f"an engine worker is lost ({gone[0]}), {len(held)} blocks go to others")
+        if not state.num_tasks_in_flight:
+            self._release(actor)
+            # It would start again when it finds a node, and work on what others have by then.
+            ray.kill(actor)
 
     def _take_back(self, inputs: RefBundle) -> None:
         """What a worker that leaves has not begun or not ended of a block."""
@@ -195,6 +211,7 @@ class ElasticWorkers:
         self._op._actor_pool._release_running_actor(actor)
         self._unplaced.pop(actor, None)
         self._leaving.discard(actor)
+        self._lost.discard(actor)
 
     def _withdraw(self, ready: Any, actor: Any) -> None:
         """Another job was faster: it would take the place of a worker that starts again."""

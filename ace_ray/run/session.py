@@ -303,6 +303,7 @@ class Session:
                             self._resources,
                             partial(cluster.holds, self._resources, fit),
                             config.grace_s,
+                            lambda: self._interrupts.asked,
                             self._say,
                         )
                         if self._resources.elastic

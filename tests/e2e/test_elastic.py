@@ -20,7 +20,7 @@ from tests.e2e.test_fake_run import rows_of
 
 pytestmark = pytest.mark.slow
 
-SAMPLES = 30
+SAMPLES = 12
 """Of four entries."""
 
 
