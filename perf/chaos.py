@@ -111,6 +111,11 @@ class SecondNode:
     def there(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def starting(self) -> bool:
+        """Whether it is there and has no engine worker yet, whose rows its end could hit."""
+        return self.there and not family(self._process.pid if self._process else 0).get("engine")
+
     def join(self, raylet: psutil.Process) -> None:
         self.end()
         address = re.findall(r"--gcs-address=(\S+)", " ".join(raylet.cmdline()))[0]
@@ -226,7 +231,7 @@ class Soak:
             self.dice.shuffle(more)
             self.deck += more
         there = {*SIGNALS, "store", *found, *(["freeze"] if "engine" in found else [])}
-        there |= {NODE} if "raylet" in found else set()
+        there |= {NODE} if "raylet" in found and not self._node.starting else set()
         card = next(card for card in self.deck if card in there)
         if card in ENGINES:
             youngest = max(process.create_time() for process in found["engine"])
