@@ -57,6 +57,19 @@ ENDPOINT: Literal["endpoint"] = "endpoint"
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
+class WorkerRange(Section):
+    """As many engine workers as the cluster's nodes hold while they come and go."""
+
+    min: int = Field(1, ge=1, description="with fewer the run does not start")
+    max: int = Field(ge=1, description="what nodes that come later are taken up to")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> WorkerRange:
+        if self.min > self.max:
+            raise ValueError(f"min = {self.min} is more than max = {self.max}")
+        return self
+
+
 class EndpointConfig(Section):
     url: str = Field(min_length=1, description="base URL, e.g. https://api.openai.com/v1")
     model: str = Field(min_length=1, description="the model's name at the endpoint")
@@ -309,8 +322,11 @@ class RunConfig(Section):
         description="share of the dialogues that are generated twice, to see what two identical "
         "runs differ by; the repeats count in no accuracy",
     )
-    workers: CountOrAuto = Field(
-        "auto", description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU"
+    workers: CountOrAuto | WorkerRange = Field(
+        "auto",
+        description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU; "
+        "{min: 1, max: 8}: as many as there is room for, while nodes come and go "
+        "([Clusters](clusters.md#nodes-that-come-and-go))",
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: int = Field(1, ge=1, description="checker actors")
@@ -336,7 +352,10 @@ class RunConfig(Section):
         300.0, gt=0, description="an engine that owes answers and is silent so long is killed"
     )
     start_timeout_s: float = Field(
-        3600.0, gt=0, description="the run fails when no engine has started by then"
+        3600.0,
+        gt=0,
+        description="the run fails when no engine has started by then, and where engines come and "
+        "go when there has been none for so long",
     )
     store_patience_s: float = Field(
         600.0, ge=0, description="the run fails when the store has refused writes for so long"
@@ -368,6 +387,11 @@ class RunConfig(Section):
     )
 
     @property
+    def worker_range(self) -> WorkerRange | None:
+        """Of a run whose engine workers come and go; None where they are a fixed number."""
+        return self.workers if isinstance(self.workers, WorkerRange) else None
+
+    @property
     def template_kwargs(self) -> dict[str, Any]:
         """The variables of the candidate's chat template. An effort switches thinking, unless the
         config says how: so does vLLM's server (`ChatCompletionRequest.build_chat_params`)."""
@@ -375,6 +399,16 @@ class RunConfig(Section):
         if effort is None:
             return dict(asked)
         return {"enable_thinking": effort != "none", **asked, "reasoning_effort": effort}
+
+    @field_validator("workers", mode="before")
+    @classmethod
+    def _range_of_workers(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        try:
+            return WorkerRange.model_validate(value)
+        except ValidationError as error:  # one line, and not one for each kind of value
+            raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
 
     @field_validator("benchmarks", mode="before")
     @classmethod
@@ -523,6 +557,12 @@ def _check_candidate(config: RunConfig, where: str) -> None:
             "model: ...}",
         )
     behind = named == [ENDPOINT]
+    if behind and config.worker_range:
+        raise UserError(
+            "'workers' is a range, and workers of an endpoint hold no engine that could come or go",
+            where=where,
+            fix="write a number, or leave it out",
+        )
     if behind != (config.backend == ENDPOINT):
         raise UserError(
             f"'backend' is {config.backend!r}, and the model is "

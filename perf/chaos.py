@@ -6,8 +6,10 @@ One config runs undisturbed, then again and again, each time into a new folder, 
 and the kills are reached. Meanwhile faults are drawn from a deck that the seed shuffles: a process
 of the run is killed (engine worker, vLLM's engine core, checker, writer, sandbox, coordinator,
 raylet, gcs), an engine worker is stopped for good, the driver gets SIGKILL, SIGTERM or SIGINT, the
-store refuses for some seconds. A driver that ends with anything but 0 is started again, as a job
-submitter would. The next fault comes some seconds after rows are stored again.
+store refuses for some seconds. With the fake engine a second node joins the run's cluster, which
+takes a third engine worker, and goes again: by SIGTERM, which drains it, or by SIGKILL. A driver
+that ends with anything but 0 is started again, as a job submitter would. The next fault comes some
+seconds after rows are stored again.
 
 At the end every row is compared (`same_rows.py`): with the fake engine its status, answer, final
 sandbox state and verdicts, with vLLM, whose greedy text differs between batch shapes, its id and
@@ -19,8 +21,11 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import math
 import os
 import random
+import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -29,7 +34,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +56,15 @@ SIGNALS = {
 ENGINES = ("engine", "core", "freeze")
 DECK = [*ENGINES, "engine", "sandbox", "sandbox", "checker", "writer", "coordinator", "raylet"]
 DECK += ["gcs", *SIGNALS, "store", "store"]
+NODE = "node"
+"""A second node joins, or goes if it is there."""
+DECK += [NODE] * 4
 
-WORKERS = {"fake": 2, "vllm": 1}
+WORKER_CPUS = ((os.cpu_count() or 1) - 0.8) / 2
+"""Of the fake engine: the first node holds two workers, beside all else."""
+ELASTIC = {"min": 1, "max": 3}
+DRAIN_S = 10
+"""From SIGTERM to the end of a node."""
 APART_S = 30.0
 """From the end of an engine to the next kill of one: its isolated rows run alone meanwhile."""
 RATE = 5.0
@@ -87,6 +99,58 @@ def swap(one: Path, other: Path) -> None:
         raise OSError(ctypes.get_errno(), "cannot be exchanged", str(one), None, str(other))
 
 
+class SecondNode:
+    """A node of the driver's cluster that comes and goes."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._number = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def there(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def starting(self) -> bool:
+        """Whether it is there and has no engine worker yet, whose rows its end could hit."""
+        return self.there and not family(self._process.pid if self._process else 0).get("engine")
+
+    def join(self, raylet: psutil.Process) -> None:
+        self.end()
+        address = re.findall(r"--gcs-address=(\S+)", " ".join(raylet.cmdline()))[0]
+        self._number += 1
+        # Not the folder of the first node's: whoever starts a Ray looks there for a cluster.
+        folder = f"/tmp/ace-ray-node-{os.getpid()}-{self._number}"
+        ray = str(Path(sys.executable).parent / "ray")
+        cpus = [f"--num-cpus={math.ceil(WORKER_CPUS)}", "--num-gpus=0"]
+        with (self._scratch / "nodes.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [ray, "start", "--block", f"--address={address}", f"--temp-dir={folder}", *cpus],
+                env={
+                    **os.environ,
+                    "RAY_TMPDIR": folder,
+                    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(DRAIN_S),
+                },
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def term(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+
+    def end(self) -> None:
+        """SIGKILL for all of it, what it left behind too."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            shutil.rmtree(f"/tmp/ace-ray-node-{os.getpid()}-{self._number}", ignore_errors=True)
+        self._process = None
+
+
 class Soak:
     """Drivers of one config, one after another, and the faults they meet."""
 
@@ -101,10 +165,12 @@ class Soak:
         self._seen: dict[psutil.Process, str] = {}
         self._engines: set[psutil.Process] = set()
         self._engine_died_at = 0.0
+        self._node = SecondNode(scratch)
 
     def start(self, output: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "ace_ray.cli", "evaluate"]
         self._engines = set()
+        self._node.end()
         with (self.scratch / "drivers.log").open("ab") as log:
             self.driver = subprocess.Popen(
                 [*command, str(self.scratch / "config.yaml"), "--output", output],
@@ -160,10 +226,12 @@ class Soak:
     def draw(self, found: dict[str, list[psutil.Process]]) -> str | None:
         """The first card that has something to hit; None while it has to wait."""
         if len(self.deck) < len(DECK):
-            more = [card for card in DECK if card != "core" or self.options.engine == "vllm"]
+            real = self.options.engine == "vllm"
+            more = [card for card in DECK if card != (NODE if real else "core")]
             self.dice.shuffle(more)
             self.deck += more
         there = {*SIGNALS, "store", *found, *(["freeze"] if "engine" in found else [])}
+        there |= {NODE} if "raylet" in found and not self._node.starting else set()
         card = next(card for card in self.deck if card in there)
         if card in ENGINES:
             youngest = max(process.create_time() for process in found["engine"])
@@ -174,11 +242,19 @@ class Soak:
         return card
 
     def strike(self, card: str, found: dict[str, list[psutil.Process]], run: str) -> None:
+        if card == NODE:
+            card = self.dice.choice(["node term", "node kill"]) if self._node.there else "node join"
         print(f"  {self.faults.total() + 1:3}  {card}", flush=True)
         self.faults[card] += 1
         if card in SIGNALS:
             assert self.driver is not None
             self.driver.send_signal(SIGNALS[card])
+        elif card == "node join":
+            self._node.join(found["raylet"][0])
+        elif card == "node term":
+            self._node.term()
+        elif card == "node kill":
+            self._node.end()
         elif card == "store":
             with self.door.refusing(run):
                 time.sleep(self.dice.uniform(5, 20))
@@ -188,11 +264,13 @@ class Soak:
 
     def sweep(self) -> None:
         """Wait for what ended drivers left behind to end too; count what does not, and end it."""
+        self._node.end()
         psutil.wait_procs(list(self._seen), timeout=20)
         self.left.update(name for process, name in self._seen.items() if end(process))
         self._seen = {}
 
     def stop(self) -> None:
+        self._node.end()
         if self.driver is not None and self.driver.poll() is None:
             self.look()
             self.driver.kill()
@@ -213,8 +291,8 @@ def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
     rows = round(options.minutes * 60 * RATE / 2)
     config = fake_config(rows, 3.2) if fake else vllm_config(rows, scratch)
     shared = {
-        "workers": WORKERS[options.engine],
-        "worker_cpus": 0.25 if fake else 1,
+        "workers": ELASTIC if fake else 1,
+        "worker_cpus": WORKER_CPUS if fake else 1,
         "concurrency": 16 if fake else 4,
         "rows_per_part": 32,
         "stall_s": 20 if fake else 60,
@@ -261,6 +339,8 @@ def main() -> int:
     parser.add_argument("--engine", choices=("fake", "vllm"), default="fake")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # end what was started, too
+    # A node that joins has to know the token of the driver's cluster.
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-chaos-"))
     local: AbstractContextManager[Any] = nullcontext(LocalDoor(scratch))
     try:

@@ -194,6 +194,7 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
         where = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
         text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
         text += ", each engine on several nodes" * need.spread
+        text += f"; up to {need.limit} as nodes come" if need.elastic else ""
     yield Line("cluster", text, problem=bool(failure))
 
 

@@ -22,6 +22,7 @@ from ace_ray.run.actors.checker import Checker
 from ace_ray.run.actors.engine_worker import EngineWorker
 from ace_ray.run.actors.job import Job
 from ace_ray.run.actors.writer import Writer
+from ace_ray.run.elastic import ElasticWorkers
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
@@ -68,19 +69,29 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     third of its throughput, with blocks of 8. So a worker holds eight times as many. Since others
     cannot have what it holds, one of several holds no more than half of its share of the run, or
     what may be at work. Episodes need calls of their own, to which as many blocks come later.
+
+    Where workers may come later, what is held is counted as if all had come, so that they find
+    rows; what is at work, as if as many came as there are, so that engines are not kept small for
+    workers that never come.
     """
+    workers = resources.most_workers
     most = _at_work(job, resources, rows)
-    half = max(most, rows if resources.workers == 1 else rows // (2 * resources.workers))
+    half = max(most, rows if workers == 1 else rows // (2 * workers))
     held = min(8 * most, half)
     named = job.config.rows_per_block
     size = _block(resources, rows, held) if named == "auto" else named
-    alone = math.ceil(interactive / resources.workers)
-    fewest = min(FEWEST_BLOCKS, math.ceil(rows / (size * resources.workers)))
+    alone = math.ceil(interactive / _expected(resources))
+    fewest = min(FEWEST_BLOCKS, math.ceil(rows / (size * workers)))
     calls = min(most, max(fewest, alone + math.ceil(held / size)))
     if alone and named == "auto":
         size = min(size, math.ceil(half / calls))
-    spare = max(1, min(8, rows // (8 * resources.workers)) // size)
+    spare = max(1, min(8, rows // (8 * workers)) // size)
     return Shape(most, size, calls, spare)
+
+
+def _expected(resources: Resources) -> int:
+    """Workers that share the run, those that may come among them: no more than there are."""
+    return min(resources.most_workers, 2 * resources.workers)
 
 
 def _at_work(job: Job, resources: Resources, rows: int) -> int:
@@ -91,15 +102,15 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
     if job.config.model.endpoint is not None:
         # More would wait for their turn at the client, within their time.
         most = job.config.model.endpoint.max_concurrency
-        return max(1, min(most, math.ceil(rows / resources.workers)))
+        return max(1, min(most, math.ceil(rows / _expected(resources))))
     batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
-    return max(1, min(2 * batched, math.ceil(rows / resources.workers)))
+    return max(1, min(2 * batched, math.ceil(rows / _expected(resources))))
 
 
 def _block(resources: Resources, rows: int, held: int) -> int:
     """Small runs go almost row by row, since a block passes on when its last row ends. Each block
     costs Ray some 30 ms of CPU: larger runs bundle more, as far as a worker still holds 16."""
-    wanted = max(1, min(32, rows // (16 * resources.workers)), min(512, rows // 2000))
+    wanted = max(1, min(32, rows // (16 * resources.most_workers)), min(512, rows // 2000))
     return max(1, min(wanted, held // 16))
 
 
@@ -161,7 +172,16 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     """Seconds until the next look. The class's, since Ray Data makes the object; a process has one
     graph at a time."""
 
+    workers: ElasticWorkers | None = None
+    """Of a graph whose engine workers come and go."""
+
+    def before_execution_starts(self, executor: Any) -> None:
+        if (workers := type(self).workers) is not None:
+            workers.attach(executor)
+
     def on_execution_step(self, executor: Any) -> None:
+        if (workers := type(self).workers) is not None:
+            workers.look()
         time.sleep(type(self).pause())
 
 
@@ -180,15 +200,18 @@ def run_graph(
     stopping: Callable[[], bool] = lambda: False,
     *,
     places: Callable[[], dict[str, Any]] | None = None,
+    workers: ElasticWorkers | None = None,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
     ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
-    end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`). Blocks
-    until the last part is stored. Exceptions of Ray Data pass through.
+    end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`);
+    ``workers`` keeps those that come and go. Blocks until the last part is stored. Exceptions of
+    Ray Data pass through.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
+    ThrottledExecutor.workers = workers
     _quiet()
     keep_helpers(not cluster.is_own())
     # Runs come one after another: each is as large as if it were alone.
@@ -207,7 +230,9 @@ def run_graph(
             batch_size=None,
             batch_format="pyarrow",
             compute=ActorPoolStrategy(
-                size=resources.workers,
+                min_size=resources.fewest or resources.workers,
+                initial_size=resources.workers,
+                max_size=resources.most_workers,
                 max_concurrent_calls_per_actor=cut.calls,
                 max_tasks_in_flight_per_actor=cut.calls + cut.spare,
             ),

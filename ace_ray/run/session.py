@@ -205,6 +205,7 @@ class Session:
         from ace_ray.run.actors.coordinator import start_coordinator
         from ace_ray.run.actors.job import Job, JobRun, Scenarios
         from ace_ray.run.actors.service import start_services
+        from ace_ray.run.elastic import ElasticWorkers
         from ace_ray.run.graph import Work, run_graph
         from ace_ray.run.planning import placement
         from ace_ray.sandbox.actor import start_actors
@@ -225,13 +226,14 @@ class Session:
             has_gpus = any(node.get("GPU", 0) for node in nodes)
             # Behind an endpoint the candidate takes none; models that are served beside it do.
             on_gpu = has_gpus and (cluster.takes_gpus(config) or config.backend == ENDPOINT)
-            self._resources = cluster.fit(
+            fit = partial(
+                cluster.fit,
                 config,
                 len(most),
-                nodes,
                 interactive=interactive,
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
+            self._resources = fit(nodes)
             cluster.note_if_busy(self._resources, self._say)
             models = [run.plan.model for run in self._runs]
             spread = self._resources.spread
@@ -306,6 +308,16 @@ class Session:
                         self._when_whole(pending, monitor),
                         lambda: self._interrupts.asked,
                         places=places,
+                        workers=ElasticWorkers(
+                            coordinator,
+                            self._resources,
+                            partial(cluster.holds, self._resources, fit),
+                            config.grace_s,
+                            lambda: self._interrupts.asked,
+                            self._say,
+                        )
+                        if self._resources.elastic
+                        else None,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):

@@ -197,7 +197,12 @@ def load_sweep(
     _check_sense(options, path)
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
-    _ = sweep.any_run  # its mistakes belong to this file
+    if sweep.any_run.worker_range:  # its other mistakes belong to this file, too
+        raise UserError(
+            "'workers' is a range, and a lane of a sweep has the GPUs that it was given",
+            where=path,
+            fix="write a number, or leave it out: lanes take all there is",
+        )
     return sweep
 
 

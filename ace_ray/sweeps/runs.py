@@ -184,7 +184,7 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
         plan=plan,
         swap_group=_swap_group(plan),
         gpus=0 if config.backend == ENDPOINT else gpus_per_worker(config.engine),
-        workers=None if config.workers == "auto" else config.workers,
+        workers=config.workers if isinstance(config.workers, int) else None,
         server_gpus=sum(gpus for _, gpus in servers),
         server_cpus=sum(cpus for cpus, _ in servers),
         servers=tuple(servers),

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,15 @@ class Cluster:
     gcs: str
     folder: Path
     """Ray's temporary folder of the head."""
+    nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """``ray start``, the head's first; each leads a process group, which is all of its node."""
+
+    def join(self, cpus: float, gpus: int = 0) -> subprocess.Popen[bytes]:
+        """Another node, which may not be up yet."""
+        # A folder each: a node that unpacks a job's files removes what is there.
+        where = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
+        self.nodes.append(_started(self.env, cpus, gpus, where))
+        return self.nodes[-1]
 
     @property
     def driver_env(self) -> dict[str, str]:
@@ -84,31 +93,37 @@ def running(folder: Path, cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
     env.pop("RAY_ADDRESS", None)
     gcs, address = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"
     head = ["--head", f"--port={port}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}"]
-    nodes: list[subprocess.Popen[bytes]] = []
+    cluster = Cluster(address, env, gcs, folder)
     try:
-        for count in cpus:
-            # A folder each: a node that unpacks a job's files removes what is there.
-            where = [f"--address={gcs}", f"--temp-dir={folder}-{len(nodes)}"] if nodes else head
-            nodes.append(
-                subprocess.Popen(
-                    [RAY, "start", "--block", f"--num-cpus={count}", f"--num-gpus={gpus}", *where],
-                    env=env,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            )
-            if len(nodes) == 1:
-                wait_for(lambda: answers(address), "the head did not come up")
-        cluster = Cluster(address, env, gcs, folder)
+        cluster.nodes.append(_started(env, cpus[0], gpus, head))
+        wait_for(lambda: answers(address), "the head did not come up")
+        for count in cpus[1:]:
+            cluster.join(count, gpus)
         wait_for(lambda: alive(cluster) == len(cpus), "not all nodes came up")
         yield cluster
     finally:
         # Asked to end, a raylet takes half a minute for it. All of a node is one process group.
-        for node in nodes:
-            os.killpg(node.pid, signal.SIGKILL)
-        for node in nodes:
-            node.wait(timeout=60)
+        for node in cluster.nodes:
+            end_node(node)
+
+
+def end_node(node: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for all of it, if it is there."""
+    with suppress(ProcessLookupError):
+        os.killpg(node.pid, signal.SIGKILL)
+    node.wait(timeout=60)
+
+
+def _started(
+    env: dict[str, str], cpus: float, gpus: int, where: list[str]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [RAY, "start", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", *where],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 1800) -> None:

@@ -204,6 +204,9 @@ class TestRefused:
         path = write(**{"checkpoints": "ckpt", "from": 9, "to": 3})
         refused(path, "'from' is 9 and 'to' is 3")
 
+    def test_workers_of_a_lane_do_not_come_and_go(self, write: Write) -> None:
+        refused(write(workers={"max": 8}), "'workers' is a range")
+
     @pytest.mark.parametrize(
         "key",
         ["pattern", "every", "last", "from", "to", "stop_file", "watch_s", "until_step"],

@@ -55,7 +55,7 @@ def on_nodes(
     one = replace(
         one,
         plan=SimpleNamespace(config=config, rows=Rows()),  # type: ignore[arg-type]
-        workers=None if config.workers == "auto" else config.workers,
+        workers=config.workers if isinstance(config.workers, int) else None,
         server_gpus=sum(count for _, count in servers),
     )
     total = int(sum(node.get("GPU", 0) for node in nodes))

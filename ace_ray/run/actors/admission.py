@@ -55,6 +55,7 @@ class AdmissionControl:
         self.passed = False
         """Whether a row has ended in this engine."""
         self._inside = 0
+        self._closed = False
         self._partition: Partition | None = None
         self._tried: dict[Partition, int] = {}
         """Isolated rows that engines have died on alone -> how often."""
@@ -67,10 +68,14 @@ class AdmissionControl:
         """Wait until there is room for ``rows`` of ``partition``, and be inside. ``tried``: how
         often an engine has died on it alone."""
         group = Group(asyncio.get_running_loop().create_future(), rows)
+        if self._closed:
+            group.rows = 0
+            group.admitted.set_result(None)
         if tried:
             self._tried[partition] = tried
-        self._waiting.setdefault(partition, deque()).append(group)
-        self._admit()
+        if not self._closed:
+            self._waiting.setdefault(partition, deque()).append(group)
+            self._admit()
         try:
             await group.admitted
         except asyncio.CancelledError:
@@ -99,6 +104,15 @@ class AdmissionControl:
         """What was on its way is here, or does not come."""
         self._arriving = False
         self._admit()
+
+    def close(self) -> None:
+        """Let all in that wait or come, without a place: they are to see that nothing begins."""
+        self._closed = True
+        waiting, self._waiting = self._waiting, OrderedDict()
+        for group in (group for groups in waiting.values() for group in groups):
+            group.rows = 0
+            if not group.admitted.done():
+                group.admitted.set_result(None)
 
     def _leave(self, group: Group) -> None:
         self._inside -= group.rows

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.run.health.isolation import IsolatedRow, Isolation
@@ -51,6 +52,8 @@ class _ProcessState:
     heard_at: float = field(default_factory=time.monotonic)
     phase: str = ""
     """Of an engine's start."""
+    drain_at: float | None = None
+    """When its node goes."""
 
 
 class Coordinator:
@@ -71,6 +74,8 @@ class Coordinator:
         self._isolation = {kind: Isolation((isolated or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _ProcessState] = {}
         self._drain_at: float | None = None
+        self._given_back: set[str] = set()
+        """Rows that workers have not ended which leave their nodes."""
         self._deaths_since_write = 0
         """Deaths of the writer since rows were last stored."""
         self._starts_since_progress: Counter[str] = Counter()
@@ -208,10 +213,12 @@ class Coordinator:
 
     def phase(self, process: ProcessInfo, phase: str) -> None:
         """The start of an engine has come so far (`ace_ray.models.start_phases`)."""
-        self._processes[process.actor].phase = phase
+        if (state := self._processes.get(process.actor)) is not None:
+            state.phase = phase
 
     def ready(self, process: ProcessInfo, facts: dict[str, Any]) -> None:
-        self._processes[process.actor].ready = True
+        if (state := self._processes.get(process.actor)) is not None:
+            state.ready = True
         self.beat(process)
         if process.kind == "engine":
             self._tally.workers.append(facts)
@@ -246,9 +253,9 @@ class Coordinator:
     ) -> None:
         """A process says that it is about to end itself, and what it was working on. ``outside``:
         the cause lies outside of it."""
-        state = self._processes[process.actor]
+        state = self._processes.get(process.actor)
         # One death is one, however many threads tell of it, and whenever that arrives.
-        if state.ready and state.process == process:
+        if state is not None and state.ready and state.process == process:
             state.ready, state.starts = False, 0
             self._died(process, why, outside, rows_at_work)
 
@@ -276,11 +283,48 @@ class Coordinator:
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at = time.monotonic()
-        return None if self._drain_at is None else max(0.0, self._drain_at - time.monotonic())
+        ends = [self._drain_at, state.drain_at if state is not None else None]
+        left = [end - time.monotonic() for end in ends if end is not None]
+        return max(0.0, min(left)) if left else None
 
     def drain(self, seconds: float) -> None:
         """Begin no further row, and give up those that have not ended in ``seconds``."""
         self._drain_at = time.monotonic() + seconds
+
+    def process(self, actor: str) -> ProcessInfo | None:
+        """The last one of ``actor``."""
+        state = self._processes.get(actor)
+        return state.process if state is not None else None
+
+    def leave_node(self, actor: str, seconds: float) -> None:
+        """The node of an engine worker goes: it begins no further row, and gives back those that
+        have not ended in ``seconds``."""
+        if (state := self._processes.get(actor)) is not None:
+            state.drain_at = time.monotonic() + seconds
+
+    def left(self, actor: str) -> None:
+        """An engine worker has ended all its rows, or given them back, and goes."""
+        self._processes.pop(actor, None)
+
+    def lost(self, actor: str, why: str, outside: bool, *, node: bool) -> None:
+        """An engine worker is gone, and others get its rows; it is not started again. ``node``: it
+        went with its node."""
+        state = self._processes.pop(actor, None)
+        if state is None or not state.ready:
+            return
+        if node:
+            self._isolation["engine"].moved(actor)
+        self._died(state.process, why, outside, None)
+
+    def give_back(self, ids: list[str]) -> None:
+        """Rows that a worker has not ended and another one is to evaluate."""
+        self._given_back.update(ids)
+
+    def given_back(self, ids: list[str]) -> list[str]:
+        """Those of ``ids`` that were given back, once."""
+        back = [row_id for row_id in ids if row_id in self._given_back]
+        self._given_back.difference_update(back)
+        return back
 
     def read(self) -> Tally:
         now = time.monotonic()
@@ -313,8 +357,10 @@ def start_coordinator(
     """Its actor handle. Entries and benchmarks go to the object store: one copy per node.
     ``had_success``: engines of this run have started before, so one that does not may still.
     ``metrics`` is called in the actor. ``name`` is what `named_coordinator` finds it by."""
-    # No logical CPU: it must never compete with the pools for a small cluster.
-    actor = ray.remote(Coordinator).options(num_cpus=0, name=name)
+    # No logical CPU: it must never compete with the pools for a small cluster. On the driver's
+    # node, without which there is no run: others may go.
+    node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    actor = ray.remote(Coordinator).options(num_cpus=0, name=name, scheduling_strategy=node)
     shared = [ray.put(entries), ray.put(dict(benchmarks))]
     return actor.remote(shared, isolated, had_success=had_success, metrics=metrics)
 

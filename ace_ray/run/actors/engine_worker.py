@@ -158,6 +158,7 @@ class EngineWorker:
             self._loop.call_later(ARRIVE_S, self._admission.arrived)
         planned = block.to_pylist()
         if self._stopping:
+            await self._give_back(planned, [])
             return EPISODES.empty_table()
         ids = [row["row_id"] for row in planned]
         ids += {shared_id(row) for row in planned if row["shares"] >= 0}
@@ -177,7 +178,16 @@ class EngineWorker:
         )
         done = [self._ended_row(row, *isolation[row["row_id"]]) for row, _ in ended]
         done += [record for part in parts for record in part]
+        if self._stopping:
+            await self._give_back(planned, done)
         return pa.Table.from_pylist(done, schema=EPISODES)
+
+    async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
+        """Tell which rows of a block have not ended here, before the block passes on."""
+        ended = {record["row_id"] for record in done}
+        rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
+        if rest:
+            await self._coordinator.give_back.remote(rest)
 
     async def _together(
         self,
@@ -409,9 +419,11 @@ class EngineWorker:
         self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
-        """Begin no more rows; after ``seconds`` those in flight are given up and pending again."""
+        """Begin no more rows; after ``seconds`` those in flight are given up. The run stops, and
+        they are pending again, or this node goes, and they go to others."""
         self._stopping = True
         if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._admission.close)
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
 
     def _give_up(self) -> None:

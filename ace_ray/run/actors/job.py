@@ -99,16 +99,16 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     ``first``: the run whose weights an engine loads if no other one has or wants any. Raises
     `RuntimeError` when there were too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
-    gone = _why_gone(before, process) if before is not None else ("", False)
+    gone = why_gone_there(before, process.node) if before is not None else ("", False)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
     if begun is None:
         raise RuntimeError(f"the {NAMES[process.kind]} is not started again")
     return begun
 
 
-def _why_gone(before: ProcessInfo, process: ProcessInfo) -> tuple[str, bool]:
-    """`why_gone`, asked where ``before`` was, if its node is there."""
-    if before.node == process.node:
+def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
+    """`why_gone`, asked where ``before`` was, if its node is there. ``here``: this process's."""
+    if before.node == here:
         return why_gone(before)
     if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
         return NODE_GONE

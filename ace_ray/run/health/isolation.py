@@ -208,6 +208,16 @@ class Isolation:
             if row is not None and not row.end:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
+    def moved(self, process: str) -> None:
+        """The node of ``process`` is gone, and says nothing about the rows that were at work there:
+        they run again with others, as if for the first time. One that meets this twice is isolated
+        by `died`, since it may be what takes nodes down."""
+        at_work = self._at_work.get(process, {})
+        for row_id in list(at_work):
+            if row_id not in self.rows:
+                self.rows[row_id] = IsolatedRow(1, OPEN, stored=1)
+                del at_work[row_id]
+
     def died(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
     ) -> bool:

@@ -59,7 +59,7 @@ class HealthMonitor:
         self._rows, self._had_success = rows, had_success
         self._latest: Tally | None = None
         self._began: float | None = None
-        self._answered_at = time.monotonic()
+        self._answered_at = self._engine_at = time.monotonic()
         self._drain_until: float | None = None
         self._deaths_reported = 0
         """Deaths of engines that were said."""
@@ -80,7 +80,7 @@ class HealthMonitor:
 
     def engines_start(self) -> None:
         """From now on the engines may take `start_timeout_s`."""
-        self._began = self._answered_at = time.monotonic()
+        self._began = self._answered_at = self._engine_at = time.monotonic()
 
     @property
     def latest(self) -> Tally:
@@ -172,7 +172,17 @@ class HealthMonitor:
                 for process, s in tally.silent.items()
                 if process in self._ended and s > limit
             ]
+        if self._config.worker_range:
+            # Others take its rows.
+            late = [process for process in late if process.kind != "engine"]
         return late[0] if late else None
+
+    def _without_engine_s(self, tally: Tally) -> float:
+        """For how long no engine has worked, where they come and go."""
+        there = {process for process in tally.silent if process.kind == "engine"}
+        if there - self._killed - self._ended or not self._config.worker_range:
+            self._engine_at = time.monotonic()
+        return time.monotonic() - self._engine_at
 
     def _give_up(self, tally: Tally) -> None:
         now = time.monotonic()
@@ -189,6 +199,10 @@ class HealthMonitor:
             limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
             line = f"no engine has started within {limit}"
             self._interrupts.abort(RunFailed(line, resumable=True))
+        elif self._without_engine_s(tally) > self._config.start_timeout_s:
+            limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
+            line = f"no engine is left, and none has come within {limit}"
+            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
         elif (gone := self._gone(tally)) is not None:
             line = f"the {NAMES[gone.kind]} {gone.name} is gone, and no other came in its place"
             self._interrupts.abort(RunFailed(line, resumable=True, again=True))

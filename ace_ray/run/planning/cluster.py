@@ -372,6 +372,7 @@ class Resources:
     """What the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
 
     workers: int
+    """Those that start at once."""
     worker_cpus: float
     worker_gpus: int
     checkers: int
@@ -382,6 +383,20 @@ class Resources:
     """Whether each engine lies on several nodes, in a placement group (`placement`)."""
     endpoint: bool = False
     """Whether workers ask an endpoint and hold no engine."""
+    fewest: int = 0
+    """Workers that are asked for, whatever there is, while nodes come and go; 0: all of them."""
+    limit: int = 0
+    """Workers that there may be as nodes come; 0: those that start, and no others."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers come and go with the nodes."""
+        return self.limit > 0
+
+    @property
+    def most_workers(self) -> int:
+        """That there may be at a time."""
+        return self.limit or self.workers
 
     @property
     def cpus(self) -> float:
@@ -472,7 +487,7 @@ def fit(
     Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
     fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
     model holds, (CPUs, GPUs), on one node. ``workers: auto`` is as many as the nodes hold beside
-    all else, but no more than ``rows``.
+    all else, but no more than ``rows``; so is a range, within its bounds.
 
     Raises:
         TooSmall: the demand exceeds the cluster.
@@ -486,6 +501,16 @@ def fit(
     except TooSmall as error:
         error.ask = ask
         raise
+
+
+def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
+    """How many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs do not
+    go on without."""
+    try:
+        now = fit(cluster)
+    except UserError:
+        return 0
+    return now.workers if now.worker_gpus == need.worker_gpus else 0
 
 
 def _fit(
@@ -509,6 +534,13 @@ def _fit(
     per_worker = gpus_per_worker(config.engine) if on_gpu else 0
     each = worker_cpus(config)
     spread = on_gpu and spreads(config.engine, cluster)
+    asked = config.worker_range
+    if asked and spread:
+        raise UserError(
+            "'workers' is a range, and an engine on several nodes cannot come or go with one",
+            where="workers",
+            fix="write a number, or auto",
+        )
     _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
@@ -535,6 +567,8 @@ def _fit(
             server_gpus,
             spread,
             endpoint=config.backend == ENDPOINT,
+            fewest=min(asked.min, rows) if asked else 0,
+            limit=min(asked.max, rows) if asked else 0,
         )
 
     def held(need: Resources) -> bool:
@@ -552,7 +586,9 @@ def _fit(
             fits, limit = (middle, limit) if held(needed(middle)) else (fits, middle - 1)
         return fits
 
-    if config.workers != "auto":
+    if asked:
+        workers = max(min(asked.min, rows), most(min(asked.max, rows)))
+    elif isinstance(config.workers, int):
         workers = config.workers
     else:
         by_gpu = (gpus - server_gpus) // per_worker if per_worker else 1
@@ -572,7 +608,7 @@ def _fit(
             f"{small:g} CPUs{server_text} for all else, do not fit {len(cluster)} node(s) with "
             f"{cpus:g} CPUs and {gpus} GPUs in all{on_one * (len(cluster) > 1)}",
             where="workers",
-            fix=f"set workers to {fits} or less"
+            fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
             if fits
             else "lower worker_cpus, checkers or engine.tensor_parallel_size, or join a larger "
             "cluster",
@@ -668,6 +704,11 @@ def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -
 def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
     by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
+
+
+def free_room(free: Mapping[str, float], need: Resources) -> int:
+    """How many workers of ``need`` fit what a node has ``free``."""
+    return _room(free, need.worker_cpus, need.worker_gpus)
 
 
 def _gpu_build() -> bool:

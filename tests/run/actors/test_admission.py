@@ -478,3 +478,20 @@ def test_after_another(case: str) -> None:
         await follow(v, script)
 
     played(scene, **how)
+
+
+def test_once_closed_nobody_waits() -> None:
+    async def visit() -> None:
+        visitors = Visitors(2)
+        await visitors.come("a", rows=2)
+        await visitors.come("b", rows=2)
+        await visitors.come("c", group=7)
+        assert visitors.inside == ["a"]
+        visitors.admission.close()
+        await settle()
+        assert visitors.inside == ["a", "b", "c"]
+        await visitors.come("d", rows=2)
+        assert visitors.inside == ["a", "b", "c", "d"]
+        assert [visitors.groups[name].rows for name in "abcd"] == [2, 0, 0, 0]
+
+    asyncio.run(visit())

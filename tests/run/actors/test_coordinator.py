@@ -465,3 +465,59 @@ def test_rows_that_have_ended_are_under_way_until_a_checker_has_them() -> None:
     assert (coordinator.underway(process(1, "a")), coordinator.underway(process(2, "b"))) == (1, 0)
     coordinator.dying(process(1, "a"), "it died", [])
     assert coordinator.underway(process(1, "a")) == 0
+
+
+def test_a_worker_is_told_when_its_node_goes(clock: Clock) -> None:
+    coordinator, here, other = Coordinator([]), process(), process(2, "other")
+    up(coordinator, here)
+    up(coordinator, other)
+    coordinator.leave_node("actor", 30.0)
+    clock.now += 10
+    assert coordinator.beat(here) == 20.0
+    assert coordinator.beat(other) is None
+    coordinator.drain(5.0)
+    assert (coordinator.beat(here), coordinator.beat(other)) == (5.0, 5.0)
+    clock.now += 60
+    assert coordinator.beat(here) == 0.0
+
+
+def test_rows_are_given_back_once() -> None:
+    coordinator = Coordinator([])
+    coordinator.give_back(["a", "b", "c"])
+    assert coordinator.given_back(["b", "x", "c"]) == ["b", "c"]
+    assert coordinator.given_back(["a", "b"]) == ["a"]
+
+
+def test_a_worker_lost_with_its_node_is_no_fault_of_its_rows(clock: Clock) -> None:
+    coordinator, here = Coordinator([]), process()
+    up(coordinator, here)
+    assert coordinator.process("actor") == here
+    coordinator.enter(here, ["a", "b"])
+    coordinator.lost("actor", "its node is gone", True, node=True)
+    tally = coordinator.read()
+    assert tally.deaths == [f"{here.name}: its node is gone"]
+    assert all(row.released for row in tally.isolated["engine"].values())
+    assert not tally.silent
+    assert coordinator.process("actor") is None
+    # What is still on its way from it.
+    coordinator.beat(here)
+    coordinator.phase(here, "load")
+    coordinator.dying(here, "late", ["a"])
+    coordinator.lost("actor", "its node is gone", True, node=True)
+    assert len(coordinator.read().deaths) == 1
+
+
+def test_a_worker_that_was_killed_and_finds_no_place_isolates_its_rows(clock: Clock) -> None:
+    coordinator, here = Coordinator([]), process()
+    up(coordinator, here)
+    coordinator.enter(here, ["a", "b"])
+    coordinator.lost("actor", "its process crashed", False, node=False)
+    assert not any(row.released for row in coordinator.read().isolated["engine"].values())
+
+
+def test_a_worker_that_has_left_is_no_death(clock: Clock) -> None:
+    coordinator, here = Coordinator([]), process()
+    up(coordinator, here)
+    coordinator.left("actor")
+    assert coordinator.read().deaths == []
+    assert not coordinator.read().silent

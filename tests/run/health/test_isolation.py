@@ -401,3 +401,28 @@ def test_what_was_given_up_decides_nothing_in_the_next_pass() -> None:
     later = Isolation(isolation.rows)
     found, is_shared = of_rows([ROW], later.rows)["r"]
     assert (found.end, found.alone, found.trials, is_shared) == ("", True, TRIALS, False)
+
+
+def test_a_node_that_goes_says_nothing_about_its_rows_unless_twice() -> None:
+    isolation, rows = Isolation(), names(40)
+    isolation.enter("a", rows)
+    isolation.moved("a")
+    isolation.died("a", outside=True)
+    assert isolated_rows(isolation) == set()
+    assert {row.unstored for row in isolation.rows.values()} == {0}, "it is no attempt"
+    isolation.enter("b", [rows[0], "new"])
+    isolation.moved("b")
+    isolation.died("b", outside=True)
+    assert isolated_rows(isolation) == {rows[0]}
+    assert isolation.rows[rows[0]].unstored == 1
+
+
+def test_isolated_rows_stay_so_when_their_node_goes() -> None:
+    isolation = Isolation()
+    isolation.enter("a", ["x", "y"])
+    isolation.died("a")
+    isolation.enter("b", ["x"])
+    isolation.moved("b")
+    isolation.died("b", outside=True)
+    assert isolated_rows(isolation) == {"x", "y"}
+    assert isolation.rows["x"].trials == 0

@@ -168,3 +168,46 @@ def test_a_process_that_does_not_get_ready(clock: Clock) -> None:
     monitor, ended = monitored()
     monitor._give_up(tally(workers=[READY], starting={ENGINE: 101.0}))
     assert "host:7 is gone" in str(failure(ended))
+
+
+ELASTIC = RunConfig.model_validate({**CONFIG.model_dump(), "workers": {"max": 4}})
+
+
+def elastic() -> tuple[HealthMonitor, Ended]:
+    ended = Ended()
+    monitor = HealthMonitor(
+        None, ELASTIC, ended, lambda: "", lambda line: None, rows=10, had_success=True
+    )
+    monitor.engines_start()
+    return monitor, ended
+
+
+def later(monitor: HealthMonitor, clock: Clock, seconds: float, **known: Any) -> None:
+    clock.now += seconds
+    monitor._answered_at = clock.now
+    monitor._give_up(tally(workers=[READY], **known))
+
+
+def test_where_engines_come_and_go_one_that_does_not_start_ends_nothing(clock: Clock) -> None:
+    monitor, ended = elastic()
+    late = ProcessInfo("engine", "late", "host", "gone", 8, 1.0)
+    for _ in range(5):
+        later(monitor, clock, 90, silent={ENGINE: 1.0}, starting={late: 500.0})
+    assert ended.error is None
+
+
+def test_where_engines_come_and_go_a_pass_without_any_ends(clock: Clock) -> None:
+    monitor, ended = elastic()
+    later(monitor, clock, 90, silent={ENGINE: 1.0})
+    later(monitor, clock, 99)
+    assert ended.error is None
+    later(monitor, clock, 2)
+    assert "no engine is left" in str(ended.error)
+    assert failure(ended).again
+
+
+def test_where_engines_come_and_go_a_checker_that_is_gone_ends_the_pass(clock: Clock) -> None:
+    monitor, ended = elastic()
+    checker = ProcessInfo("checker", "c", "host", "node", 9, 1.0)
+    later(monitor, clock, 1, silent={ENGINE: 1.0}, starting={checker: 101.0})
+    assert "the checker host:9 is gone" in str(ended.error)

@@ -11,6 +11,7 @@ import pytest
 
 from ace_ray.records import Entry
 from ace_ray.run.graph import Shape, Work, blocks, shape
+from ace_ray.run.planning.cluster import Resources
 from tests.run.planning.toy_benchmark import Toy, planned
 
 
@@ -59,7 +60,13 @@ def test_a_call_of_its_own_has_no_preparation() -> None:
 
 
 def shaped(
-    rows: int, *, interactive: int = 0, workers: int = 1, max_num_seqs: int = 32, **config: object
+    rows: int,
+    *,
+    interactive: int = 0,
+    workers: int = 1,
+    limit: int = 0,
+    max_num_seqs: int = 32,
+    **config: object,
 ) -> Shape:
     auto = {
         "concurrency": "auto",
@@ -69,8 +76,7 @@ def shaped(
     job: Any = SimpleNamespace(
         config=SimpleNamespace(**auto | config), engine={"max_num_seqs": max_num_seqs}
     )
-    cluster: Any = SimpleNamespace(workers=workers)
-    return shape(job, cluster, rows, interactive)
+    return shape(job, Resources(workers, 1.0, 1, 1, limit=limit), rows, interactive)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +105,25 @@ def test_what_a_worker_holds(
 ) -> None:
     found = shaped(rows, interactive=interactive, workers=workers, max_num_seqs=max_num_seqs)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "workers", "limit", "expected"),
+    [
+        # A range that is filled is a number.
+        (20_000, 8, 8, Shape(most=512, size=32, calls=40, spare=1)),
+        (24, 1, 8, Shape(most=12, size=1, calls=12, spare=1)),
+        (2_040, 1, 8, Shape(most=512, size=15, calls=35, spare=1)),
+        (20_000, 1, 8, Shape(most=512, size=32, calls=40, spare=1)),
+        (2_040, 2, 64, Shape(most=510, size=1, calls=510, spare=3)),
+    ],
+)
+def test_workers_that_may_come_find_rows(
+    rows: int, workers: int, limit: int, expected: Shape
+) -> None:
+    found = shaped(rows, workers=workers, limit=limit, max_num_seqs=256)
+    assert found == expected
+    assert found.most * workers <= rows // 2 or workers == limit, "others find half of them"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 16])

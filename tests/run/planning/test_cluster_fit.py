@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -18,7 +19,14 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.run.planning import cluster
-from ace_ray.run.planning.cluster import CHECKER_CPUS, Resources, TooSmall, fit, running_cluster
+from ace_ray.run.planning.cluster import (
+    CHECKER_CPUS,
+    Resources,
+    TooSmall,
+    fit,
+    holds,
+    running_cluster,
+)
 from ace_ray.run.planning.placement import bundles
 
 
@@ -66,6 +74,46 @@ def test_a_worker_larger_than_the_cluster() -> None:
 def test_too_many_checkers_are_refused() -> None:
     with pytest.raises(UserError, match="CPUs for all else"):
         sits({"CPU": 2.0}, checkers=8)
+
+
+def test_a_range_takes_what_there_is() -> None:
+    total = {"CPU": 16.0, "GPU": 2.0}
+    asked = {"min": 1, "max": 8}
+    need = sits(total, workers=asked)
+    assert (need.workers, need.fewest, need.limit, need.most_workers) == (2, 1, 8, 8)
+    assert need.elastic
+    assert not sits(total).elastic
+    assert sits(total, total, workers=asked).workers == 4
+    assert sits(total, rows=3, workers=asked).limit == 3
+    assert sits(total, workers={"min": 2, "max": 2}).workers == 2
+
+
+def test_fewer_than_the_least_are_refused() -> None:
+    total = {"CPU": 16.0, "GPU": 2.0}
+    with pytest.raises(TooSmall, match=r"3 worker\(s\) .* set workers.min to 2 or less") as caught:
+        sits(total, workers={"min": 3, "max": 8})
+    assert caught.value.fits([total, total])
+
+
+def test_what_nodes_hold_as_they_come_and_go() -> None:
+    total = {"CPU": 16.0, "GPU": 2.0}
+    config = RunConfig.model_validate(
+        {"model": {"source": "m"}, "benchmarks": ["b"], "workers": {"max": 5}}
+    )
+    ask = partial(fit, config, 100)
+    need = ask([total])
+    assert [holds(need, ask, [total] * count) for count in range(4)] == [0, 2, 4, 5]
+    assert holds(need, ask, [{"CPU": 16.0}]) == 0, "no engine goes on without its GPU"
+
+
+def test_an_engine_on_several_nodes_is_a_fixed_one() -> None:
+    with pytest.raises(UserError, match="'workers' is a range"):
+        sits(
+            {"CPU": 16.0, "GPU": 2.0},
+            {"CPU": 16.0, "GPU": 2.0},
+            workers={"max": 2},
+            engine={"tensor_parallel_size": 4},
+        )
 
 
 def test_auto_takes_every_gpu() -> None:
