@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 from ray.data._internal.actor_autoscaler import ActorPoolScalingRequest
 from ray.data._internal.execution.interfaces import RefBundle
 from ray.data._internal.execution.interfaces.physical_operator import DataOpTask
@@ -16,7 +17,6 @@ from ray.data._internal.execution.operators.actor_pool_map_operator import (
 )
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
-from ace_ray.run import elastic
 from ace_ray.run.elastic import ElasticWorkers
 from ace_ray.run.planning.cluster import Nodes, Resources
 
@@ -58,7 +58,7 @@ def grown(
         return min(8, int(sum(node["GPU"] for node in nodes)))
 
     state = SimpleNamespace(available_resources_per_node=lambda: free or nodes)
-    monkeypatch.setattr(elastic.ray._private, "state", state)
+    monkeypatch.setattr(ray._private, "state", state)
     need = Resources(1, 1.0, 1, 1, fewest=fewest, limit=8)
     workers = ElasticWorkers(None, need, room, 20.0, lambda: False, lambda line: None)
     workers._queue = SimpleNamespace(total_enqueued_input_blocks=lambda: waiting)
