@@ -23,6 +23,7 @@ from ace_ray.run.actors.checker import Checker
 from ace_ray.run.actors.engine_worker import EngineWorker
 from ace_ray.run.actors.job import Job
 from ace_ray.run.actors.writer import Writer
+from ace_ray.run.checker_pool import CheckerPool, leave_pools_alone
 from ace_ray.run.health.processes import give_back_memory
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
@@ -228,7 +229,9 @@ def run_graph(
             batch_format="pyarrow",
             # Ray's own 2 would keep a checker idle between two looks of the executor.
             compute=ActorPoolStrategy(
-                size=resources.checkers, max_tasks_in_flight_per_actor=CHECKER_TASKS
+                min_size=resources.checkers,
+                max_size=resources.most_checkers,
+                max_tasks_in_flight_per_actor=CHECKER_TASKS,
             ),
             num_cpus=CHECKER_CPUS,
         )
@@ -272,7 +275,8 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
 
 def _quiet() -> None:
     context = DataContext.get_current()
-    context.custom_execution_callback_classes = [ThrottledExecutor]
+    context.custom_execution_callback_classes = [ThrottledExecutor, CheckerPool]
+    leave_pools_alone(context)
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     # Each task in flight would read its process's page tables once a second: an engine worker has
