@@ -89,7 +89,7 @@ class Watch:
         self._cpu: dict[tuple[int, float], tuple[str, float]] = {}
         """Process -> its kind and seconds; those that have ended count on."""
         self.at: list[float] = []
-        self.seconds: list[Counter[str]] = []
+        self.seconds: list[defaultdict[str, float]] = []
         """By kind, of all its processes together."""
         self.private: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         """By kind: (time, bytes of the largest process)."""
@@ -117,7 +117,7 @@ class Watch:
             if sizes:
                 self.private[kind].append((now, max(sizes)))
                 self.processes[kind] = max(self.processes[kind], len(sizes))
-        total: Counter[str] = Counter()
+        total: defaultdict[str, float] = defaultdict(float)
         for kind, seconds in self._cpu.values():
             total[kind] += seconds
         self.at.append(now)
@@ -132,7 +132,7 @@ class Watch:
     def largest(self, kind: str, began: float, ended: float) -> float:
         """MiB, 0 where there was none."""
         sizes = [size for at, size in self.private[kind] if began <= at <= ended]
-        return max(sizes, default=0) / MIB
+        return float(max(sizes, default=0)) / MIB
 
 
 def run(options: argparse.Namespace, scratch: Path) -> bool:

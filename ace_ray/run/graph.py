@@ -128,7 +128,7 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     columns = {**rows.columns(), "attempt": work.attempts}
     others = np.flatnonzero(~rows.interactive)
     each = (others[start : start + size] for start in range(0, len(others), size))
-    for places in chain(_episodes(rows), each):
+    for places in chain(map(np.array, _episodes(rows)), each):
         block = {name: pa.array(column[places]) for name, column in columns.items()}
         yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
 
