@@ -329,7 +329,9 @@ class RunConfig(Section):
         "([Clusters](clusters.md#nodes-that-come-and-go))",
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
-    checkers: int = Field(1, ge=1, description="checker actors")
+    checkers: CountOrAuto = Field(
+        "auto", description="checker actors; auto: 1, and more while checks fall behind"
+    )
     sandboxes: CountOrAuto = Field(
         "auto", description="sandbox actors, if there are episodes; auto: one per worker"
     )

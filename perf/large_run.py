@@ -118,7 +118,7 @@ def run_once(options: argparse.Namespace, rows: int, output: str, scratch: Path)
         "workers": options.workers,
         "worker_cpus": CPUS / options.workers,
         "concurrency": IN_FLIGHT,
-        "checkers": options.checkers,
+        "checkers": "auto" if options.checkers == "auto" else int(options.checkers),
     }
     (scratch / "config.yaml").write_text(yaml.safe_dump(config))
     shm, memory = shutil.disk_usage("/dev/shm").used, Memory()
@@ -184,7 +184,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="one run each")
     parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--checkers", type=int, default=1)
+    parser.add_argument("--checkers", default="auto", help="a number, or auto")
     parser.add_argument("--delay", type=float, default=10.0, help="seconds of one answer")
     parser.add_argument("--store", choices=("local", "s3"), default="local")
     parser.add_argument(

@@ -20,23 +20,27 @@ _TEXT = "send_message(sender_name='Timo', receiver_name='Yara', message='Dinner?
 _PHONE = f"turn_on_wifi(), login_device(), {_TEXT}"
 
 
-def fake_config(rows: int, delay_s: float, categories: Sequence[str] = ("all",)) -> dict[str, Any]:
+def fake_config(
+    rows: int, delay_s: float, categories: Sequence[str] = ("all",), sizes: int = 0
+) -> dict[str, Any]:
     """At least ``rows`` rows on the engine without weights.
 
     It knows the right answers of single calls; as an agent it makes calls that each change the
-    state of their sandbox once more.
+    state of their sandbox once more. Where there are ``sizes``, it reasons before it answers, at
+    so many different lengths, 100 to 4,000 characters long with 40 of them.
     """
     section = _section(categories)
     replies = {}
     entries = make_benchmark("acebench", section).dataset()
-    for entry in entries:
+    for number, entry in enumerate(entries):
         if not entry.category.startswith("agent_"):
             answer = render_gold(entry)
         elif "MessageApi" in entry.data["involved_classes"]:
             answer = f"[{_PHONE}]"
         else:
             answer = f"[{_BANK}]"
-        replies[entry.data["question"]] = answer
+        thought = f"<think>{'0123456789' * 10 * (1 + number % sizes)}</think>" if sizes else ""
+        replies[entry.data["question"]] = thought + answer
     return {
         "run_id": RUN_ID,
         "model": {"source": "fake"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import threading
 import time
@@ -29,6 +30,13 @@ class FakeCall(Section):
 
     name: str
     arguments: str = "{}"
+
+
+class Slow(Section):
+    """Rows that take many times as long as others."""
+
+    share: float = Field(ge=0, le=1)
+    times: float = Field(ge=1)
 
 
 Marked = dict[str, str]
@@ -54,6 +62,10 @@ class FakeScript(Section):
     ready_file: str = Field("", description="the engine is not ready until this file exists")
     answer_file: str = Field("", description="nothing is answered until this file exists")
     delay_s: float = 0.0
+    exponential: bool = Field(
+        False, description="delays as real answers have lengths: `delay_s` is their mean"
+    )
+    slow: Slow | None = Field(None, description="each of them takes so many times as long")
     swap: Literal["right", "stale", "dead"] = Field(
         "right", description="whether weights that are swapped in take effect"
     )
@@ -145,7 +157,8 @@ class FakeEngine:
             await asyncio.Event().wait()
         while script.answer_file and not Path(script.answer_file).exists():
             await asyncio.sleep(0.1)
-        await asyncio.sleep(script.delay_s)
+        seconds = _delay_s(script, last, sampling.seed)
+        await asyncio.sleep(seconds)
         if _told(script.fail_once, last):
             raise RuntimeError("told to fail")
         for key, text in script.fail.items():
@@ -163,13 +176,22 @@ class FakeEngine:
             reasoning_truncated=split.truncated,
             prompt_tokens=words,
             completion_tokens=len(text.split()),
-            seconds=script.delay_s,
+            seconds=seconds,
         )
 
 
 def _said(folder: Path) -> Logprobs:
     """Some number that depends on the weights."""
     return [[-int(weights_hash(folder)[:4], 16) / 4096.0] for _ in TEXTS]
+
+
+def _delay_s(script: FakeScript, last: str, seed: int) -> float:
+    """The same whenever the same is asked."""
+    draw = random.Random(f"{seed} {last}")
+    seconds = script.delay_s * (draw.expovariate(1.0) if script.exponential else 1.0)
+    if script.slow is not None and draw.random() < script.slow.share:
+        return seconds * script.slow.times
+    return seconds
 
 
 def _told(script: Marked, last: str) -> bool:

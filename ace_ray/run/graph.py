@@ -7,8 +7,9 @@ import math
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from ace_ray.run.actors.checker import Checker
 from ace_ray.run.actors.engine_worker import EngineWorker
 from ace_ray.run.actors.job import Job
 from ace_ray.run.actors.writer import Writer
+from ace_ray.run.checker_pool import CheckerPool, leave_pools_alone
 from ace_ray.run.elastic import ElasticWorkers
+from ace_ray.run.health.processes import give_back_memory
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
@@ -131,22 +134,28 @@ class Work:
     """Of each row, this one included."""
 
 
-def blocks(work: Work, size: int) -> list[pa.Table]:
+def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     """Rows in order, ``size`` to a block; interactive episodes travel alone, so that none waits for
     the end of another, or with those that share their preparation."""
     rows = work.rows
-    columns = {
-        "run": np.full(len(rows), work.run),
-        **rows.columns(),
-        "attempt": work.attempts,
-    }
-    table = pa.table(
-        {name: pa.array(column) for name, column in columns.items()},
-    ).cast(PLAN)
-    others = table.filter(pa.array(~rows.interactive))
-    return [table.take(pa.array(together)) for together in _episodes(rows)] + [
-        others.slice(start, size) for start in range(0, others.num_rows, size)
-    ]
+    columns = {**rows.columns(), "attempt": work.attempts}
+    others = np.flatnonzero(~rows.interactive)
+    each = (others[start : start + size] for start in range(0, len(others), size))
+    for places in chain(map(np.array, _episodes(rows)), each):
+        block = {name: pa.array(column[places]) for name, column in columns.items()}
+        yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
+
+
+class PlannedBlocks:
+    """The blocks of ``work``, made anew whenever they are looked at, and one at a time: Ray holds
+    each of them outside of this process, and here they would be as large as the plan."""
+
+    def __init__(self, work: Sequence[Work], size: int) -> None:
+        self._work, self._size = work, size
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for one in self._work:
+            yield from blocks(one, self._size)
 
 
 def _episodes(rows: PlannedRows) -> list[list[int]]:
@@ -217,14 +226,14 @@ def run_graph(
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
-    planned = [block for one in work for block in blocks(one, cut.size)]
+    # Not `from_arrow`: that runs a task of a whole CPU for each block, and engines, servers and
+    # sandboxes may hold all but the fraction that the other actors need.
+    planned = ray.data.from_blocks(PlannedBlocks(work, cut.size))
+    give_back_memory()
     lengths = {one.run: len(one.rows) for one in work}
-    waiting = min(len(planned), WAITING_BLOCKS)
+    waiting = min(planned.num_blocks(), WAITING_BLOCKS)
     graph = (
-        # Not `from_arrow`: that runs a task of a whole CPU for each block, and engines, servers and
-        # sandboxes may hold all but the fraction that the other actors need.
-        ray.data.from_blocks(planned)
-        .map_batches(
+        planned.map_batches(
             EngineWorker,
             fn_constructor_args=(job, cut.most),
             batch_size=None,
@@ -248,7 +257,9 @@ def run_graph(
             batch_format="pyarrow",
             # Ray's own 2 would keep a checker idle between two looks of the executor.
             compute=ActorPoolStrategy(
-                size=resources.checkers, max_tasks_in_flight_per_actor=CHECKER_TASKS
+                min_size=resources.checkers,
+                max_size=resources.most_checkers,
+                max_tasks_in_flight_per_actor=CHECKER_TASKS,
             ),
             num_cpus=CHECKER_CPUS,
         )
@@ -292,7 +303,8 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
 
 def _quiet() -> None:
     context = DataContext.get_current()
-    context.custom_execution_callback_classes = [ThrottledExecutor]
+    context.custom_execution_callback_classes = [ThrottledExecutor, CheckerPool]
+    leave_pools_alone(context)
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     # Each task in flight would read its process's page tables once a second: an engine worker has

@@ -16,7 +16,7 @@ from ace_ray import log
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
-from ace_ray.run.health.processes import KINDS, Kind
+from ace_ray.run.health.processes import KINDS, Kind, give_back_memory
 from ace_ray.run.planning.formats import choice_facts
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
@@ -73,6 +73,7 @@ class OpenRun:
             if self.declared
             else Ledger(self.store, schema=self.schema)
         )
+        give_back_memory()
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,7 +114,7 @@ class OpenRun:
         if not len(ledger.ids):
             return rows.where(np.zeros(len(rows), bool))
         at = ledger.find(rows.ids)
-        return rows.where((at >= 0) & (ledger.set_aside[at] != ""))
+        return rows.where((at >= 0) & (ledger.set_aside[at] != b""))
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """What is known of those `set_aside`, by what they killed. ``run``: the number of this
@@ -123,7 +124,8 @@ class OpenRun:
         places = self.ledger.find(rows.ids).tolist()
         table = pa.table(rows.columns()).to_pylist()
         for row, place in zip(table, places, strict=True):
-            killed, attempts = self.ledger.set_aside[place], int(self.ledger.attempts[place])
+            killed = self.ledger.set_aside[place].decode()
+            attempts = int(self.ledger.attempts[place])
             if killed == SHARED:
                 shared = shared_id({**row, "run": run})
                 isolated.setdefault("engine", {})[shared] = set_aside(attempts)
@@ -135,7 +137,7 @@ class OpenRun:
     def waiting_with_others(self) -> list[str]:
         """Those `set_aside` since engines have died on what they share with others."""
         rows = self.set_aside()
-        shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED
+        shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:

@@ -117,3 +117,18 @@ def test_a_script_is_checked() -> None:
     for script in scripts:
         with pytest.raises(ValidationError):
             FakeEngine(script)
+
+
+def test_its_delays_are_spread_and_repeat() -> None:
+    async def delays(script: dict[str, Any]) -> list[float]:
+        engine = FakeEngine({"delay_s": 1e-4, **script})
+        return [(await chat(engine, str(number))).seconds for number in range(400)]
+
+    assert set(asyncio.run(delays({}))) == {1e-4}
+    drawn = asyncio.run(delays({"exponential": True}))
+    assert len(set(drawn)) == 400
+    assert 0.8e-4 < sum(drawn) / 400 < 1.2e-4
+    assert drawn == asyncio.run(delays({"exponential": True}))
+    slow = asyncio.run(delays({"slow": {"share": 0.03, "times": 20}}))
+    assert 4 <= slow.count(2e-3) <= 24
+    assert slow.count(1e-4) == 400 - slow.count(2e-3)

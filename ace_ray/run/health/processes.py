@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import socket
 from dataclasses import dataclass
 from typing import Literal
@@ -46,3 +47,10 @@ def this_process(kind: Kind) -> ProcessInfo:
         process.pid,
         process.create_time(),
     )
+
+
+def give_back_memory() -> None:
+    """Give what this process has freed back to the system. glibc keeps what lies below anything
+    that is still held: after reading a large run that is four times what is left of it."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from ace_ray.errors import UserError, first_line
 from ace_ray.run.health.interrupts import RunFailed
 
 CHECKER_CPUS = 0.25
+MOST_CHECKERS = 4
+"""For each engine worker: more would look for the same cores as the engines."""
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
 CLIENT_CPUS = 0.25
@@ -376,6 +378,7 @@ class Resources:
     worker_cpus: float
     worker_gpus: int
     checkers: int
+    """Those that start with the run; ..."""
     sandboxes: int = 0
     server_cpus: float = 0.0
     server_gpus: int = 0
@@ -387,6 +390,8 @@ class Resources:
     """Workers that are asked for, whatever there is, while nodes come and go; 0: all of them."""
     limit: int = 0
     """Workers that there may be as nodes come; 0: those that start, and no others."""
+    most_checkers: int = 0
+    """... and how many checkers there may be, if they fall behind (`checkers`)."""
 
     @property
     def elastic(self) -> bool:
@@ -561,7 +566,7 @@ def _fit(
             workers,
             each,
             per_worker,
-            config.checkers,
+            1 if config.checkers == "auto" else config.checkers,
             sandboxes,
             server_cpus,
             server_gpus,
@@ -613,7 +618,16 @@ def _fit(
             else "lower worker_cpus, checkers or engine.tensor_parallel_size, or join a larger "
             "cluster",
         )
-    return need
+    return replace(need, most_checkers=_most_checkers(config, need, cpus))
+
+
+def _most_checkers(config: RunConfig, need: Resources, cpus: float) -> int:
+    """How many checkers there may be on a cluster of so many ``cpus``: what ``need`` leaves of
+    them holds more, should those fall behind, up to `MOST_CHECKERS` for each worker."""
+    if config.checkers != "auto":
+        return need.checkers
+    more = math.floor((cpus - need.cpus) / CHECKER_CPUS + _ROUNDING)
+    return max(need.checkers, min(need.checkers + more, MOST_CHECKERS * need.workers))
 
 
 def _check_engine_fits(

@@ -79,7 +79,9 @@ class PlannedRows(Sequence[PlannedRow]):
         return PlannedRow(row_id.decode(), *rest)
 
     def where(self, mask: np.ndarray) -> PlannedRows:
-        """The rows at which ``mask`` is true."""
+        """The rows at which ``mask`` is true: these themselves if it is everywhere."""
+        if mask.all():
+            return self
         return PlannedRows(*(column[mask] for column in vars(self).values()))
 
     def columns(self) -> dict[str, np.ndarray]:

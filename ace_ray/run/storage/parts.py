@@ -156,7 +156,7 @@ class Ledger:
     retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
     """False where another attempt of the same command cannot help: evaluating was fine and a
     checker failed, or engines were killed on it again and again."""
-    set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="U8"))
+    set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
     """What the row has killed, if it waits until all others are done (`isolation.SET_ASIDE`)."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Part -> positions of its rows that count."""
@@ -214,7 +214,7 @@ def read_ledger(
     """
     names: list[str] = []
     ignored: dict[str, str] = {}
-    columns: list[tuple[np.ndarray, ...]] = []
+    columns: list[list[np.ndarray]] = []
     for name in part_names(store):
         keys = ["row_id", "status", "attempts", "error_class"]
         table = read(store, name, keys, schema)
@@ -230,37 +230,41 @@ def read_ledger(
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
         classes = table.column("error_class").to_pylist()
         retryable = np.array([one not in NOT_RETRYABLE for one in classes], bool)
-        waits = np.array([SET_ASIDE.get(one, "") for one in classes], "U8")
-        waits[settled] = ""
+        waits = np.array([SET_ASIDE.get(one, "") for one in classes], "S8")
+        waits[settled] = b""
         attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
         part = np.full(len(ids), len(names), dtype=np.int32)
         place = np.arange(len(ids), dtype=np.int32)
-        columns.append((ids, settled, attempts, retryable, waits, part, place))
+        columns.append([ids, settled, attempts, retryable, waits, part, place])
         names.append(name)
     if not columns:
         return Ledger(store, ignored=ignored, schema=schema)
-    ids, settled, attempts, retryable, waits, part, position = map(
-        np.concatenate, zip(*columns, strict=True)
+    # One after another, each in place of what it is made of: a driver holds little but rows.
+    ids, settled, attempts, retryable, waits, part, position = (
+        np.concatenate([table.pop(0) for table in columns]) for _ in range(7)
     )
     # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
     order = np.lexsort((settled, ids))
-    last = np.append(ids[order][1:] != ids[order][:-1], True)
-    wins = order[last]
+    ordered = ids[order]
+    wins = order[np.append(ordered[1:] != ordered[:-1], True)]
+    del order, ordered
     by_part = wins[np.lexsort((position[wins], part[wins]))]
     ends = np.searchsorted(part[by_part], np.arange(len(names) + 1))
     kept = {
         name: position[by_part[ends[index] : ends[index + 1]]] for index, name in enumerate(names)
     }
+    dominated = len(ids) - len(wins)
+    ids = ids[wins]
     return Ledger(
         store,
-        ids[wins],
+        ids,
         settled[wins],
         attempts[wins],
         retryable[wins],
         waits[wins],
         {name: positions for name, positions in kept.items() if len(positions)},
         tuple(names),
-        len(ids) - len(wins),
+        dominated,
         ignored,
         schema,
     )

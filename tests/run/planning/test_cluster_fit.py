@@ -116,6 +116,17 @@ def test_an_engine_on_several_nodes_is_a_fixed_one() -> None:
         )
 
 
+def test_checkers_take_what_is_left() -> None:
+    need = sits({"CPU": 2.0})
+    assert (need.checkers, need.most_checkers) == (1, 3)
+    need = sits({"CPU": 64.0, "GPU": 8.0})
+    assert (need.checkers, need.most_checkers) == (1, 32)
+    need = sits({"CPU": 1.5})
+    assert (need.checkers, need.most_checkers) == (1, 1)
+    need = sits({"CPU": 64.0}, checkers=2)
+    assert (need.checkers, need.most_checkers) == (2, 2)
+
+
 def test_auto_takes_every_gpu() -> None:
     total = {"CPU": 64.0, "GPU": 8.0}
     assert sits(total).workers == 8
