@@ -54,11 +54,13 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         check_lasting(config.output)
         plan = plan_run(config)
         say = log.say_on(console)
+        # What is whole needs no Ray.
         begins = fresh or output_store(plan).get(SUCCESS) is None
+        if begins:
+            prepare()
         with (
             log.known(run_id=plan.run_id),
-            # What is whole needs no Ray.
-            cluster.connecting(prepare) if begins else nullcontext(),
+            cluster.connecting() if begins else nullcontext(),
             opened(plan, fresh=fresh, say=say, began=began) as run,
         ):
             rows, pending = len(plan.rows), len(run.pending(again=False))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,10 @@ Pending = dict[int, PlannedRows]
 
 
 def prepare() -> None:
-    """The imports of a pass."""
-    from ace_ray.run import graph  # noqa: F401
+    """The imports of a pass, before a thread connects (`cluster.connecting`)."""
+    cluster.set_environment()
+    if find_spec("ray") is not None:  # else `cluster.connect` says so
+        from ace_ray.run import graph  # noqa: F401
 
 
 class Session:
@@ -199,7 +202,9 @@ class Session:
 
     def _pass(self, pending: Pending) -> None:
         """``pending`` through the graph. Raises `RunFailed`."""
-        cluster.set_environment()
+        asked = self._ask()
+        cluster.connect()
+        self._reached.setdefault("ray", time.time())
         import ray
 
         from ace_ray.run.actors.coordinator import start_coordinator
@@ -211,9 +216,6 @@ class Session:
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
-        asked = self._ask()
-        cluster.connect()
-        self._reached.setdefault("ray", time.time())
         self._interrupts.install()
         had_success = any(len(run.ledger.ids) for run in self._runs)
         had_success = had_success or any(tally.workers for tally in self._tallies)

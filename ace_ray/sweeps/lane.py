@@ -88,7 +88,8 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
                     where=plan.model.source,
                     fix="sweep again when it is fully written",
                 )
-        stack.enter_context(cluster.connecting(prepare))
+        prepare()
+        stack.enter_context(cluster.connecting())
         runs = [
             stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]

@@ -98,49 +98,48 @@ _connecting: Future[None] | None = None
 
 
 @contextmanager
-def connecting(then: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Connect, and do ``then``, in a thread beside what the context does; `connect` waits for
-    that, and raises what it raised. The context's end is the end of the connection.
+def connecting() -> Iterator[None]:
+    """Connect in a thread beside what the context does; `connect` waits for that, and raises what
+    it raised. The context's end is the end of the connection.
 
-    A Ray of our own takes 3 to 8 s to start, in which this process has next to nothing to do.
+    A Ray of our own takes 2 to 8 s to start, in which this process has next to nothing to do.
+    Nothing of Ray may be imported meanwhile: two threads that import its circles fail.
     """
     global _connecting
-    set_environment()
     future: Future[None] = Future()
-    _connecting = future
     over = threading.Event()
 
     def work() -> None:
         try:
             _connect()
-            then()
             future.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             future.set_exception(error)
         # Linux ends the processes of a Ray of our own with the thread that started them.
         over.wait()
 
+    _connecting = future
     # A daemon, or an end at once would wait for a Ray that does not come.
     threading.Thread(target=work, name="connecting", daemon=True).start()
     try:
         yield
     except KeyboardInterrupt:
-        raise
+        raise  # at once: this process takes Ray with it
     except BaseException:
-        _end_connection(future)
+        _end_connection(future, over)
         raise
     else:
-        _end_connection(future)
+        _end_connection(future, over)
     finally:
         _connecting = None
-        over.set()
 
 
-def _end_connection(future: Future[None]) -> None:
-    if future.exception() is None:  # waits for it
-        import ray
+def _end_connection(future: Future[None], over: threading.Event) -> None:
+    future.exception()  # waits for it
+    import ray
 
-        ray.shutdown()
+    ray.shutdown()
+    over.set()
 
 
 def connect() -> None:
