@@ -115,3 +115,53 @@ def test_ray_data_has_what_this_rests_on() -> None:
     assert "_output_ready_callback" in inspect.getsource(DataOpTask.__init__)
     fields: Any = RefBundle.__dataclass_fields__
     assert {"blocks", "schema", "owns_blocks"} <= set(fields)
+
+
+def test_what_a_lost_worker_held_goes_to_others_and_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One block has not come back, one has, and one is just coming: that one stays its own."""
+    killed: list[str] = []
+    monkeypatch.setattr(elastic.ray, "kill", killed.append)
+    coming = {0: False, 1: False, 2: True, 3: False}
+    state = SimpleNamespace(num_tasks_in_flight=3)
+    queued: list[str] = []
+    released: list[str] = []
+
+    def completed(actor: str) -> None:
+        state.num_tasks_in_flight -= 1
+
+    workers = ElasticWorkers(
+        None, Resources(1, 1.0, 1, 1), len, 20.0, lambda: False, lambda line: None
+    )
+    workers._op = SimpleNamespace(
+        _data_tasks={
+            number: SimpleNamespace(has_pending_emits=lambda number=number: coming[number])
+            for number in coming
+        },
+        _metrics=SimpleNamespace(
+            on_task_finished=lambda *how: None, on_input_queued=lambda inputs, input_index: None
+        ),
+        _output_queue=SimpleNamespace(finalize=lambda key: None),
+        _bundle_queue=SimpleNamespace(add=queued.append),
+        _actor_pool=SimpleNamespace(
+            on_task_completed=completed, _release_running_actor=released.append
+        ),
+    )
+    workers._tasks = {
+        0: elastic._Task("lost", "waits"),  # type: ignore[arg-type]
+        1: elastic._Task("lost", "came", out=2),  # type: ignore[arg-type]
+        2: elastic._Task("lost", "comes"),  # type: ignore[arg-type]
+        3: elastic._Task("other", "of another"),  # type: ignore[arg-type]
+    }
+    workers._lost = {"lost"}
+    workers._give_away("lost", state)
+    assert queued == ["waits"]
+    assert (released, killed) == ([], [])
+    assert set(workers._tasks) == {2, 3}
+    coming[2], workers._tasks[2].out = False, 1
+    workers._give_away("lost", state)
+    assert queued == ["waits"], "what has come back is not evaluated again"
+    assert (released, killed) == (["lost"], ["lost"])
+    assert set(workers._tasks) == {3}
+    assert not workers._lost
