@@ -37,6 +37,18 @@ def test_the_renderer_runs_nothing_of_the_current_folder(hostile: Path) -> None:
     assert not hostile.exists()
 
 
+def test_the_renderer_may_begin_before_its_first_text() -> None:
+    renderer = Renderer()
+    try:
+        renderer.begin()
+        begun = renderer._child
+        renderer.begin()
+        assert renderer.render("{{ messages[0].content }}", USER) == "x"
+        assert renderer._child is begun is not None
+    finally:
+        renderer.close()
+
+
 @pytest.mark.parametrize(
     "module",
     [

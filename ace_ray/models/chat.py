@@ -39,14 +39,15 @@ class Chat:
     Args:
         tokenizer: a transformers tokenizer.
         template_kwargs: extra variables of the template, e.g. ``enable_thinking``.
+        renderer: the process that renders.
     """
 
     def __init__(
-        self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None
+        self, tokenizer: Any, template_kwargs: Mapping[str, Any], renderer: Renderer
     ) -> None:
         self.tokenizer = tokenizer
         self._kwargs = dict(template_kwargs)
-        self._renderer = Renderer(date or "")
+        self._renderer = renderer
 
     @classmethod
     def load(
@@ -60,6 +61,8 @@ class Chat:
     ) -> Chat:
         """The chat of a model folder, by ``template`` in place of its own. ``date`` is the day that
         it is told, None: today. Raises `UserError` when there is no template."""
+        renderer = Renderer(date or "")
+        renderer.begin()
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
@@ -77,7 +80,7 @@ class Chat:
             ) from error
         if template is not None:
             tokenizer.chat_template = template
-        chat = cls(tokenizer, template_kwargs, date)
+        chat = cls(tokenizer, template_kwargs, renderer)
         if not chat.template:
             raise _no_template(str(folder))
         return chat
@@ -118,7 +121,7 @@ class Chat:
             chat_template=template,
             **named,
         )
-        return cls(tokenizer, template_kwargs, date)
+        return cls(tokenizer, template_kwargs, Renderer(date or ""))
 
     @property
     def template(self) -> str:

@@ -75,11 +75,18 @@ class Format:
         model_config: vLLM's, of a live engine or of `create_engine_config`.
         renderer: vLLM's (`renderer_from_config`); its tokenizer is changed to render in the child.
         choice: the template, its variables and the parsers.
+        child: the process that renders, if it has begun already.
 
     Raises `UserError`: a parser cannot be had, or the template does not compile.
     """
 
-    def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:
+    def __init__(
+        self,
+        model_config: Any,
+        renderer: Any,
+        choice: FormatChoice,
+        child: Renderer | None = None,
+    ) -> None:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
         from vllm.renderers.online_renderer import OnlineRenderer
 
@@ -89,12 +96,14 @@ class Format:
         self._request = ChatCompletionRequest
         self.is_harmony = model_config.hf_config.model_type == "gpt_oss"
         self.renderer_name = "harmony" if self.is_harmony else type(renderer).__name__
-        self._child = Renderer(choice.start_date or "")
+        self._child = child or Renderer(choice.start_date or "")
         self._config = model_config
         # Elsewhere an encoder of vLLM's writes, whatever template there is.
         self._of_jinja = self.renderer_name == "HfRenderer" and renders_in_child(
             self.tokenizer, self._child
         )
+        if not self._of_jinja:
+            self._child.close()
         self._tried: set[str] = set()
         choice.load_plugins()
         tool, reasoning = choice.tool_parser, choice.named_reasoning

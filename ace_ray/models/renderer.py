@@ -65,6 +65,13 @@ class Renderer:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(state["date"])  # type: ignore[misc]
 
+    def begin(self) -> None:
+        """Start the child, which imports for a second or two, beside what is done before the first
+        text."""
+        with self._lock:
+            if self._child is None:
+                self._child = _started()
+
     def render(self, template: str, variables: Mapping[str, Any]) -> str:
         """The text of ``template`` with JSON values as ``variables``. Raises `RenderFailed`."""
         return self._answered({"template": template, "variables": variables})

@@ -26,6 +26,7 @@ from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
+from ace_ray.models.renderer import Renderer
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.models.start_phases import PROCESS, StartPhases
@@ -81,6 +82,8 @@ class VLLMEngine:
         choice.load_plugins()
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
+        templates = Renderer(choice.start_date or "")
+        templates.begin()  # beside the engine
         captured = OutputCapture(phases.read)
         try:
             with captured:
@@ -93,7 +96,7 @@ class VLLMEngine:
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
-        self._format = Format(self._engine.model_config, self._engine.renderer, choice)
+        self._format = Format(self._engine.model_config, self._engine.renderer, choice, templates)
         self._ids = itertools.count()
         parser = {**defaults, **engine_args}.get("reasoning_parser")
         self._core_sees_reasoning = bool(parser)

@@ -17,7 +17,7 @@ from ray.data._internal.execution.operators.actor_pool_map_operator import (
 )
 from ray.data._internal.execution.streaming_executor import StreamingExecutor
 
-from ace_ray.run.elastic import ElasticWorkers
+from ace_ray.run.elastic import ElasticWorkers, _Task
 from ace_ray.run.planning.cluster import Nodes, Resources
 
 NODE = {"CPU": 4.0, "GPU": 2.0}
@@ -122,7 +122,7 @@ def test_what_a_lost_worker_held_goes_to_others_and_nothing_twice(
 ) -> None:
     """One block has not come back, one has, and one is just coming: that one stays its own."""
     killed: list[str] = []
-    monkeypatch.setattr(elastic.ray, "kill", killed.append)
+    monkeypatch.setattr(ray, "kill", killed.append)
     coming = {0: False, 1: False, 2: True, 3: False}
     state = SimpleNamespace(num_tasks_in_flight=3)
     queued: list[str] = []
@@ -149,10 +149,10 @@ def test_what_a_lost_worker_held_goes_to_others_and_nothing_twice(
         ),
     )
     workers._tasks = {
-        0: elastic._Task("lost", "waits"),  # type: ignore[arg-type]
-        1: elastic._Task("lost", "came", out=2),  # type: ignore[arg-type]
-        2: elastic._Task("lost", "comes"),  # type: ignore[arg-type]
-        3: elastic._Task("other", "of another"),  # type: ignore[arg-type]
+        0: _Task("lost", "waits"),  # type: ignore[arg-type]
+        1: _Task("lost", "came", out=2),  # type: ignore[arg-type]
+        2: _Task("lost", "comes"),  # type: ignore[arg-type]
+        3: _Task("other", "of another"),  # type: ignore[arg-type]
     }
     workers._lost = {"lost"}
     workers._give_away("lost", state)
