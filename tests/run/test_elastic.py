@@ -149,10 +149,10 @@ def test_what_a_lost_worker_held_goes_to_others_and_nothing_twice(
         ),
     )
     workers._tasks = {
-        0: _Task("lost", "waits"),  # type: ignore[arg-type]
-        1: _Task("lost", "came", out=2),  # type: ignore[arg-type]
-        2: _Task("lost", "comes"),  # type: ignore[arg-type]
-        3: _Task("other", "of another"),  # type: ignore[arg-type]
+        0: _Task("lost", "waits"),
+        1: _Task("lost", "came", out=2),
+        2: _Task("lost", "comes"),
+        3: _Task("other", "of another"),
     }
     workers._lost = {"lost"}
     workers._give_away("lost", state)
