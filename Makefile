@@ -46,7 +46,7 @@ test: $(READY) lint
 	$(BIN)/pytest -n 2 $(addprefix --ignore=,$(CLUSTERS))
 	$(BIN)/pytest $(CLUSTERS)
 
-# Runs that are killed, starved and refused, and clusters of two nodes: half an hour on 2 cores.
+# Runs that are killed, starved and refused, and clusters of two nodes: 40 minutes on 2 cores.
 faults: $(READY)
 	$(BIN)/pytest -m slow --timeout 3600
 

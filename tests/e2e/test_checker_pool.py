@@ -39,6 +39,7 @@ class Slow(Benchmark):
 '''
 
 
+@pytest.mark.slow
 def test_another_checker_starts_when_one_falls_behind(
     here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

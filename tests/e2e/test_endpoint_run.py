@@ -94,6 +94,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return table.to_pylist()
 
 
+@pytest.mark.slow
 def test_three_benchmarks_with_tools(
     cli: Any, here: Any, tmp_path: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
