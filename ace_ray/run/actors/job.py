@@ -45,7 +45,7 @@ class JobRun:
 @dataclass(frozen=True)
 class Job:
     """What every actor of one graph needs. Small: entries and benchmarks travel once, through the
-    coordinator. Above 100 KiB Ray warns of it in the user's terminal."""
+    coordinator."""
 
     runs: tuple[JobRun, ...]
     """They differ in the weights and in nothing else; several are a lane of a sweep."""
