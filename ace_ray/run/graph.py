@@ -26,10 +26,8 @@ from ace_ray.run.actors.writer import Writer
 from ace_ray.run.checker_pool import CheckerPool, leave_pools_alone
 from ace_ray.run.elastic import ElasticWorkers
 from ace_ray.run.health.processes import give_back_memory
-from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
-from ace_ray.run.ray_data import keep_helpers
 from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
@@ -222,7 +220,6 @@ def run_graph(
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.workers = workers
     _quiet()
-    keep_helpers(not cluster.is_own())
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))

@@ -7,6 +7,8 @@ datasets, of which there is one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -43,13 +45,16 @@ class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no typ
         return self._all
 
 
-def keep_helpers(keep: bool) -> None:
-    """Whether graphs from now on have Ray Data's own actors beside them."""
-    streaming_executor.create_cluster_autoscaler = (
-        create_cluster_autoscaler if keep else FixedCluster
-    )
-    for name, original in _ORIGINAL.items():
-        nothing = staticmethod(lambda *_, **__: None)
-        setattr(_StatsManager, name, original if keep else nothing)
-    if not keep:
-        _StatsManager.gen_dataset_id_from_stats_actor = staticmethod(lambda: uuid4().hex)
+@contextmanager
+def without_helpers() -> Iterator[None]:
+    """Graphs in this context have none of Ray Data's own actors beside them."""
+    streaming_executor.create_cluster_autoscaler = FixedCluster
+    for name in _STATS:
+        setattr(_StatsManager, name, staticmethod(lambda *_, **__: None))
+    _StatsManager.gen_dataset_id_from_stats_actor = staticmethod(lambda: uuid4().hex)
+    try:
+        yield
+    finally:  # the process may have other graphs, of whoever called this package
+        streaming_executor.create_cluster_autoscaler = create_cluster_autoscaler
+        for name, original in _ORIGINAL.items():
+            setattr(_StatsManager, name, original)

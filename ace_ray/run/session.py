@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -213,6 +214,7 @@ class Session:
         from ace_ray.run.elastic import ElasticWorkers
         from ace_ray.run.graph import Work, run_graph
         from ace_ray.run.planning import placement
+        from ace_ray.run.ray_data import without_helpers
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -302,7 +304,10 @@ class Session:
                 ]
                 monitor.engines_start()
                 self._reached.setdefault("actors", time.time())
-                with ProgressView(lambda: monitor.latest, _count(pending), self._console):
+                with (
+                    ProgressView(lambda: monitor.latest, _count(pending), self._console),
+                    without_helpers() if cluster.is_own() else nullcontext(),
+                ):
                     run_graph(
                         job,
                         work,

@@ -85,12 +85,12 @@ def set_environment() -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 
-_own = False
-
-
 def is_own() -> bool:
     """Whether the Ray that this process is connected to was started by it."""
-    return _own
+    import ray
+
+    node = ray._private.worker._global_node
+    return node is not None and bool(node.head)
 
 
 _connecting: Future[None] | None = None
@@ -158,7 +158,6 @@ def connect() -> None:
 
 
 def _connect() -> None:
-    global _own
     set_environment()
     try:
         import ray
@@ -171,8 +170,7 @@ def _connect() -> None:
     if ray.is_initialized():
         return
     address = running_cluster()
-    _own = address == "local"
-    if _own:
+    if address == "local":
         _start_local()
         return
     if "://" not in address and not _is_head(address):
