@@ -266,7 +266,11 @@ class Soak:
         """Wait for what ended drivers left behind to end too; count what does not, and end it."""
         self._node.end()
         psutil.wait_procs(list(self._seen), timeout=20)
-        self.left.update(name for process, name in self._seen.items() if end(process))
+        for process, name in self._seen.items():
+            title = title_of(process)
+            if end(process):
+                self.left[name] += 1
+                print(f"       left behind: {name}, {title}", flush=True)
         self._seen = {}
 
     def stop(self) -> None:
@@ -324,6 +328,15 @@ def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
     print(f"processes left behind by drivers: {listed(run.left)}")
     print(f"differences from the undisturbed run: {wrong}")
     return 1 if wrong else 0
+
+
+def title_of(process: psutil.Process) -> str:
+    """What it is, if it still runs, and since when."""
+    try:
+        since = time.strftime("%H:%M:%S", time.localtime(process.create_time()))
+        return f"{' '.join(process.cmdline())[:300]} (since {since}, {process.status()})"
+    except psutil.Error:
+        return ""
 
 
 def listed(counts: Counter[Any]) -> str:
