@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -18,11 +19,11 @@ from typing import Any
 
 import uvloop
 
-from ace_ray.models.vllm_engine import _bind_cpu_threads
+from ace_ray.models.cpu_environment import all_cores
 
 
 async def main(spec: dict[str, Any]) -> None:
-    _bind_cpu_threads()
+    os.environ.update(all_cores())
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.sampling_params import RequestOutputKind

@@ -41,10 +41,10 @@ ALONE = "one alone"
 """Bare vLLM's first text when it is asked for one."""
 
 BARE = """
-import json, sys, time
+import json, os, sys, time
 spec = json.load(open(sys.argv[1]))
-from ace_ray.models.vllm_engine import _bind_cpu_threads
-_bind_cpu_threads()
+from ace_ray.models.cpu_environment import all_cores
+os.environ.update(all_cores())
 from vllm import LLM, SamplingParams
 print(json.dumps({"at": time.time()}), flush=True)
 llm = LLM(model=spec["model"], disable_log_stats=True, generation_config="vllm", **spec["engine"])

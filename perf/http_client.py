@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,8 +22,9 @@ from typing import Any
 import aiohttp
 
 from ace_ray.children import module_command
+from ace_ray.models.cpu_environment import all_cores
 from ace_ray.run.servers.server import Server, free_port
-from ace_ray.run.servers.serving import environment, flags
+from ace_ray.run.servers.serving import flags
 
 HOST = "127.0.0.1"
 START_S = 600.0
@@ -42,7 +44,7 @@ def http_server(model: str, engine: Mapping[str, Any]) -> Iterator[str]:
         f"--port={port}",
         "--disable-uvicorn-access-log",
     ]
-    server = Server(command, environment(""), host=HOST, port=port)
+    server = Server(command, {**os.environ, **all_cores()}, host=HOST, port=port)
     try:
         server.start(START_S)
         yield f"http://{HOST}:{port}"

@@ -22,6 +22,7 @@ import ray
 
 from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.config import RunConfig, validated
+from ace_ray.run import connection
 from ace_ray.run.actors.coordinator import start_coordinator
 from ace_ray.run.actors.job import Scenarios
 from ace_ray.run.evaluate import plan_run
@@ -107,7 +108,7 @@ def main() -> int:
             episodes.append((LocalSession(scenario), path))
         return asyncio.run(played(episodes, calls))[0]
 
-    cluster.connect()
+    connection.connect()
     entries = entry_table(plan.entries)
     _coordinator = start_coordinator(entries, plan.benchmarks, name="coordinator")  # lives with it
     actors = start_actors(Scenarios("coordinator"), 1, cpus=cluster.SANDBOX_CPUS)

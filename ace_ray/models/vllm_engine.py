@@ -22,6 +22,7 @@ from ace_ray.credentials import masked
 from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
 from ace_ray.models.checkpoints import weight_bytes
+from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
@@ -63,8 +64,7 @@ class VLLMEngine:
     ) -> None:
         phases = phases or StartPhases(lambda phase: None)
         phases.begin(PROCESS)
-        _bind_cpu_threads()
-        _keep_freed_memory()
+        os.environ.update(cpu_environment())
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         set_environment(choice)
         from vllm import SamplingParams, __version__
@@ -297,25 +297,3 @@ class SwapExtension:
         # of its own, which a reload does not renew: logits come from the old one, without an error.
         if hasattr(head, "cpu_linear") and getattr(embedding, "weight", None) is head.weight:
             head.quant_method.process_weights_after_loading(head)
-
-
-def _bind_cpu_threads() -> None:
-    """Give a CPU engine all cores of this process.
-
-    vLLM's "auto" keeps a core for its frontend: half the speed on 2 cores. Ray sets
-    OMP_NUM_THREADS to the actor's logical CPUs, which the binding overrides. No effect on GPUs.
-    """
-    cores = sorted(os.sched_getaffinity(0))
-    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores)))
-
-
-def _keep_freed_memory() -> None:
-    """Let the engine core's allocator keep the buffers of one step for the next.
-
-    By default glibc hands large ones back to the kernel, which then zeroes them again page by page:
-    a CPU engine spent a tenth of its first minute on that. Read when a process starts, so these
-    reach the core, which is a child. No effect on GPU memory.
-    """
-    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(4 << 30))
-    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(8 << 30))
-    os.environ.setdefault("MALLOC_TOP_PAD_", str(256 << 20))

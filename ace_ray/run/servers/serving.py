@@ -17,6 +17,7 @@ from ace_ray import log
 from ace_ray.children import module_command
 from ace_ray.config import EndpointConfig
 from ace_ray.errors import UserError
+from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, materialize
 from ace_ray.run.planning.cluster import gpus_per_worker
@@ -215,12 +216,10 @@ def flags(engine: Mapping[str, Any]) -> list[str]:
 
 def environment(key: str) -> dict[str, str]:
     """The environment of a server that demands ``key``."""
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return {
-        # See vllm_engine: without it a CPU engine leaves a core idle.
-        "VLLM_CPU_OMP_THREADS_BIND": cores,
         "VLLM_NO_USAGE_STATS": "1",
         **os.environ,
+        **cpu_environment(),
         KEY_ENV: key,
     }
 
