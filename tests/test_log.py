@@ -18,9 +18,9 @@ from rich.console import Console
 
 from ace_ray import log
 from ace_ray.children import module_environment
+from ace_ray.run import connection
 from ace_ray.run.monitoring import progress
 from ace_ray.run.monitoring.counts import Tally
-from ace_ray.run.planning import cluster
 from ace_ray.run.submission import make_submission
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
@@ -198,15 +198,15 @@ def test_child_processes_and_jobs_log_as_they_are_told(
     (checkout / "jobs" / "evaluate.py").touch()
     submitted = partial(make_submission, "evaluate", config, checkout=checkout)
     assert "env_vars" not in submitted().runtime_env
-    assert cluster._logging() is None
+    assert connection._logging() is None
     log.configure("debug", "json")
     told = {"ACE_RAY_LOG_LEVEL": "debug", "ACE_RAY_LOG_FORMAT": "json"}
     submission = submitted()
     assert submission.runtime_env["env_vars"] == told
     assert '"ACE_RAY_LOG_LEVEL": "debug"' in submission.command(None)
-    assert cluster._logging() == {"env_vars": told}
+    assert connection._logging() == {"env_vars": told}
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    assert cluster._logging() is None, "the job's own environment has them"
+    assert connection._logging() is None, "the job's own environment has them"
     code = "from ace_ray import log; log.say(log.debug('d', a=1))"
     child = subprocess.run(
         [sys.executable, "-P", "-c", code],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ray.data import DataContext
@@ -24,7 +25,7 @@ def wanted(waiting: int, block_s: float, checkers: int, most: int) -> int:
 
     Args:
         waiting: blocks at checkers and on the way to them.
-        block_s: seconds of checks of one block, as measured.
+        block_s: seconds of checks of one block, as measured; 0 before there is one.
     """
     needed = math.ceil(waiting * block_s / BEHIND_S)
     return max(checkers, min(needed, 2 * checkers, most))
@@ -37,18 +38,20 @@ class CheckerPool(ExecutionCallback):  # type: ignore[misc]  # Ray ships no type
     processes again and again.
     """
 
+    block_s: Callable[[], float] = staticmethod(lambda: 0.0)
+    """Seconds that the checks of a block take, on average so far. The class's, since Ray Data makes
+    the object; a process has one graph at a time."""
+
     def on_execution_step(self, executor: Any) -> None:
         for operator, state in executor._topology.items():
             if Checker.__name__ not in operator.name:
                 continue
             (pool,) = operator.get_autoscaling_actor_pools()
-            measured = operator.metrics
             # Blocks that lie at a checker stay there: others can have the rest.
             queued = state.total_enqueued_input_blocks()
-            done = measured.num_task_outputs_generated
-            if pool.num_pending_actors() or not queued or not done:
+            if pool.num_pending_actors() or not queued:
                 return
-            block_s = measured.block_generation_time / done
+            block_s = type(self).block_s()
             waiting = pool.num_tasks_in_flight() + queued
             there = pool.current_size()
             more = wanted(waiting, block_s, there, pool.max_size()) - there

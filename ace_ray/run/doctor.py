@@ -17,9 +17,10 @@ from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.format_probe import probe_format
 from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
 from ace_ray.publishers.registry import check_publishers
+from ace_ray.run.connection import connect
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import preflight
-from ace_ray.run.planning.cluster import Nodes, connect, fit, largest, nodes
+from ace_ray.run.planning.cluster import Nodes, fit, largest, nodes
 from ace_ray.run.planning.formats import choice_line, facts_of
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand

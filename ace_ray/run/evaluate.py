@@ -13,9 +13,9 @@ from ace_ray import log
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.publishers.registry import check_publishers
+from ace_ray.run import connection
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened
-from ace_ray.run.planning import cluster
 from ace_ray.run.planning.formats import choice_line, facts_of
 from ace_ray.run.planning.plan import Plan, make_plan
 from ace_ray.run.planning.preflight import (
@@ -60,7 +60,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
             prepare()
         with (
             log.known(run_id=plan.run_id),
-            cluster.connecting() if begins else nullcontext(),
+            connection.connecting() if begins else nullcontext(),
             opened(plan, fresh=fresh, say=say, began=began) as run,
         ):
             rows, pending = len(plan.rows), len(run.pending(again=False))

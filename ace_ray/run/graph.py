@@ -28,6 +28,7 @@ from ace_ray.run.elastic import ElasticWorkers
 from ace_ray.run.health.processes import give_back_memory
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
+from ace_ray.run.ray_data import actors_hold_their_arguments
 from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
@@ -208,17 +209,20 @@ def run_graph(
     *,
     places: Callable[[], dict[str, Any]] | None = None,
     workers: ElasticWorkers | None = None,
+    block_check_s: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
     ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
     end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`);
-    ``workers`` keeps those that come and go. Blocks until the last part is stored. Exceptions of
-    Ray Data pass through.
+    ``workers`` keeps those that come and go; ``block_check_s`` is what the checks of a block take
+    on average, 0 before there is one. Blocks until the last part is stored. Exceptions of Ray Data
+    pass through.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.workers = workers
+    CheckerPool.block_s = staticmethod(block_check_s)
     _quiet()
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
@@ -280,10 +284,11 @@ def run_graph(
         )
     )
     try:
-        for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
-            for run, rows in zip(*receipt.to_pydict().values(), strict=True):
-                left -= rows
-                stored(run, rows)
+        with actors_hold_their_arguments():
+            for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
+                for run, rows in zip(*receipt.to_pydict().values(), strict=True):
+                    left -= rows
+                    stored(run, rows)
     except BaseException as error:
         # The executor ends with the last frame that holds it: now, while there is a Ray.
         traceback.clear_frames(error.__traceback__)

@@ -22,7 +22,7 @@ from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
-from ace_ray.run import roles
+from ace_ray.run import connection, roles
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.isolation import IsolatedRow
 from ace_ray.run.health.monitor import HealthMonitor
@@ -46,9 +46,9 @@ Pending = dict[int, PlannedRows]
 
 
 def prepare() -> None:
-    """The imports of a pass, before a thread connects (`cluster.connecting`)."""
-    cluster.set_environment()
-    if find_spec("ray") is not None:  # else `cluster.connect` says so
+    """The imports of a pass, before a thread connects (`connection.connecting`)."""
+    connection.set_environment()
+    if find_spec("ray") is not None:  # else `connection.connect` says so
         from ace_ray.run import graph  # noqa: F401
 
 
@@ -204,7 +204,7 @@ class Session:
     def _pass(self, pending: Pending) -> None:
         """``pending`` through the graph. Raises `RunFailed`."""
         asked = self._ask()
-        cluster.connect()
+        connection.connect()
         self._reached.setdefault("ray", time.time())
         import ray
 
@@ -214,7 +214,7 @@ class Session:
         from ace_ray.run.elastic import ElasticWorkers
         from ace_ray.run.graph import Work, run_graph
         from ace_ray.run.planning import placement
-        from ace_ray.run.ray_data import without_helpers
+        from ace_ray.run.ray_data import unheld, without_helpers
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -272,6 +272,10 @@ class Session:
                 roles.serving_roles(bindings, on_gpu=on_gpu) as served,
                 placement.reserved(self._resources, config, self._interrupts, self._say) as places,
             ):
+                sandboxes = start_actors(
+                    Scenarios(name), self._resources.sandboxes, cpus=cluster.SANDBOX_CPUS
+                )
+                # This frame keeps the coordinator, sandboxes and services.
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -284,15 +288,11 @@ class Session:
                     ),
                     config=config,
                     engine=engine,
-                    coordinator=coordinator,
+                    coordinator=unheld(coordinator),
                     bindings=bindings,
                     served=served,
-                    sandboxes=start_actors(
-                        Scenarios(name),
-                        self._resources.sandboxes,
-                        cpus=cluster.SANDBOX_CPUS,
-                    ),
-                    services=services,
+                    sandboxes=tuple(map(unheld, sandboxes)),
+                    services={name: unheld(service) for name, service in services.items()},
                     choice=plan.choice,
                     replay=plan.replay,
                     first=min(pending),
@@ -306,7 +306,7 @@ class Session:
                 self._reached.setdefault("actors", time.time())
                 with (
                     ProgressView(lambda: monitor.latest, _count(pending), self._console),
-                    without_helpers() if cluster.is_own() else nullcontext(),
+                    without_helpers() if connection.is_own() else nullcontext(),
                 ):
                     run_graph(
                         job,
@@ -325,6 +325,7 @@ class Session:
                         )
                         if self._resources.elastic
                         else None,
+                        block_check_s=lambda: monitor.latest.block_check_s,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):

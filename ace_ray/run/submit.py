@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
-from ace_ray.run.planning.cluster import running_cluster, set_environment
+from ace_ray.run.connection import running_cluster, set_environment
 from ace_ray.run.submission import Submission
 
 INTERRUPTED = 130

@@ -22,6 +22,7 @@ from rich.console import Console
 from ace_ray import log
 from ace_ray.config import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.run import connection
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.supervise import die_with
@@ -89,7 +90,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
                     fix="sweep again when it is fully written",
                 )
         prepare()
-        stack.enter_context(cluster.connecting())
+        stack.enter_context(connection.connecting())
         runs = [
             stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]
@@ -98,7 +99,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
             say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))
         if gpus and any(pending):
-            cluster.connect()
+            connection.connect()
             interrupts.install()  # Ray has taken them
             cluster.grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}

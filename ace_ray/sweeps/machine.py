@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from ace_ray.models.memory import total_bytes
+from ace_ray.run import connection
 from ace_ray.run.planning import cluster
 from ace_ray.sweeps.packing import GPU_MEMORY_GIB, Machine
 
@@ -17,7 +18,7 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
     ``cpus`` is what one lane takes on a cluster without GPUs; ``gpu_memory_gib`` overrides what
     Ray's accelerator types tell. Raises `UserError`: the cluster cannot be joined.
     """
-    if cluster.running_cluster() == "local":
+    if connection.running_cluster() == "local":
         gpus, memory = _local_gpus()
         # Not those that this process may use: the Ray of a lane may count more, never above this.
         node = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}
@@ -25,7 +26,7 @@ def find_machine(cpus: float, gpu_memory_gib: float | None) -> Machine:
             return Machine(gpus, gpu_memory_gib or memory, nodes=(node,))
         # One engine takes all cores of a machine.
         return Machine(0, total_bytes() / 2**30, nodes=(node,))
-    cluster.connect()
+    connection.connect()
     try:
         import ray
 

@@ -131,6 +131,7 @@ def test_simulator_that_is_down_fails_its_rows_only_and_resume_mends_them(
     simulator.is_up = True
     done = evaluate(path)
     assert done.returncode == 0, done.stderr
+    assert "core_worker" not in done.stderr, "Ray's own warnings say nothing to a user"
     rows = rows_of(tmp_path)
     assert {row["status"] for row in rows} == {"scored"}
     states = [json.loads(row["state"]) for row in rows if row["category"] == "agent_multi_turn"]

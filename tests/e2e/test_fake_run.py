@@ -155,6 +155,7 @@ def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     args = ["--output", output, "--set", "samples=1", "--set", "engine.fail={}"]
     done = evaluate(path, *args)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "core_worker" not in done.stderr, "Ray's own warnings say nothing to a user"
     again = evaluate(path, *args)
     assert "8 rows declared, 0 to evaluate" in again.stdout
     before = names_in(output)

@@ -59,6 +59,7 @@ def submitted(cluster: Cluster, *entrypoint: str) -> str:
 def test_jobs_write_score_and_report_a_run(cluster, config, tmp_path):
     said = submitted(cluster, "python", "jobs/evaluate.py", "--config", str(config))
     assert "declared 4 = 4 scored" in said
+    assert "core_worker" not in said, "Ray's own warnings say nothing to a user"
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "_SUCCESS").exists()
     assert json.loads((run / "run.json").read_text())["machine"]["cluster_cpus"] == 2

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ace_ray.models.memory import total_bytes
+from ace_ray.run import connection
 from ace_ray.run.planning import cluster
 from ace_ray.sweeps.machine import find_machine
 from ace_ray.sweeps.packing import Machine
@@ -23,7 +24,7 @@ RAM = total_bytes() / 2**30
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "running_cluster", lambda: "local")
+    monkeypatch.setattr(connection, "running_cluster", lambda: "local")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -89,8 +90,8 @@ class TestCluster:
                 cluster_resources=lambda: total, shutdown=lambda: joined.remove("it")
             )
             monkeypatch.setitem(sys.modules, "ray", ray)
-            monkeypatch.setattr(cluster, "running_cluster", lambda: "127.0.0.1:6379")
-            monkeypatch.setattr(cluster, "connect", lambda: joined.append("it"))
+            monkeypatch.setattr(connection, "running_cluster", lambda: "127.0.0.1:6379")
+            monkeypatch.setattr(connection, "connect", lambda: joined.append("it"))
             monkeypatch.setattr(cluster, "nodes", lambda: list(nodes))
 
         yield make

@@ -17,6 +17,7 @@ import pytest
 
 from ace_ray.config import RunConfig, run_config
 from ace_ray.errors import UserError
+from ace_ray.run import connection
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.health.interrupts import RunFailed
 from ace_ray.run.planning import cluster
@@ -290,7 +291,7 @@ class TestLane:
         config = self.config(folder, tmp_path)
         run_id = plan_run(run_config(config, where="")).run_id
         asked: list[Any] = []
-        monkeypatch.setattr(cluster, "connect", lambda: asked.append("connect"))
+        monkeypatch.setattr(connection, "connect", lambda: asked.append("connect"))
         monkeypatch.setattr(cluster, "grow", lambda *args: asked.append(args[:2]))
         monkeypatch.setattr(Session, "run", lambda self: asked.append("run"))
         run({"run_id": run_id, "config": config}, nodes=[], gpus=[2, 1])

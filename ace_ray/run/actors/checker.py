@@ -17,7 +17,7 @@ from ace_ray.run.actors.job import Job, report, start
 from ace_ray.run.actors.judging import judged, log_traceback
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
-from ace_ray.run.health.processes import this_process
+from ace_ray.run.health.processes import WorkTime, this_process
 from ace_ray.run.storage.rows import checked_schema, entry_at, entry_columns, metrics_of
 
 CHECK_S = 300.0
@@ -36,6 +36,7 @@ class Checker:
         self._schema = checked_schema(tuple(dict.fromkeys(every)))
         self._sampling = job.config.sampling.sampling()
         self._since: float | None = None
+        self._work = WorkTime()
         self._passed = False
         """Whether this process has judged anything."""
         ray.get(self._coordinator.ready.remote(self._process, {}))
@@ -71,7 +72,8 @@ class Checker:
                     row["completion_tokens"] or 0,
                 )
                 for row in checked
-            ]
+            ],
+            self._work.taken_s(),
         )
         return pa.Table.from_pylist(checked, schema=self._schema)
 
@@ -80,7 +82,8 @@ class Checker:
         # Waited for: what kills this process must be known to the coordinator before.
         ray.get(self._coordinator.enter.remote(self._process, ids))
         self._since = time.monotonic()
-        checked = [self._check(row) for row in rows]
+        with self._work.working():
+            checked = [self._check(row) for row in rows]
         self._since, self._passed = None, True
         self._coordinator.leave.remote(self._process, ids)
         return checked

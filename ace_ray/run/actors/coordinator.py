@@ -100,8 +100,10 @@ class Coordinator:
         """
         return self._shared
 
-    def rows(self, rows: list[tuple[Any, ...]]) -> None:
-        """What a checker has judged."""
+    def rows(self, rows: list[tuple[Any, ...]], check_s: float = 0.0) -> None:
+        """What a checker has judged of a block, and what it took."""
+        self._tally.checked_blocks += 1
+        self._tally.check_s += check_s
         if rows:
             self._starts_since_progress.clear()
         self._tally.add(rows)

@@ -2,7 +2,7 @@
 
 Every node of a cluster serves the metrics of its processes. Ray writes ``ray_`` before each name
 and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A run that
-starts a Ray of its own exports nothing (`cluster.connect`).
+starts a Ray of its own exports nothing (`connection.connect`).
 
 A pass over the pending rows has a coordinator of its own, so its counters begin at 0. Ray passes a
 gauge on once for each time it is set: one that is there belongs to a run with a live driver.

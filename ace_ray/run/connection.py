@@ -1,0 +1,332 @@
+"""Joining Ray, or starting one.
+
+A local Ray that a run starts is its own: one node that ends with it. Whatever can be known about a
+Ray before it is joined is, for `ray.init` waits for minutes, or ends this process with a signal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ace_ray import log
+from ace_ray.errors import UserError, first_line
+from ace_ray.run.health.interrupts import RunFailed
+
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray's, of a driver that it starts as a job."""
+
+HEAD_S = 60.0
+"""For a head's first bytes. A busy one is slow; one that hangs sends none."""
+MOST_SAID = 600
+"""Characters of what Ray says when it cannot be joined."""
+
+# What a client of HTTP/2 sends first: the preface, and a SETTINGS frame without settings.
+_HTTP2_SETTINGS, _HTTP2_FRAME = 4, 9
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
+    [0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0]
+)
+
+LOCAL_STARTS = 3
+"""Tries to start a Ray of our own."""
+
+
+def set_environment() -> None:
+    """Settings that Ray reads when it is imported, and when it starts."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray calls after the end would start a Ray, or join another driver's and hang with it.
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
+    # processes at every step. Takes effect in a Ray that is started here.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+
+def is_own() -> bool:
+    """Whether the Ray that this process is connected to was started by it."""
+    import ray
+
+    node = ray._private.worker._global_node
+    return node is not None and bool(node.head)
+
+
+_connecting: Future[None] | None = None
+"""Of the thread that connects."""
+
+
+@contextmanager
+def connecting() -> Iterator[None]:
+    """Connect in a thread beside what the context does; `connect` waits for that, and raises what
+    it raised. The context's end is the end of the connection.
+
+    A Ray of our own takes 2 to 8 s to start, in which this process has next to nothing to do.
+    Nothing of Ray may be imported meanwhile: two threads that import its circles fail.
+    """
+    global _connecting
+    future: Future[None] = Future()
+    over = threading.Event()
+
+    def work() -> None:
+        try:
+            _connect()
+            future.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+        # Linux ends the processes of a Ray of our own with the thread that started them.
+        over.wait()
+
+    _connecting = future
+    # A daemon, or an end at once would wait for a Ray that does not come.
+    threading.Thread(target=work, name="connecting", daemon=True).start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise  # at once: this process takes Ray with it
+    except BaseException:
+        _end_connection(future, over)
+        raise
+    else:
+        _end_connection(future, over)
+    finally:
+        _connecting = None
+
+
+def _end_connection(future: Future[None], over: threading.Event) -> None:
+    future.exception()  # waits for it
+    import ray
+
+    ray.shutdown()
+    over.set()
+
+
+def connect() -> None:
+    """Join the cluster named by ``RAY_ADDRESS`` or running on this machine; else start one.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster refuses the connection.
+        RunFailed: a Ray of our own does not start.
+    """
+    global _connecting
+    future, _connecting = _connecting, None
+    if future is not None:
+        future.result()
+    else:
+        _connect()
+
+
+def _connect() -> None:
+    set_environment()
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(
+            "Ray is not installed",
+            where="this machine",
+            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+        ) from error
+    if ray.is_initialized():
+        return
+    address = running_cluster()
+    if address == "local":
+        _start_local()
+        return
+    if "://" not in address and not _is_head(address):
+        raise UserError(
+            f"cannot join Ray: what listens there did not answer as a head of Ray does within "
+            f"{HEAD_S:g} s",
+            where=f"Ray at {address}",
+            fix=_otherwise(),
+        )
+    if owner := _owner(address):
+        raise UserError(
+            f"cannot join Ray: it is another user's ({owner}), who keeps its sockets",
+            where=f"Ray at {address}",
+            fix=_otherwise(),
+        )
+    try:
+        # Ray finds a running cluster, and the token it made for it, only when it is left to look.
+        ray.init(None, runtime_env=_logging(), **_quiet())
+    except Exception as error:
+        said = " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+        fix = _otherwise()
+        if not said.startswith("Version mismatch"):
+            # Ray says no more than "failed to connect" when the token is missing.
+            fix += (
+                "; if the cluster asks for a token, export the head's RAY_AUTH_TOKEN and "
+                "RAY_AUTH_MODE=token (docs/clusters.md)"
+            )
+        raise UserError(f"cannot join Ray: {said}", where=f"Ray at {address}", fix=fix) from error
+
+
+def _otherwise() -> str:
+    """What to do about a Ray that cannot be joined."""
+    if _named():
+        return "check RAY_ADDRESS"
+    return (
+        f"nobody named this Ray, it was found on this machine ({_note()} holds its address): "
+        "set RAY_ADDRESS=local to run without it"
+    )
+
+
+def _quiet() -> dict[str, Any]:
+    return {
+        # None for a Ray of our own: it doubles the start-up time.
+        "include_dashboard": False,
+        # At level debug what actors print, vLLM's lines too. Ray puts a name before each, which is
+        # no JSON.
+        "log_to_driver": log.is_shown(logging.DEBUG) and not log.is_json(),
+        "logging_level": logging.ERROR,
+    }
+
+
+def _logging() -> dict[str, Any] | None:
+    """The runtime environment that has actors of a cluster log as this process does. A job's holds
+    that already (`ace_ray.run.submission`), and Ray refuses to be told twice."""
+    variables = log.environment()
+    if not variables or _JOB in os.environ:
+        return None
+    return {"env_vars": variables}
+
+
+@contextmanager
+def _without_helpers() -> Iterator[None]:
+    """A Ray that starts in this context is one node that nobody looks at: without the server of the
+    dashboard, whose start `ray.init` waits for even when it is told to include none, without an
+    autoscaler, and without what tells the driver of its workers' output, unless that is shown."""
+    from ray._private.node import Node
+
+    left_out = ["start_api_server", "start_monitor"]
+    if not _quiet()["log_to_driver"]:
+        left_out.append("start_log_monitor")
+    own = {name: getattr(Node, name) for name in left_out}
+    for name in own:
+        setattr(Node, name, lambda self, **_: None)
+    try:
+        yield
+    finally:
+        for name, method in own.items():
+            setattr(Node, name, method)
+
+
+def _start_local() -> None:
+    import ray
+
+    # Nobody reads its metrics; its agent would gather them all the time.
+    os.environ.setdefault("RAY_enable_metrics_collection", "0")
+    for attempt in range(1, LOCAL_STARTS + 1):
+        try:
+            with _without_helpers():
+                ray.init("local", **_quiet())
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == LOCAL_STARTS:
+                raise RunFailed(
+                    f"a local Ray cannot be started: {first_line(error)}", resumable=True
+                ) from error
+        # Its processes may have met those of a Ray that is just going, or were too slow to come.
+        time.sleep(5)
+
+
+def running_cluster() -> str:
+    """The address to join, or "local".
+
+    Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
+    address without a server: Ray would wait for it for minutes, and a killed head leaves its
+    address behind.
+
+    Raises:
+        UserError: ``RAY_ADDRESS`` does not answer, or it is unset and what Ray noted on this
+            machine may not be read.
+    """
+    if named := _named():
+        if "://" not in named and not _answers(named):
+            raise UserError(
+                "nothing answers at this address",
+                where=f"RAY_ADDRESS={named}",
+                fix="name a running cluster, or unset it to start a local Ray",
+            )
+        return named
+    if os.environ.get("RAY_ADDRESS") == "local":
+        return "local"
+    note = _note()
+    try:
+        started = note.read_text(errors="replace").strip() if note.is_file() else ""
+    except OSError as error:
+        raise UserError(
+            f"the note of a Ray that was started on this machine cannot be read: {error.strerror}",
+            where=str(note),
+            fix="set RAY_ADDRESS=local to run without that Ray, or to the address of one to join",
+        ) from error
+    return started if started and _answers(started) else "local"
+
+
+def _named() -> str:
+    """The cluster's address that the user gave, "" for none."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    return "" if named in ("auto", "local") else named
+
+
+def _note() -> Path:
+    """Where `ray start` leaves the address of the head it started on this machine, whoever did."""
+    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+
+
+def _answers(address: str) -> bool:
+    try:
+        with _connected(address, 10):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _connected(address: str, timeout_s: float) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
+
+
+def _owner(address: str) -> str:
+    """The user whose Ray this is, if it is on this machine and its sockets are not for others to
+    open, else "". Ray ends a driver that may not open them, with a signal."""
+    note = _note()
+    try:
+        uid = note.stat().st_uid
+        if uid == os.geteuid() or note.read_text(errors="replace").strip() != address:
+            return ""
+        sockets = [
+            path
+            for path in note.parent.glob("session_*/sockets/plasma_store*")
+            if path.stat().st_uid == uid
+        ]
+    except OSError:
+        return ""
+    if not sockets or any(os.access(path, os.W_OK, effective_ids=True) for path in sockets):
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user id {uid}"
+
+
+def _is_head(address: str) -> bool:
+    """Whether gRPC is spoken there: `ray.init` waits for minutes for one that hangs, or for a
+    server of another kind, and then asks again."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return True  # gRPC comes behind a handshake that is Ray's
+    try:
+        with _connected(address, HEAD_S) as head:
+            head.sendall(_HTTP2_HELLO)
+            answer = head.recv(_HTTP2_FRAME, socket.MSG_WAITALL)
+    except (OSError, ValueError):
+        return False
+    # Length, then the type: a server's first frame is SETTINGS (RFC 9113, 3.4).
+    return len(answer) == _HTTP2_FRAME and answer[3] == _HTTP2_SETTINGS
