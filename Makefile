@@ -46,9 +46,10 @@ test: $(READY) lint
 	$(BIN)/pytest -n 2 $(addprefix --ignore=,$(CLUSTERS))
 	$(BIN)/pytest $(CLUSTERS)
 
-# Runs that are killed, starved and refused, and clusters of two nodes: 40 minutes on 2 cores.
+# Runs that are killed, starved and refused, and clusters of two nodes. They wait more than they compute,
+# so two at a time; those with a real engine, which takes all cores, are of one group.
 faults: $(READY)
-	$(BIN)/pytest -m slow --timeout 3600
+	$(BIN)/pytest -m slow -n 2 --dist loadgroup --timeout 3600
 
 lint: $(READY)
 	$(BIN)/ruff check .

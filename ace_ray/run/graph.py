@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,13 @@ FEWEST_BLOCKS = 4
 them waits for a slow row."""
 
 PAUSE_S = 0.3
-"""Most between two looks of Ray Data's executor."""
+"""Most between two looks of Ray Data's executor while there is something to see at each."""
+
+NOTHING_S = 0.5
+"""Most until it looks again though there is nothing."""
+
+MANY_TASKS = 256
+"""Of so many one has always ended, and waiting for it costs more than a look that finds none."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
@@ -173,12 +179,16 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     """Lets Ray Data's executor look at its actors less often.
 
     It does so ten times a second, whatever there is to see, for 4 ms of CPU each time: an engine
-    that needs all cores of a small machine loses 3 to 4 % by that.
+    that needs all cores of a small machine loses 3 to 4 % by that. So it pauses, and then waits
+    until a task has something to pass on.
     """
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)
     """Seconds until the next look. The class's, since Ray Data makes the object; a process has one
     graph at a time."""
+
+    stopping: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the graph is to end."""
 
     workers: ElasticWorkers | None = None
     """Of a graph whose engine workers come and go."""
@@ -191,6 +201,19 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
         if (workers := type(self).workers) is not None:
             workers.look()
         time.sleep(type(self).pause())
+        if not type(self).stopping():
+            wait_for_any(executor, NOTHING_S)
+
+
+def wait_for_any(executor: Any, most_s: float) -> None:
+    """Wait until a task of the graph has ended or has something to pass on."""
+    # Were metadata read in a thread (`connection.set_environment`), no task would tell of them.
+    if any(getattr(executor._metadata_fetcher, "_fifos", {}).values()):
+        return
+    tasks = (task for operator in executor._topology for task in operator.get_active_tasks())
+    waitables = [task.get_waitable() for task in islice(tasks, MANY_TASKS)]
+    if 0 < len(waitables) < MANY_TASKS:
+        ray.wait(waitables, num_returns=1, timeout=most_s, fetch_local=False)
 
 
 def pause(left: int, *, stopping: bool) -> float:
@@ -221,6 +244,7 @@ def run_graph(
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
+    ThrottledExecutor.stopping = staticmethod(stopping)
     ThrottledExecutor.workers = workers
     CheckerPool.block_s = staticmethod(block_check_s)
     _quiet()

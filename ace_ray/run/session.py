@@ -78,7 +78,8 @@ class Session:
         self._reached: dict[str, float] = {}
         """When the first pass had Ray, and its actors; wall clock."""
         self._resources: Resources | None = None
-        self._earlier = [earlier_timing(run.store) for run in runs]
+        # With --fresh the run before is still there, and no part of this one.
+        self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]
 
     def run(self) -> None:
         """Evaluate until nothing is pending or nothing gets further, and conclude every run.

@@ -314,3 +314,24 @@ def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
     assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)
     with pytest.raises(UserError, match=r"^model.plugins: bad.py: does not load: ZeroDivision"):
         FormatChoice(plugins=(("bad.py", "1 / 0"),)).load_plugins()
+
+
+def test_vllm_looks_for_a_processor_once(
+    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.renderers import hf
+
+    looked: list[str] = []
+
+    def look(name: str, **_: Any) -> None:
+        looked.append(name)
+        raise OSError("no processor")
+
+    monkeypatch.setattr(hf, "cached_get_processor", look)
+    monkeypatch.setattr(hf, "_PROCESSOR_CHAT_TEMPLATES", {})
+    config, renderer = make_renderer(TEMPLATE)
+    folder = renderer.tokenizer.name_or_path
+    format.look_for_processor(folder, {})
+    assert looked == [folder]
+    assert rendered(Format(config, renderer, HERMES)).text.endswith("<|assistant|>")
+    assert looked == [folder]
