@@ -47,7 +47,7 @@ test: $(READY) lint
 	$(BIN)/pytest $(CLUSTERS)
 
 # Runs that are killed, starved and refused, and clusters of two nodes. They wait more than they compute,
-# so two at a time; those with a real engine, which takes all cores, are of one group.
+# so two at a time (tests/conftest.py says which are not beside each other).
 faults: $(READY)
 	$(BIN)/pytest -m slow -n 2 --dist loadgroup --timeout 3600
 

@@ -17,6 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``--dist loadgroup`` a module is one group, since its tests share runs and clusters, but
+    for the real engines, which take all cores, and clusters, whose ports Ray fixes: of each of
+    these there is one at a time."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
     """No test reaches for the network, the user's caches or their credentials."""

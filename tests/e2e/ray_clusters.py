@@ -89,6 +89,8 @@ def running(folder: Path, cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_metrics_report_interval_ms": "500",
+        # Where it notes its address: in the common place others' local runs would find it.
+        "RAY_TMPDIR": str(folder),
     }
     env.pop("RAY_ADDRESS", None)
     gcs, address = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"

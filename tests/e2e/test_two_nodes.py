@@ -21,7 +21,7 @@ import yaml
 from ace_ray.run.monitoring.metrics import DEATHS, SPECS
 from tests.e2e.ray_clusters import Cluster, running, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
 
 
 @pytest.fixture(scope="module")
