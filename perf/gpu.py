@@ -438,6 +438,7 @@ def main() -> int:
     parser.add_argument(
         "--samples", type=int, help="answers to each of 60 prompts; default: 8, tiny: 2"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="of the overhead, at most")
     parser.add_argument("--scratch", help="a folder for weights and runs; default: the temporary")
     args = parser.parse_args()
     # Somebody's Ray would share the GPU, and nothing here may wait for a network.
@@ -455,7 +456,7 @@ def main() -> int:
     signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, max(1.0, args.minutes * 60 - END_S))
     try:
-        lines = measured(name, scratch, budget, on_gpu=on_gpu, samples=args.samples)
+        lines = measured(name, scratch, budget, on_gpu=on_gpu, options=args)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         shutil.rmtree(scratch, ignore_errors=True)
@@ -464,14 +465,14 @@ def main() -> int:
 
 
 def measured(
-    name: str, scratch: Path, budget: Budget, *, on_gpu: bool, samples: int | None
+    name: str, scratch: Path, budget: Budget, *, on_gpu: bool, options: argparse.Namespace
 ) -> list[Line]:
     """All parts, in the order of their value."""
 
     def say(text: str) -> None:
         print(f"[{budget.minutes - budget.left:5.1f} min] {text}", flush=True)
 
-    samples = samples or (8 if name == "7b" else 2)
+    samples = options.samples or (8 if name == "7b" else 2)
     all_of = Measurements(SHAPES[name], scratch, on_gpu=on_gpu, samples=samples)
     parts = [
         Part("overhead and first row", 7.0, all_of.overhead),
@@ -481,7 +482,7 @@ def measured(
     ]
     lines = run_parts(parts, budget, say)
     more: list[Line] = []
-    for number in (2, 3):
+    for number in range(2, options.rounds + 1):
         again = Part(f"overhead, round {number}", 4.0, all_of.overhead)
         found = run_parts([again], budget, say)
         if found[0].what == again.name:
