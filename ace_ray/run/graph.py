@@ -49,7 +49,7 @@ NOTHING_S = 0.5
 """Most until it looks again though there is nothing."""
 
 MANY_TASKS = 256
-"""Of so many one has always ended, and waiting for it costs more than a look that finds none."""
+"""As many are not waited for: one of them ends soon anyway, and a wait is handed each of them."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""

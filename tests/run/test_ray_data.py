@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -35,6 +37,16 @@ def test_ray_data_is_as_it_was_afterwards() -> None:
     with pytest.raises(ValueError, match="within"):
         fail_within()
     assert attributes() == before
+
+
+def test_the_executor_reads_metadata_itself() -> None:
+    code = (
+        "from ace_ray.run.session import prepare; prepare()\n"
+        "from ray.data._internal.execution.metadata_fetcher import make_metadata_fetcher\n"
+        "print(type(make_metadata_fetcher()).__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "InlineMetadataFetcher"
 
 
 class TestAnActorsArguments:

@@ -72,7 +72,8 @@ class WorkTime:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Around what this thread does for a piece of work, and may wait in."""
-        wall, held = time.perf_counter(), _held_core_or_wanted_one_s()
+        # In this order, and below in the other: a core that is lost between the two is no wait.
+        held, wall = _held_core_or_wanted_one_s(), time.perf_counter()
         try:
             yield
         finally:

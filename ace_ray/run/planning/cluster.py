@@ -19,8 +19,8 @@ MOST_CHECKERS = 4
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
 CLIENT_CPUS = 0.25
-"""Of a worker whose candidate is behind an endpoint."""
-"""Small, so that a 2-CPU cluster has room beside one engine."""
+"""Of a worker whose candidate is behind an endpoint. These are all small, so that a cluster of two
+CPUs has room beside one engine."""
 _ROUNDING = 1e-9
 """Of sums of CPUs."""
 

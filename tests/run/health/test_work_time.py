@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ def work(seconds: float) -> None:
         pass
 
 
-def keep_busy(core: int) -> None:
+def keep_busy(core: int, has_it: Event) -> None:
     os.sched_setaffinity(0, {core})
+    has_it.set()
     while True:
         pass
 
@@ -31,8 +33,11 @@ def shared_core() -> Iterator[None]:
     """This process has one core, and another process, too."""
     cores = os.sched_getaffinity(0)
     core = min(cores)
-    rival = multiprocessing.get_context("fork").Process(target=keep_busy, args=(core,), daemon=True)
+    context = multiprocessing.get_context("fork")
+    has_it = context.Event()
+    rival = context.Process(target=keep_busy, args=(core, has_it), daemon=True)
     rival.start()
+    assert has_it.wait(600)
     os.sched_setaffinity(0, {core})
     yield
     os.sched_setaffinity(0, cores)
