@@ -39,17 +39,17 @@ quickstart: $(READY)
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml --set "model.source='$$model'"
 	@$(BIN)/ace-ray report "$$(ls -td runs/quickstart/*/ | head -1)"
 
-# Tests that start Ray or engines: one after another, since two local clusters get in each other's way.
+# Tests that start Ray or engines, in the order in which tests/conftest.py has them.
 CLUSTERS := $(addprefix tests/,e2e faults sandbox test_cli.py test_bad_input.py)
 
 test: $(READY) lint
 	$(BIN)/pytest -n 2 $(addprefix --ignore=,$(CLUSTERS))
-	$(BIN)/pytest $(CLUSTERS)
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(CLUSTERS)
 
 # Runs that are killed, starved and refused, and clusters of two nodes. They wait more than they compute,
-# so two at a time (tests/conftest.py says which are not beside each other).
+# so three at a time (tests/conftest.py says which are not beside each other).
 faults: $(READY)
-	$(BIN)/pytest -m slow -n 2 --dist loadgroup --timeout 3600
+	$(BIN)/pytest -m slow -n 3 --dist loadgroup --no-loadscope-reorder --timeout 3600
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -17,14 +17,27 @@ ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
 
 
+ONE_AT_A_TIME = ("engine", "cluster")
+"""Groups of tests that no other of their kind may be beside: a real engine takes all cores, and Ray
+fixes some ports of a cluster."""
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` a module is one group, since its tests share runs and clusters, but
-    for the real engines, which take all cores, and clusters, whose ports Ray fixes: of each of
-    these there is one at a time."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
+    for `ONE_AT_A_TIME`. These take longest, so they begin first; of the engines' the last module,
+    since a process takes its next group before it is through with the last two tests of one."""
+    places: dict[int, tuple[int, int]] = {}
+    for number, item in enumerate(items):
+        marker = item.get_closest_marker("xdist_group")
+        if marker is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+            places[id(item)] = (len(ONE_AT_A_TIME), number)
+        else:
+            kind = ONE_AT_A_TIME.index(marker.args[0])
+            places[id(item)] = (kind, number if kind else -number)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: places[id(item)])
 
 
 @pytest.fixture(scope="session", autouse=True)

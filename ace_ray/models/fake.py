@@ -61,6 +61,7 @@ class FakeScript(Section):
     )
     ready_file: str = Field("", description="the engine is not ready until this file exists")
     answer_file: str = Field("", description="nothing is answered until this file exists")
+    hold: Marked = Field(default_factory=dict, description="not answered until the file exists")
     delay_s: float = 0.0
     exponential: bool = Field(
         False, description="delays as real answers have lengths: `delay_s` is their mean"
@@ -155,7 +156,8 @@ class FakeEngine:
         await self.alive()
         if any(key in last for key in script.endless):
             await asyncio.Event().wait()
-        while script.answer_file and not Path(script.answer_file).exists():
+        held = [file for key, file in script.hold.items() if key in last]
+        while not all(Path(file).exists() for file in (script.answer_file, *held) if file):
             await asyncio.sleep(0.1)
         seconds = _delay_s(script, last, sampling.seed)
         await asyncio.sleep(seconds)

@@ -79,6 +79,7 @@ def script(tmp_path_factory) -> tuple[Path, dict]:
 def first(script) -> tuple[subprocess.CompletedProcess[str], Path]:
     path, facts = script
     done = evaluate(path)
+    assert (facts["folder"] / "runs").exists(), done.stderr
     (run,) = (facts["folder"] / "runs").iterdir()
     return done, run
 

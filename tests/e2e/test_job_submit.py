@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,11 +25,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One node of 2 CPUs, in the folder of every ``ray start``.
-
-    The head's address stays behind there: exactly what a later local run must not wait for
-    (test_a_dead_head_is_not_waited_for)."""
-    with running(Path("/tmp/ray"), [2]) as cluster:
+    """One node of 2 CPUs."""
+    # Not pytest's folder: the path of a socket has at most 107 characters. And not the common one,
+    # where its address would be found by others' local runs.
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder,
+        running(Path(folder, "ray"), [2]) as cluster,
+    ):
         yield cluster
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.run.monitoring.metrics import DEATHS, SPECS
 from tests.e2e.ray_clusters import Cluster, running, wait_for
 
@@ -107,36 +108,37 @@ def test_a_run_is_met_again_and_left(cluster, two_workers):
 
 
 def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_path):
-    # An engine that answers at once could end all rows before the second one has a node.
-    both = tmp_path / "both"
+    # Engines that answer at once could end all rows before the second one has a node, and the run
+    # before what it says of itself was read.
+    both, read = tmp_path / "both", tmp_path / "read"
+    held = load(locate("mini"), languages=["en"], categories=["normal_atom_bool"])[0]
+    engine = {"answer_file": str(both), "hold": {held.data["question"]: str(read)}}
     tree = yaml.safe_load(two_workers.read_text())
-    two_workers.write_text(yaml.safe_dump({**tree, "engine": {"answer_file": str(both)}}))
+    two_workers.write_text(yaml.safe_dump({**tree, "engine": engine}))
     first = Follower(cluster, two_workers)
     first.until("submitted ace-ray-evaluate-")
     (name,) = re.findall(r"submitted (\S+)", first.text)
     names = {spec.scraped for spec in SPECS} - {DEATHS.scraped}
     scraped: set[str] = set()
 
-    def scrape() -> None:
-        scraped.update(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
-
     def have_nodes() -> bool:
-        scrape()
         with suppress(OSError):  # a dashboard that is busy is asked again
             return len(nodes_of_engines(cluster)) == 2
         return False
 
+    def all_read() -> bool:
+        scraped.update(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
+        return names <= scraped
+
     wait_for(have_nodes, "two engines never had a node each")
     both.touch()
-    while first.process.poll() is None:
-        time.sleep(0.5)
-        scrape()
+    wait_for(all_read, f"some of {sorted(names)} are never served")
+    read.touch()
     assert first.end() == 0, first.text
     assert first.text.count("12 rows declared, 12 to evaluate") == 1
     assert "declared 12 = 12 scored" in first.text
     (run,) = (tmp_path / "runs").iterdir()
     assert (run / "_SUCCESS").exists()
-    assert names - scraped == set()
 
     # It has ended: the same config is another attempt.
     again = Follower(cluster, two_workers, "--no-follow")
