@@ -1,5 +1,4 @@
-"""Adapters on SmolLM2 and a real engine: a sweep over two says of the one that was swapped in what a
-run of it says."""
+"""Adapters on SmolLM2 and a real engine: one that is swapped in says what a run of its own says."""
 
 from __future__ import annotations
 
