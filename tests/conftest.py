@@ -17,27 +17,64 @@ ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
 
 
-ONE_AT_A_TIME = ("engine", "cluster")
-"""Groups of tests that no other of their kind may be beside: a real engine takes all cores, and Ray
-fixes some ports of a cluster."""
+ONE_AT_A_TIME = {
+    "engine": (
+        "perf/test_gpu.py::test_every_part_runs_in_the_small_setting",
+        "e2e/test_real_model.py",
+        "e2e/test_adapters_run.py",
+        "faults/test_real_engine_faults.py",
+        "e2e/test_endpoint_run.py::test_a_real_server_is_the_endpoint",
+        "models/test_adapters.py::test_adapters_on_a_real_engine_say_what_merged_weights_do",
+        "models/test_structured_output.py::test_a_model_of_135m_answers_as_the_schema_says",
+        "models/test_start_failure.py::test_a_kv_cache_that_is_too_small_is_named",
+        "models/test_start_failure.py::test_damaged_weights_are_named",
+    ),
+    "cluster": (
+        "e2e/test_elastic.py",
+        "e2e/test_two_nodes.py",
+        "e2e/test_job_submit.py",
+        "e2e/test_spread_engine.py",
+    ),
+}
+"""Tests that no other of their kind may be beside, the longest first: a real engine takes all
+cores, and Ray fixes some ports of a cluster."""
+
+
+def group_of(nodeid: str) -> tuple[str, int]:
+    """What a test is never apart from, and its place there. A module is one group, since its tests
+    share runs, but for `ONE_AT_A_TIME`."""
+    for kind, tests in ONE_AT_A_TIME.items():
+        for place, test in enumerate(tests):
+            if nodeid.removeprefix("tests/").startswith(test):
+                return kind, place
+    return nodeid.partition("::")[0], 0
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadgroup`` by `group_of`: xdist 3.8 finds no marked groups under pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)[0]
+
+    return Groups(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` a module is one group, since its tests share runs and clusters, but
-    for `ONE_AT_A_TIME`. These take longest, so they begin first; of the engines' the last module,
-    since a process takes its next group before it is through with the last two tests of one."""
-    places: dict[int, tuple[int, int]] = {}
-    for number, item in enumerate(items):
-        marker = item.get_closest_marker("xdist_group")
-        if marker is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-            places[id(item)] = (len(ONE_AT_A_TIME), number)
-        else:
-            kind = ONE_AT_A_TIME.index(marker.args[0])
-            places[id(item)] = (kind, number if kind else -number)
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: places[id(item)])
+    """Where groups are handed out, the longest two first, and each of them by its places."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    kinds = list(ONE_AT_A_TIME)
+
+    def order(item: pytest.Item) -> tuple[int, int]:
+        group, place = group_of(item.nodeid)
+        return (kinds.index(group), place) if group in kinds else (len(kinds), 0)
+
+    items.sort(key=order)
 
 
 @pytest.fixture(scope="session", autouse=True)

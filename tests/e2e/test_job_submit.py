@@ -18,8 +18,6 @@ import pytest
 
 from tests.e2e.ray_clusters import RAY, Cluster, running
 
-pytestmark = pytest.mark.xdist_group("cluster")
-
 ROOT = Path(__file__).parents[2]
 
 

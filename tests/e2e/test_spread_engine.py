@@ -15,7 +15,7 @@ import yaml
 
 from tests.e2e.ray_clusters import Cluster, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -207,7 +207,6 @@ def test_a_context_that_is_too_long_is_named(tiny_llama: Callable[..., Path], tm
 
 @CPU_ENGINE
 @pytest.mark.slow
-@pytest.mark.xdist_group("engine")
 def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     line = started(tiny_llama(tmp_path / "m"), kv_cache_memory_bytes=1 << 12, max_model_len=2048)
     assert "No available memory for the cache blocks" in line
@@ -215,7 +214,6 @@ def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], 
 
 @CPU_ENGINE
 @pytest.mark.slow
-@pytest.mark.xdist_group("engine")
 def test_damaged_weights_are_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     folder = tiny_llama(tmp_path / "m")
     file = folder / "model.safetensors"

@@ -219,7 +219,6 @@ class TestModels:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("engine")
 @pytest.mark.skipif(find_spec("vllm") is None, reason="no engine flavour is installed")
 @pytest.mark.timeout(3600)
 def test_every_part_runs_in_the_small_setting(tmp_path: Path) -> None:
