@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test faults lint format docs lock clean
+.PHONY: install quickstart test faults slow lint format docs lock clean
 
 install: $(READY)
 
@@ -46,10 +46,14 @@ test: $(READY) lint
 	$(BIN)/pytest -n 2 $(addprefix --ignore=,$(CLUSTERS))
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(CLUSTERS)
 
-# Runs that are killed, starved and refused, and clusters of two nodes. They wait more than they compute,
-# so three at a time (tests/conftest.py says which are not beside each other).
+# Whole runs that are killed, starved and refused, and clusters of two nodes. They wait more than they
+# compute, so two at a time (tests/conftest.py says which are not beside each other).
 faults: $(READY)
-	$(BIN)/pytest -m slow -n 3 --dist loadgroup --no-loadscope-reorder --timeout 3600
+	$(BIN)/pytest -m slow -n 2 --dist loadgroup --no-loadscope-reorder --timeout 3600 $(CLUSTERS)
+
+# What else takes long: engines on their own, gpu.py's small setting, statistics by simulation.
+slow: $(READY)
+	$(BIN)/pytest -m slow --timeout 3600 $(addprefix --ignore=,$(CLUSTERS))
 
 lint: $(READY)
 	$(BIN)/ruff check .
