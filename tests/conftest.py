@@ -19,15 +19,9 @@ BUCKET = "results"
 
 ONE_AT_A_TIME = {
     "engine": (
-        "perf/test_gpu.py::test_every_part_runs_in_the_small_setting",
-        "e2e/test_real_model.py",
-        "e2e/test_adapters_run.py",
         "faults/test_real_engine_faults.py",
+        "e2e/test_adapters_run.py",
         "e2e/test_endpoint_run.py::test_a_real_server_is_the_endpoint",
-        "models/test_adapters.py::test_adapters_on_a_real_engine_say_what_merged_weights_do",
-        "models/test_structured_output.py::test_a_model_of_135m_answers_as_the_schema_says",
-        "models/test_start_failure.py::test_a_kv_cache_that_is_too_small_is_named",
-        "models/test_start_failure.py::test_damaged_weights_are_named",
     ),
     "cluster": (
         "e2e/test_elastic.py",

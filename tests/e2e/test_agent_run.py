@@ -160,6 +160,7 @@ def rescored(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.slow
 def test_killed_sandbox_actor_costs_no_row(tmp_path: Path) -> None:
     path = config(tmp_path, {"categories": ["agent"], "max_messages": 24}, delay_s=0.4)
     process = subprocess.Popen(
