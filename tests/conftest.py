@@ -44,6 +44,7 @@ def group_of(nodeid: str) -> tuple[str, int]:
     return nodeid.partition("::")[0], 0
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """``--dist loadgroup`` by `group_of`: xdist 3.8 finds no marked groups under pytest 9.2."""
     if config.getvalue("dist") != "loadgroup":
