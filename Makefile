@@ -39,8 +39,7 @@ quickstart: $(READY)
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml --set "model.source='$$model'"
 	@$(BIN)/ace-ray report "$$(ls -td runs/quickstart/*/ | head -1)"
 
-# Tests that start Ray or engines: one after another, since they take all cores (two at a time need a third
-# longer).
+# Tests that start Ray or engines: one after another, since beside an engine a cluster gets no core in time.
 CLUSTERS := $(addprefix tests/,e2e faults sandbox test_cli.py test_bad_input.py)
 
 test: $(READY) lint

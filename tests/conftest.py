@@ -30,8 +30,8 @@ ONE_AT_A_TIME = {
         "e2e/test_spread_engine.py",
     ),
 }
-"""Tests that no other of their kind may be beside, the longest first: a real engine takes all
-cores, and Ray fixes some ports of a cluster."""
+"""Tests that no other of their kind may be beside, in their order: a real engine takes all cores,
+and Ray fixes some ports of a cluster."""
 
 
 def group_of(nodeid: str) -> tuple[str, int]:
@@ -60,7 +60,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where groups are handed out, the longest two first, and each of them by its places."""
+    """Where groups are handed out, the two large ones first, and each of them by its places."""
     if not getattr(config.option, "loadgroup", False):
         return
     kinds = list(ONE_AT_A_TIME)

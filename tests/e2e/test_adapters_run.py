@@ -1,4 +1,4 @@
-"""Adapters on SmolLM2 and a real engine: one that is swapped in says what a run of its own says."""
+"""Adapters on SmolLM2 and a real engine: a sweep over two says what two runs say."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def outputs(run: Path) -> dict[tuple[str, str], str]:
     return {(row["language"], row["id"]): row["output"] for row in rows}
 
 
-def test_an_adapter_that_was_swapped_in_says_what_it_says_alone(
+def test_a_sweep_over_two_adapters_is_two_runs(
     tmp_path: Path, cli: Callable[..., Any], make_adapter: Callable[..., Path]
 ):
     folder = materialize(resolve(BASE, None))
@@ -63,18 +63,20 @@ def test_an_adapter_that_was_swapped_in_says_what_it_says_alone(
         (made,) = out.iterdir()
         return made
 
-    alone = command("alone", "evaluate", model={"source": BASE, "adapter": str(adapters[1])})
-    single = outputs(alone)
+    single = [
+        outputs(command(f"single{n}", "evaluate", model={"source": BASE, "adapter": str(adapter)}))
+        for n, adapter in enumerate(adapters)
+    ]
     sweep = command("sweep", "sweep", checkpoints=str(tmp_path / "loras"))
     lines = json.loads((sweep / "ledger.json").read_text())["runs"]
     assert [(line["step"], line["state"], line["engine"]) for line in lines] == [
         (1, "complete", "fresh"),
         (2, "complete", "swapped"),
     ]
-    first, swapped = (outputs(sweep / line["run_id"]) for line in lines)
-    assert swapped == single
-    assert len(single) == 3
-    assert first != swapped
+    swept = [outputs(sweep / line["run_id"]) for line in lines]
+    assert swept == single
+    assert len(single[0]) == 3
+    assert single[0] != single[1]
     manifest = json.loads((sweep / lines[1]["run_id"] / "run.json").read_text())
     assert manifest["model"]["adapter"]["source"] == str(adapters[1])
     assert manifest["engine_args"]["max_lora_rank"] == 8

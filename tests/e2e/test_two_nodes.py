@@ -127,11 +127,12 @@ def test_a_run_on_two_nodes_is_followed_and_scraped(cluster, two_workers, tmp_pa
 
     def all_read() -> bool:
         scraped.update(re.findall(r"^(ray_ace_ray_\w+)\{", cluster.scrape(), re.MULTILINE))
-        return names <= scraped
+        return names <= scraped or first.process.poll() is not None
 
     wait_for(have_nodes, "two engines never had a node each")
     both.touch()
     wait_for(all_read, f"some of {sorted(names)} are never served")
+    assert names - scraped == set(), first.text
     read.touch()
     assert first.end() == 0, first.text
     assert first.text.count("12 rows declared, 12 to evaluate") == 1
