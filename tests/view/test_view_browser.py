@@ -108,6 +108,12 @@ def entries(page: Any) -> list[str]:
     return found
 
 
+def shown(page: Any, entry: str) -> None:
+    """Waits until the page of ``entry`` is there with its scripts: it hears no key before."""
+    page.get_by_role("heading", name=entry).wait_for()
+    page.wait_for_load_state("load")
+
+
 def test_runs_are_listed_and_opened(page: Any, site: str) -> None:
     page.goto(site)
     names = page.locator("[data-row] a").all_text_contents()
@@ -155,9 +161,9 @@ def test_rows_have_addresses_and_neighbours(page: Any, site: str) -> None:
     assert page.locator("h1").text_content() == "normal_atom_bool_130"
     assert "1 of 10" in page.locator(".turn").text_content()
     page.keyboard.press("j")
-    page.get_by_role("heading", name="normal_atom_bool_131").wait_for()
+    shown(page, "normal_atom_bool_131")
     page.keyboard.press("k")
-    page.get_by_role("heading", name="normal_atom_bool_130").wait_for()
+    shown(page, "normal_atom_bool_130")
     assert page.url == address
     page.keyboard.press("u")
     page.wait_for_url("**/run/one/?verdict=wrong**")
@@ -175,7 +181,7 @@ def test_two_runs_on_the_same_entry(page: Any, site: str) -> None:
     verdicts = page.locator(".side .verdict").all_text_contents()
     assert verdicts == ["right", "right", "value_error:string", "param_value"]
     page.keyboard.press("j")
-    page.get_by_role("heading", name="normal_atom_bool_129").wait_for()
+    shown(page, "normal_atom_bool_129")
     assert page.locator(".side").count() == 2
 
 
