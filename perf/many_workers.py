@@ -1,14 +1,15 @@
 """A cluster of many engine workers, simulated on one machine.
 
-    python perf/many_workers.py --rows 40000 [--workers 64] [--raylets 2]
+    python perf/many_workers.py --rows 42000 [--workers 64] [--raylets 2]
 
 Rows of 40 distinct sizes go through the whole graph on a Ray cluster of several raylets. Each
-worker holds an engine without weights, whose answers take as long as real ones: exponential
-with a mean of ``--delay`` seconds, three in a hundred 17 times as long. The engines' own bound,
+worker holds an engine without weights, whose answers take as long as real ones: exponential with a
+mean of ``--delay`` seconds, three in a hundred at a limit of 17 times that. The engines' own bound,
 workers x slots / mean delay, has to lie below what the machine carries in all: some 400 rows/s on
 two cores with 4 workers, and less with 64, whose processes take a percent of a core each while they
-idle. The defaults bound it at 58 rows/s. They hold as many rows as a small engine batches: workers
-tell the coordinator of groups of an eighth of that.
+idle. The defaults bound it at 49 rows/s. A worker tells the coordinator of groups of an eighth of
+its slots. The first 5 % of the rows are to fill all slots, so that the start of the workers is not
+in the figure: rows are 20 times all slots, or more.
 
 It prints how busy the workers were from the first to the last 5 % of the rows (the share of their
 slots in which an answer was being made, its nominal time counted, so that too small a machine
@@ -222,11 +223,11 @@ def report(options: argparse.Namespace, folder: Path, watch: Watch) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=40_000)
+    parser.add_argument("--rows", type=int, default=42_000)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--raylets", type=int, default=2)
-    parser.add_argument("--slots", type=int, default=64, help="rows at work on a worker")
-    parser.add_argument("--delay", type=float, default=48.0, help="mean seconds of an answer")
+    parser.add_argument("--slots", type=int, default=32, help="rows at work on a worker")
+    parser.add_argument("--delay", type=float, default=28.0, help="mean seconds of an answer")
     parser.add_argument("--checkers", default="auto", help="a number, or auto")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-many-"))

@@ -33,7 +33,7 @@ class FakeCall(Section):
 
 
 class Slow(Section):
-    """Rows that take many times as long as others."""
+    """Rows that take many times the mean: an engine ends every answer at its limit of tokens."""
 
     share: float = Field(ge=0, le=1)
     times: float = Field(ge=1)
@@ -66,7 +66,7 @@ class FakeScript(Section):
     exponential: bool = Field(
         False, description="delays as real answers have lengths: `delay_s` is their mean"
     )
-    slow: Slow | None = Field(None, description="each of them takes so many times as long")
+    slow: Slow | None = Field(None, description="each of them takes so many times `delay_s`")
     swap: Literal["right", "stale", "dead"] = Field(
         "right", description="whether weights that are swapped in take effect"
     )
@@ -190,10 +190,10 @@ def _said(folder: Path) -> Logprobs:
 def _delay_s(script: FakeScript, last: str, seed: int) -> float:
     """The same whenever the same is asked."""
     draw = random.Random(f"{seed} {last}")
-    seconds = script.delay_s * (draw.expovariate(1.0) if script.exponential else 1.0)
+    times = draw.expovariate(1.0) if script.exponential else 1.0
     if script.slow is not None and draw.random() < script.slow.share:
-        return seconds * script.slow.times
-    return seconds
+        times = script.slow.times
+    return script.delay_s * times
 
 
 def _told(script: Marked, last: str) -> bool:
