@@ -133,4 +133,4 @@ def test_its_delays_are_spread_and_repeat() -> None:
     assert 4 <= slow.count(2e-3) <= 24
     assert slow.count(1e-4) == 400 - slow.count(2e-3)
     both = asyncio.run(delays({"exponential": True, "slow": {"share": 0.03, "times": 20}}))
-    assert both.count(2e-3) == slow.count(2e-3), "at the limit, however long the others are"
+    assert 4 <= both.count(2e-3) <= 24, "at the limit, however long the others are"
