@@ -1,6 +1,6 @@
 """A cluster of many engine workers, simulated on one machine.
 
-    python perf/many_workers.py --rows 42000 [--workers 64] [--raylets 2]
+    python perf/many_workers.py --rows 24000 [--workers 64] [--raylets 2]
 
 Rows of 40 distinct sizes go through the whole graph on a Ray cluster of several raylets. Each
 worker holds an engine without weights, whose answers take as long as real ones: exponential with a
@@ -8,8 +8,11 @@ mean of ``--delay`` seconds, three in a hundred at a limit of 17 times that. The
 workers x slots / mean delay, has to lie below what the machine carries in all: some 400 rows/s on
 two cores with 4 workers, and less with 64, whose processes take a percent of a core each while they
 idle. The defaults bound it at 49 rows/s. A worker tells the coordinator of groups of an eighth of
-its slots. The first 5 % of the rows are to fill all slots, so that the start of the workers is not
-in the figure: rows are 20 times all slots, or more.
+its slots.
+
+On two cores 64 workers load for minutes, and on nodes of their own all at once: here engines are
+ready when all have loaded. The first 5 % of the rows are to fill all slots: rows are 20 times all
+slots, or more.
 
 It prints how busy the workers were from the first to the last 5 % of the rows (the share of their
 slots in which an answer was being made, its nominal time counted, so that too small a machine
@@ -56,6 +59,8 @@ EDGE = 0.05
 SAMPLE_S = 5.0
 CPUS = 0.04
 """Logical CPUs of a worker."""
+IDLE = 1.0
+"""CPU seconds a second that all engines take together, at most, while they wait for each other."""
 BUSY, END_S = 0.95, 60.0
 COLUMNS = ["worker", "started_at", "generation_s", "duration_s"]
 
@@ -126,6 +131,13 @@ class Watch:
         self.at.append(now)
         self.seconds.append(total)
 
+    def cores(self, kind: str) -> float:
+        """CPU seconds of a kind in a second, since the sample before the last."""
+        if len(self.at) < 3:
+            return math.inf
+        spent = self.seconds[-1][kind] - self.seconds[-3][kind]
+        return float(spent / (self.at[-1] - self.at[-3]))
+
     def spent(self, kind: str, began: float, ended: float) -> float:
         """CPU seconds of a kind between two times."""
         seconds = [total[kind] for total in self.seconds]
@@ -148,7 +160,8 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
         "stall_s": 3600,
         "checkers": "auto" if options.checkers == "auto" else int(options.checkers),
     }
-    config["engine"] |= {"exponential": True, "slow": SLOW}
+    gate = scratch / "loaded"
+    config["engine"] |= {"exponential": True, "slow": SLOW, "ready_file": str(gate)}
     (scratch / "config.yaml").write_text(json.dumps(config))
     log = scratch / "driver.log"
     with cluster(options.raylets, options.workers) as address, log.open("wb") as out:
@@ -163,6 +176,9 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
         try:
             while driver.poll() is None:
                 watch.sample()
+                # Engines that have loaded wait without work.
+                if watch.processes["engine"] >= options.workers and watch.cores("engine") < IDLE:
+                    gate.touch()
                 time.sleep(SAMPLE_S)
         finally:
             driver.terminate()
@@ -223,11 +239,11 @@ def report(options: argparse.Namespace, folder: Path, watch: Watch) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=42_000)
+    parser.add_argument("--rows", type=int, default=24_000)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--raylets", type=int, default=2)
-    parser.add_argument("--slots", type=int, default=32, help="rows at work on a worker")
-    parser.add_argument("--delay", type=float, default=28.0, help="mean seconds of an answer")
+    parser.add_argument("--slots", type=int, default=16, help="rows at work on a worker")
+    parser.add_argument("--delay", type=float, default=14.0, help="mean seconds of an answer")
     parser.add_argument("--checkers", default="auto", help="a number, or auto")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-many-"))
