@@ -64,7 +64,7 @@ def test_stop_interrupt_kill_and_go_on(make_run):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_while_engines_start_it_stops_at_once(make_run, number):
-    run = make_run(start_timeout_s=100.0)
+    run = make_run(engine={"ready_file": "/never"}, start_timeout_s=1000.0)
     driver = run.start()
     driver.find("EngineWorker")
     driver.process.send_signal(number)
