@@ -10,9 +10,9 @@ two cores with 4 workers, and less with 64, whose processes take a percent of a 
 idle. The defaults bound it at 49 rows/s. A worker tells the coordinator of groups of an eighth of
 its slots.
 
-On two cores 64 workers load for minutes, and on nodes of their own all at once: here engines are
-ready when all have loaded. The first 5 % of the rows are to fill all slots: rows are 20 times all
-slots, or more.
+On two cores 64 workers load one after another, for more than a minute, and on nodes of their own
+all at once: here engines are ready when all have loaded. The first 5 % of the rows are to fill all
+slots: rows are 20 times all slots, or more.
 
 It prints how busy the workers were from the first to the last 5 % of the rows (the share of their
 slots in which an answer was being made, its nominal time counted, so that too small a machine
@@ -20,7 +20,7 @@ shows), what a row costs each kind of process in CPU time between them, how larg
 became and whether that grows, and the seconds from the last row to ``_SUCCESS``. Exit code 1 if the
 workers were less than 95 % busy or the end took more than 60 s.
 
-A million rows on a machine of two cores, in an hour and a quarter (bound 259 rows/s):
+A million rows for a machine of two cores (bound 259 rows/s, 64 minutes; not run to its end yet):
 --rows 1000000 --workers 16 --slots 96 --delay 4
 """
 

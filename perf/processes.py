@@ -13,6 +13,8 @@ TITLES = {
     "core": "EngineCore",
 }
 """Kind -> part of its process title. ``core`` is vLLM's, a child of an engine worker."""
+SPAWNED = "multiprocessing.spawn"
+"""In the title of a core that has not given itself one: vLLM does where setproctitle is there."""
 
 _NAMES = {"raylet": "raylet", "gcs_server": "gcs"}
 
@@ -36,6 +38,8 @@ def kind(process: psutil.Process) -> str:
     if (name := process.name()) in _NAMES:
         return _NAMES[name]
     title = " ".join(process.cmdline())
+    if SPAWNED in title and (parent := process.parent()) and kind(parent) == "engine":
+        return "core"
     return next((found for found, part in TITLES.items() if part in title), "other")
 
 
