@@ -25,8 +25,9 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import InitialState, open_environment
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, end_processes, processes
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.sandbox.attempts import end_processes, processes
 from ace_ray.sandbox.limited import LimitBroken
 
 DIGITS = "9" * 4_299

@@ -1,18 +1,15 @@
-"""The classes behind the tools: the source texts of the user's own copy, loaded as private
-modules.
+"""The classes behind the tools: the source texts of the user's own copy, loaded as private modules
+(`ace_ray.sandbox.private_modules`) that import each other and what `standins` allows.
 
-The package itself is never imported and ``sys.modules`` never changed: the texts are compiled once
-a process, and import, while they load and ever after, through an importer of their own that knows
-each other and what `standins` allows. They have no builtin that opens files or runs text. They run
-only when this project knows each file (`KNOWN_SHA256`), or the user named the copy in the command.
+They run only when this project knows each file (`KNOWN_SHA256`), or the user named the copy in the
+command.
 """
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -24,33 +21,15 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
-from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS, named_part
+from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS
 from ace_ray.errors import UserError
 from ace_ray.records import digest
-
-
-def _is_error(item: Any) -> bool:
-    return isinstance(item, type) and issubclass(item, BaseException)
-
+from ace_ray.sandbox.private_modules import PrivateModules
 
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
-_BUILTINS = frozenset(
-    (
-        *("__build_class__", "abs", "all", "any", "bool", "bytes", "callable", "chr"),
-        "classmethod",
-        *("complex", "dict", "dir", "divmod", "enumerate", "filter", "float", "format"),
-        *("frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass"),
-        *("iter", "len", "list", "map", "max", "min", "next", "object", "ord", "pow", "print"),
-        *("property", "range", "repr", "reversed", "round", "set", "setattr", "slice", "sorted"),
-        *("staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip"),
-        *("True", "False", "None", "NotImplemented", "Ellipsis", "__debug__"),
-        *(name for name, item in vars(builtins).items() if _is_error(item)),
-    )
-)
-"""None of them opens a file, imports, or runs text."""
 _FIX = "give a complete copy of bfcl-eval"
 _LOCK = threading.RLock()
-_LOADED: dict[tuple[str, bool, str], ModuleType] = {}
+_LOADED: dict[tuple[str, bool], PrivateModules] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,48 +97,22 @@ def load_class(sources: ToolSources, name: str) -> type[Any]:
 
 
 def _load(sources: ToolSources, name: str) -> ModuleType:
-    key = (sources.sha256, sources.named, name)
+    key = (sources.sha256, sources.named)
     with _LOCK:
-        if key in _LOADED:
-            return _LOADED[key]
-        require_allowed(sources)
-        place = f"{sources.where}: {TOOL_FOLDER}/{name}.py"
-        module = ModuleType(f"bfcl_tools.{name}")
-
-        def importer(
-            wanted: str,
-            _globals: Any = None,
-            _locals: Any = None,
-            names: Sequence[str] = (),
-            level: int = 0,
-        ) -> ModuleType:
-            return _imported(sources, wanted, names or (), level)
-
-        allowed = {key: item for key, item in vars(builtins).items() if key in _BUILTINS}
-        module.__dict__["__builtins__"] = allowed | {"__import__": importer}
-        try:
-            code = compile(sources.texts[name], place, "exec", dont_inherit=True)
-            exec(code, module.__dict__)  # noqa: S102  # the user's package, no text of a model
-        except UserError:
-            raise
-        except Exception as error:
-            what = f"does not load ({type(error).__name__}: {str(error)[:200]})"
-            raise UserError(what, where=place, fix=_FIX) from error
-        _LOADED[key] = module
-        return module
-
-
-def _imported(sources: ToolSources, name: str, names: Sequence[str], level: int) -> ModuleType:
-    """What ``from <name> import <names>`` or ``import <name>`` gives in the texts."""
-    if level == 0 and name.startswith(_PREFIX) and names:
-        module = name.removeprefix(_PREFIX)
-        if module in sources.texts:
-            return _load(sources, module)
-    if level == 0 and name in STAND_INS:
-        return STAND_INS[name]()
-    if level == 0 and name in NAMES:
-        return named_part(name)
-    raise ImportError(f"no stand-in for {name}")
+        if key not in _LOADED:
+            require_allowed(sources)
+            _LOADED[key] = PrivateModules(
+                sources.texts,
+                place=lambda module: f"{sources.where}: {TOOL_FOLDER}/{module}.py",
+                module_of=lambda wanted: (
+                    wanted.removeprefix(_PREFIX) if wanted.startswith(_PREFIX) else None
+                ),
+                names=NAMES,
+                stand_ins=STAND_INS,
+                prefix="bfcl_tools",
+                fix=_FIX,
+            )
+    return _LOADED[key].load(name)
 
 
 KNOWN_SHA256: Mapping[str, str] = {

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ace_ray.errors import UserError
+from ace_ray.sandbox.private_modules import made_module
 
 _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
@@ -82,11 +83,11 @@ class FlatIndex:
 
 
 def _sentence_transformers() -> ModuleType:
-    return _module("sentence_transformers", SentenceTransformer=Encoder)
+    return made_module("sentence_transformers", SentenceTransformer=Encoder)
 
 
 def _faiss() -> ModuleType:
-    return _module("faiss", IndexFlatIP=FlatIndex, IndexIDMap=FlatIndex)
+    return made_module("faiss", IndexFlatIP=FlatIndex, IndexIDMap=FlatIndex)
 
 
 class BM25Plus:
@@ -123,14 +124,8 @@ class BM25Plus:
         return self._idf[token] * (self._delta + (count * (self._k1 + 1)) / (norm + count))
 
 
-def _module(name: str, **contents: Any) -> ModuleType:
-    module = ModuleType(name)
-    module.__dict__.update(contents)
-    return module
-
-
 def _overrides() -> ModuleType:
-    return _module("overrides", final=_as_it_is, override=_as_it_is)
+    return made_module("overrides", final=_as_it_is, override=_as_it_is)
 
 
 def _as_it_is(function: Any) -> Any:
@@ -140,7 +135,7 @@ def _as_it_is(function: Any) -> Any:
 def _utils() -> ModuleType:
     # They tell where snapshots are on disk; here snapshots are values (`Environment`).
     names = ("get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq")
-    return _module("bfcl_eval.utils", **dict.fromkeys(names, _no_files))
+    return made_module("bfcl_eval.utils", **dict.fromkeys(names, _no_files))
 
 
 def _no_files(*_: Any) -> Any:
@@ -148,11 +143,11 @@ def _no_files(*_: Any) -> Any:
 
 
 def _rank_bm25() -> ModuleType:
-    return _module("rank_bm25", BM25Plus=BM25Plus)
+    return made_module("rank_bm25", BM25Plus=BM25Plus)
 
 
 def _subprocess() -> ModuleType:
-    return _module("subprocess")  # imported and not used
+    return made_module("subprocess")  # imported and not used
 
 
 @functools.cache
@@ -164,24 +159,17 @@ def _mpmath() -> ModuleType:
         raise UserError(
             "MathAPI needs the package mpmath", where="data", fix="run `pip install mpmath`"
         ) from error
-    return _module("mpmath", mp=context, log=context.log)
+    return made_module("mpmath", mp=context, log=context.log)
 
 
 def _pathlib() -> ModuleType:
-    return _module("pathlib", Path=PurePath)  # named in annotations alone
+    return made_module("pathlib", Path=PurePath)  # named in annotations alone
 
 
 def _of_datetime() -> ModuleType:
     """datetime imports modules in its caller's name, and takes them from elsewhere then."""
     importlib.import_module("_strptime")
-    return _module("of_datetime")
-
-
-@functools.cache
-def named_part(name: str) -> ModuleType:
-    """The names of `NAMES` of the module ``name``. Raises `ImportError`."""
-    module = importlib.import_module(name)
-    return _module(name, **{key: getattr(module, key) for key in NAMES[name]})
+    return made_module("of_datetime")
 
 
 NAMES: Mapping[str, Sequence[str]] = {

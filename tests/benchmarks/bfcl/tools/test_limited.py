@@ -13,16 +13,12 @@ from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check import multi_turn
 from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.tools.environment import InitialState, open_environment
-from ace_ray.benchmarks.bfcl.tools.limited import (
-    LimitedEnvironment,
-    end_processes,
-    load_classes,
-    processes,
-)
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.errors import SandboxLost, UserError
 from ace_ray.records import Entry
 from ace_ray.sandbox import limited as limited_process
+from ace_ray.sandbox.attempts import end_processes, processes
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 
 CLASS = """

@@ -14,7 +14,6 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
-from ace_ray.benchmarks.bfcl.tools.limited import end_processes
 from ace_ray.benchmarks.bfcl.tools.own import Bakery
 from ace_ray.cli import main
 from ace_ray.config import RunConfig
@@ -29,6 +28,7 @@ from ace_ray.run.storage.parts import write_parts
 from ace_ray.run.storage.rows import ROWS, episode_columns
 from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import as_json
+from ace_ray.sandbox.attempts import end_processes
 from ace_ray.store import LocalStore
 from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 

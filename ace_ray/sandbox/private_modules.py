@@ -1,0 +1,130 @@
+"""Python source of the user's own copy of a package, loaded as private modules.
+
+The package itself is never imported and ``sys.modules`` never changed: texts are compiled once a
+process, and import, while they load and ever after, through an importer of their own that knows
+each other, stand-ins for what they do not need, and single names of other modules. They have no
+builtin that opens files or runs text.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from ace_ray.errors import UserError
+
+Names = Mapping[str, Sequence[str]]
+"""By the name of a module: what of it may be imported. A whole module would lead on to others
+(``random._os``), and these to files."""
+StandIns = Mapping[str, Callable[[], ModuleType]]
+"""By the name of a module: what makes something smaller in its place."""
+
+
+def _is_error(item: Any) -> bool:
+    return isinstance(item, type) and issubclass(item, BaseException)
+
+
+BUILTINS = frozenset(
+    (
+        *("__build_class__", "abs", "all", "any", "bool", "bytes", "callable", "chr"),
+        "classmethod",
+        *("complex", "dict", "dir", "divmod", "enumerate", "filter", "float", "format"),
+        *("frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass"),
+        *("iter", "len", "list", "map", "max", "min", "next", "object", "ord", "pow", "print"),
+        *("property", "range", "repr", "reversed", "round", "set", "setattr", "slice", "sorted"),
+        *("staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip"),
+        *("True", "False", "None", "NotImplemented", "Ellipsis", "__debug__"),
+        *(name for name, item in vars(builtins).items() if _is_error(item)),
+    )
+)
+"""None of them opens a file, imports, or runs text."""
+
+
+@dataclass(frozen=True)
+class PrivateModules:
+    """The modules of one copy; loads each once.
+
+    Args:
+        texts: source by the module's own name, as ``module_of`` gives it.
+        place: how an error names the file of a module.
+        module_of: the module that an absolute import names, None for one of somebody else's.
+        names, stand_ins: what else may be imported.
+        prefix: before the modules' names.
+        fix: what to do about a text that does not load.
+        extra: builtins besides `BUILTINS`, by name.
+    """
+
+    texts: Mapping[str, str]
+    place: Callable[[str], str]
+    module_of: Callable[[str], str | None]
+    names: Names
+    stand_ins: StandIns
+    prefix: str
+    fix: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    _loaded: dict[str, ModuleType] = field(default_factory=dict, init=False)
+    _lock: Any = field(default_factory=threading.RLock, init=False)
+
+    def load(self, name: str) -> ModuleType:
+        """The module ``name``. Raises `UserError`: it does not load."""
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = self._run(name)
+            return self._loaded[name]
+
+    def _run(self, name: str) -> ModuleType:
+        place = self.place(name)
+        module = ModuleType(f"{self.prefix}.{name}")
+
+        def importer(
+            wanted: str,
+            _globals: Any = None,
+            _locals: Any = None,
+            names: Sequence[str] = (),
+            level: int = 0,
+        ) -> ModuleType:
+            return self._imported(wanted, names or (), level)
+
+        allowed = {key: item for key, item in vars(builtins).items() if key in BUILTINS}
+        module.__dict__["__builtins__"] = allowed | dict(self.extra) | {"__import__": importer}
+        try:
+            code = compile(self.texts[name], place, "exec", dont_inherit=True)
+            exec(code, module.__dict__)  # noqa: S102  # the user's package, no text of a model
+        except UserError:
+            raise
+        except Exception as error:
+            what = f"does not load ({type(error).__name__}: {str(error)[:200]})"
+            raise UserError(what, where=place, fix=self.fix) from error
+        return module
+
+    def _imported(self, name: str, names: Sequence[str], level: int) -> ModuleType:
+        """What ``from <name> import <names>`` or ``import <name>`` gives in the texts."""
+        if level == 0:
+            if names and (module := self.module_of(name)) in self.texts:
+                assert module is not None
+                return self.load(module)
+            if name in self.stand_ins:
+                return self.stand_ins[name]()
+            if name in self.names:
+                return named_part(name, tuple(self.names[name]))
+        raise ImportError(f"no stand-in for {name}")
+
+
+@cache
+def named_part(name: str, keys: tuple[str, ...]) -> ModuleType:
+    """These names of the module ``name``. Raises `ImportError`."""
+    module = importlib.import_module(name)
+    return made_module(name, **{key: getattr(module, key) for key in keys})
+
+
+def made_module(name: str, **contents: Any) -> ModuleType:
+    """A module with these contents."""
+    module = ModuleType(name)
+    module.__dict__.update(contents)
+    return module
