@@ -31,7 +31,7 @@ from ace_ray.benchmarks.bfcl.categories import (
     language_of,
 )
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.data.upstream_package import PACKAGE, UpstreamPackage
+from ace_ray.benchmarks.bfcl.data.upstream_package import UPSTREAM, UpstreamPackage
 from ace_ray.benchmarks.bfcl.forms import form_of
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
@@ -127,7 +127,7 @@ def _upstream(copy: UpstreamPackage) -> dict[tuple[str, str, str], str]:
         if root.is_file():
             with zipfile.ZipFile(root) as wheel:
                 wheel.extractall(folder)
-            root = Path(folder, PACKAGE)
+            root = Path(folder, UPSTREAM.package)
         done = subprocess.run(
             [sys.executable, str(_CHILD), str(root), EMPTY_MEMORY],
             capture_output=True,

@@ -15,9 +15,9 @@ from pathlib import Path
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    BENCHMARK,
     OFFICIAL_DATA_SHA256,
     TOOL_MODULES,
+    UPSTREAM,
     UpstreamPackage,
     all_files,
     data_files,
@@ -53,7 +53,7 @@ def import_copy(path: Path | None, *, say: Callable[[str], object] = _log.info) 
     data = files_hash({name: files[name] for name in data_files()})
     target = keep(
         files,
-        BENCHMARK,
+        UPSTREAM.benchmark,
         counted=f"{rows.total():,} rows",
         say=say,
         upstream_version=package.version,

@@ -22,11 +22,11 @@ from ace_ray.benchmarks.bfcl.categories import (
     language_of,
 )
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    BENCHMARK,
     DOC_FILES,
     FORMAT_IDS,
     MINI_DOC_FILES,
     SCENARIOS,
+    UPSTREAM,
     UpstreamPackage,
     answer_file,
     doc_file,
@@ -105,7 +105,7 @@ class _Reader:
 
     def entries(self, category: str) -> list[Entry]:
         return [
-            Entry(BENCHMARK, category, "en", row_id, data, gold, row_id)
+            Entry(UPSTREAM.benchmark, category, "en", row_id, data, gold, row_id)
             for row_id, data, gold in self._category(category)
         ]
 

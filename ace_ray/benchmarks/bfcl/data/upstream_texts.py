@@ -13,11 +13,11 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    GET_DATA,
     HINT_SOURCE,
     NATIVE_SOURCE,
     PROMPT_SOURCE,
     SCENARIOS,
+    UPSTREAM,
     UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.forms import FORMS
@@ -32,7 +32,7 @@ from ace_ray.benchmarks.bfcl.texts import (
 from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree
 from ace_ray.errors import UserError
 
-_FIX = f"use an unmodified copy: {GET_DATA}"
+_FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
