@@ -220,7 +220,7 @@ def test_a_wheel_with_a_damaged_member(tmp_path: Path, made_up: Path) -> None:
 def test_a_wheel_that_unpacks_to_very_much(
     tmp_path: Path, made_up: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ace_ray.benchmarks.bfcl.data.upstream_copy.DATA_LIMIT_BYTES", 1000)
+    monkeypatch.setattr("ace_ray.benchmarks.upstream_copy.DATA_LIMIT_BYTES", 1000)
     path = write_wheel(made_up, tmp_path / "x.whl")
     refused("has more than 1,000 bytes", path, "multiple")
 
