@@ -83,6 +83,14 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
         return Observation(str(error), "failed")
 
 
+def bounded(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a call's arguments. Raises `ValueError`: they are no plain values, or too much."""
+    try:
+        return _Copier().mapping(arguments)
+    except _NotPlain as error:
+        raise ValueError(str(error)) from None
+
+
 def unknown_tool(name: str) -> Observation:
     return Observation(f"there is no tool named {name[:100]!r}", "unknown_tool")
 

@@ -1,0 +1,129 @@
+"""A task as upstream's files hold it (``data_model/tasks.py``), checked key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import indent
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ace_ray.errors import UserError
+
+Side = Literal["user", "assistant"]
+Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Instructions(_Part):
+    domain: str
+    reason_for_call: str
+    known_info: str | None = None
+    unknown_info: str | None = None
+    task_instructions: str
+
+    def text(self) -> str:
+        parts = {
+            "Reason for call": self.reason_for_call,
+            "Known info": self.known_info,
+            "Unknown info": self.unknown_info,
+            "Task instructions": self.task_instructions,
+        }
+        lines = [
+            f"{name}:\n{indent(text, chr(9))}" for name, text in parts.items() if text is not None
+        ]
+        return "\n".join([f"Domain: {self.domain}", *lines])
+
+
+class UserScenario(_Part):
+    persona: str | None = None
+    instructions: Instructions | str
+
+    def text(self) -> str:
+        """As the user simulator is told it."""
+        told = self.instructions
+        lines = [] if self.persona is None else ["Persona:", indent(self.persona, "\t")]
+        told = told if isinstance(told, str) else told.text()
+        return "\n".join([*lines, "Instructions:", indent(told, "\t")])
+
+
+class Action(_Part):
+    action_id: str
+    requestor: Side = "assistant"
+    name: str
+    arguments: dict[str, Any]
+    info: str | None = None
+    compare_args: list[str] | None = None
+
+
+class EnvCall(_Part):
+    env_type: Side
+    func_name: str
+    arguments: dict[str, Any]
+
+
+class EnvAssertion(EnvCall):
+    assert_value: bool = True
+    message: str | None = None
+
+
+class Criteria(_Part):
+    actions: list[Action] | None = None
+    env_assertions: list[EnvAssertion] | None = None
+    communicate_info: list[str] | None = None
+    nl_assertions: list[str] | None = None
+    reward_basis: list[Basis] = ["DB", "COMMUNICATE"]
+
+
+class InitializationData(_Part):
+    agent_data: dict[str, Any] | None = None
+    user_data: dict[str, Any] | None = None
+
+
+class ToolCallOfHistory(_Part):
+    id: str = ""
+    name: str
+    arguments: dict[str, Any]
+    requestor: Side = "assistant"
+
+
+class MessageOfHistory(_Part):
+    role: Literal["user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: list[ToolCallOfHistory] | None = None
+    id: str = ""
+    requestor: Side = "assistant"
+    error: bool = False
+
+
+class InitialState(_Part):
+    initialization_data: InitializationData | None = None
+    initialization_actions: list[EnvCall] | None = None
+    message_history: list[MessageOfHistory] | None = None
+
+
+class Task(_Part):
+    id: str
+    user_scenario: UserScenario
+    ticket: str | None = None
+    initial_state: InitialState | None = None
+    evaluation_criteria: Criteria | None = None
+
+
+def task_of(tree: Any, where: str) -> Task:
+    """The task that ``tree`` is. Raises `UserError` naming the key that is wrong."""
+    try:
+        return Task.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        named = tree.get("id") if isinstance(tree, Mapping) else None
+        task = f", task {named!r:.60}" if isinstance(named, str) else ""
+        key = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"{key or 'the task'}: {first['msg'].lower()}",
+            where=f"{where}{task}",
+            fix="use an unmodified copy of the data",
+        ) from error

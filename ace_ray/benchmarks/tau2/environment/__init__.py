@@ -1,0 +1,1 @@
+"""The databases and tools behind an episode."""

@@ -1,0 +1,182 @@
+"""The tools' side of a limited process (`ace_ray.sandbox.limited_child`): the environments of many
+attempts, and the only place where the classes of a copy run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment, ReplayDiffers
+from ace_ray.sandbox.limited_child import limited
+
+_LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extensions")
+"""What else would be imported in the middle of a call, when no file can be opened any more."""
+
+
+@dataclass
+class _Attempt:
+    environments: dict[str, Environment] = field(default_factory=dict)
+
+
+class Tools:
+    """Answers {"describe": sources}, {"domain": sources with their data} and {"attempt": number,
+    "ops": [...], "forget": [number, ...]}; the last with one value an operation (`op_*`)."""
+
+    def __init__(self) -> None:
+        self._domain: Domain | None = None
+        self._attempts: dict[int, _Attempt] = {}
+
+    def __call__(self, request: Mapping[str, Any]) -> Any:
+        if "describe" in request:
+            return _domain(request["describe"]).schemas()
+        if "domain" in request:
+            self._domain = _domain(request["domain"])
+            self._domain.load(request["domain"]["data"])
+            return None
+        for number in request["forget"]:
+            self._attempts.pop(number, None)
+        attempt = self._attempts.setdefault(request["attempt"], _Attempt())
+        # What passes together passes alone; what does not comes again, one by one (`limited`).
+        with limited():
+            return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
+
+    def op_open(
+        self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
+    ) -> str:
+        """A fresh environment ``name``, as a task begins; why it cannot be had, "" where it can."""
+        assert self._domain is not None
+        environment = Environment(self._domain, solo)
+        attempt.environments[name] = environment
+        try:
+            environment.begin(initial_state)
+            environment.sync()
+        except Exception as error:  # noqa: BLE001 - whatever the user's copy raises
+            return _line(error)
+        return ""
+
+    def op_call(
+        self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Mapping[str, Any]
+    ) -> list[Any]:
+        """A call's answer, and whether it failed."""
+        return list(attempt.environments[name].call(requestor, tool, arguments))
+
+    def op_replay(
+        self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, recorded: str
+    ) -> str:
+        """Make a recorded call again; in what its answer differs, "" where it does not."""
+        try:
+            attempt.environments[name].replay([(requestor, tool, arguments, recorded)])
+        except ReplayDiffers as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - as `op_open`
+            return _line(error)
+        return ""
+
+    def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
+        """Make a task's gold calls, without a sync; how many of them raise, which is no error."""
+        failed = 0
+        for one in actions:
+            try:
+                requestor = one.get("requestor", "assistant")
+                attempt.environments[name].run(requestor, one["name"], one["arguments"])
+            except Exception:  # noqa: BLE001 - upstream logs it
+                failed += 1
+        return failed
+
+    def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
+        """Whether an assertion holds, and why that cannot be said."""
+        try:
+            return [attempt.environments[name].assertion(assertion), ""]
+        except Exception as error:  # noqa: BLE001 - as `op_open`
+            return [False, _line(error)]
+
+    def op_equal(self, attempt: _Attempt, ours: str, theirs: str) -> list[bool]:
+        """Whether two environments are in the same state: by upstream's hashes, and by value."""
+        one, other = attempt.environments[ours], attempt.environments[theirs]
+        same = one.texts() == other.texts()
+        return [same, same or _equal(one.values(), other.values())]
+
+    def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
+        """Before and after (`Environment.changes`)."""
+        return attempt.environments[name].changes()
+
+    def op_hashed(self, attempt: _Attempt, name: str) -> dict[str, str]:
+        """What upstream hashes of each side's database."""
+        return attempt.environments[name].hash_texts()
+
+
+def _domain(sources: Mapping[str, Any]) -> Domain:
+    return Domain.of(sources["domain"], sources["texts"], sources["where"], known=sources["known"])
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equality of JSON values in which numbers count by their value, to a millionth."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if _is_number(one) and _is_number(other):
+        return bool(abs(one - other) <= 1e-6)
+    return bool(one == other)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+_OPERATIONS: Mapping[str, Callable[..., Any]] = {
+    "open": Tools.op_open,
+    "call": Tools.op_call,
+    "replay": Tools.op_replay,
+    "gold": Tools.op_gold,
+    "assert": Tools.op_assert,
+    "equal": Tools.op_equal,
+    "changes": Tools.op_changes,
+    "hashed": Tools.op_hashed,
+}
+
+
+def make() -> Tools:
+    """For `ace_ray.sandbox.limited_child.main`."""
+    for name in _LATE:
+        import_module(name)
+    _warm_up()
+    return Tools()
+
+
+def _warm_up() -> None:
+    """Have pydantic and the parser of docstrings import all that they do when they are used."""
+    from datetime import date, datetime
+    from enum import Enum
+    from typing import Annotated, Literal
+
+    from docstring_parser import parse
+    from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+    class Kind(str, Enum):  # noqa: UP042 - as upstream has them
+        ONE = "one"
+
+    class Part(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        kind: Kind = Kind.ONE
+        day: date | None = None
+        time: datetime | None = None
+        word: Literal["a"] = "a"
+        number: Annotated[float | int | str, Field(description="n")] = 0.5
+
+    whole = create_model("Whole", parts=(dict[str, list[Part]], Field(..., description="x")))
+    made = whole.model_validate({"parts": {"a": [{"day": "2025-01-01", "time": "2025-01-01"}]}})
+    made.model_copy(deep=True).model_dump(mode="json")
+    made.model_dump_json()
+    whole.model_json_schema()
+    parse('"""A.\n\nB.\n\nArgs:\n    a (int): b\n\nReturns:\n    c\n\nRaises:\n    E: d\n"""')
+    try:
+        Part.model_validate({"kind": "two", "more": 1})
+    except ValidationError as error:
+        str(error)

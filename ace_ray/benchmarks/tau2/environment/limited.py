@@ -1,0 +1,145 @@
+"""tau2's environments in a limited process (`ace_ray.sandbox.attempts`): one process for a domain,
+whose databases all its environments share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.benchmarks.tau2.environment.sources import ToolSources, require_allowed
+from ace_ray.errors import SandboxLost, UserError
+from ace_ray.sandbox import attempts
+from ace_ray.sandbox.attempts import Host, Op, host_of
+from ace_ray.sandbox.limited import LimitBroken, ProcessLost
+from ace_ray.sandbox.protocol import Observation
+from ace_ray.sandbox.tools import bounded
+
+_HANDLER = "ace_ray.benchmarks.tau2.environment.child:make"
+_READS = frozenset(["equal", "changes", "hashed"])
+_OURS = "ours"
+
+
+Schemas = Mapping[str, list[dict[str, Any]]]
+"""The tools of each side in OpenAI's form."""
+
+
+def _host(sources: ToolSources) -> Host:
+    """Raises `UserError` for sources that must not run here."""
+    key = (sources.domain, sources.sha256, sources.data_sha256, sources.named)
+
+    def make() -> Host:
+        require_allowed(sources)
+        told = {**_told(sources), "data": sources.database_texts()}
+        return Host(_HANDLER, lambda: [{"domain": told}])
+
+    return host_of(("tau2", *key), make)
+
+
+def _told(sources: ToolSources) -> dict[str, Any]:
+    return {
+        "domain": sources.domain,
+        "texts": sources.source_texts(),
+        "where": sources.where,
+        "known": sources.known,
+    }
+
+
+def schemas(sources: ToolSources) -> Schemas:
+    """What a domain offers. Raises `UserError`: its classes do not load, or must not run here."""
+    require_allowed(sources)
+    host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
+    with host.lock:
+        try:
+            tools: Schemas = host.process().ask({"describe": _told(sources)})
+        except LimitBroken as error:
+            raise UserError(
+                f"the classes of {sources.domain} do not load: {error}",
+                where=sources.where,
+                fix="give an intact copy",
+            ) from error
+        except ProcessLost as error:
+            raise UserError(
+                f"the process of tools does not start ({error})",
+                where="data",
+                fix="see what it printed above",
+            ) from error
+    return tools
+
+
+class Attempt(attempts.Attempt):
+    """Environments of one domain that live and end together."""
+
+    def __init__(self, sources: ToolSources) -> None:
+        super().__init__(_host(sources))
+
+    def is_call(self, op: Op) -> bool:
+        return bool(op[0] == "call")
+
+    def changes(self, op: Op) -> bool:
+        return op[0] not in _READS
+
+    def broken(self, op: Op, error: LimitBroken) -> Any:
+        if op[0] == "call":
+            return [f"Error: {error}", True]
+        if op[0] == "replay":
+            answer = f"Error: {error}"
+            return "" if op[-1] == answer else f"{op[3]} answers {answer!r} now"
+        if op[0] == "changes":
+            return [{}, {}]
+        raise SandboxLost(f"{op[0]} of an environment: {error}")
+
+
+class TauEnvironment:
+    """The environment of an episode, as a `Scenario`."""
+
+    def __init__(
+        self, sources: ToolSources, *, solo: bool, initial_state: Mapping[str, Any] | None
+    ) -> None:
+        self._attempt = Attempt(sources)
+        (problem,) = self._attempt.do([("open", _OURS, solo, _begin(initial_state))])
+        if problem:
+            raise ValueError(f"the task's initial state cannot be set: {problem}")
+        for call in calls_of_history(initial_state):
+            self._attempt.do([("call", _OURS, *call[:3])])
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """``arguments``: {"requestor": who calls, "arguments": those of the tool}. The observation
+        is the tool's answer as a text; what it raises is "failed"."""
+        try:
+            given = bounded(arguments["arguments"])
+        except ValueError as error:
+            return Observation(f"Error: {error}", "failed")
+        op = ("call", _OURS, arguments["requestor"], name, given)
+        ((text, failed),) = self._attempt.do([op])
+        return Observation(text, "failed" if failed else "")
+
+    def state(self) -> Any:
+        """Before and after: the records that differ from those that all episodes share."""
+        (pair,) = self._attempt.do([("changes", _OURS)])
+        return pair
+
+
+Recorded = tuple[str, str, Mapping[str, Any], str]
+"""A call that was made: requestor, name, arguments, answer."""
+
+
+def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
+    """The calls of the messages that a task begins with."""
+    history = (initial_state or {}).get("message_history") or ()
+    answers = {m.get("id", ""): m.get("content") or "" for m in history if m["role"] == "tool"}
+    return [
+        (
+            call.get("requestor", "assistant"),
+            call["name"],
+            call["arguments"],
+            answers.get(call.get("id", ""), ""),
+        )
+        for message in history
+        for call in message.get("tool_calls") or ()
+    ]
+
+
+def _begin(initial_state: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What of it an environment needs."""
+    state = initial_state or {}
+    return {k: state[k] for k in ("initialization_data", "initialization_actions") if k in state}

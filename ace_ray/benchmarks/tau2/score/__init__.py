@@ -1,0 +1,1 @@
+"""The numbers of a run, and the files that upstream's own tools read."""
