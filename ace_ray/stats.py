@@ -1,4 +1,4 @@
-"""The statistics behind every reported accuracy: intervals and pass@k."""
+"""The statistics behind every reported accuracy: intervals, pass@k and pass^k."""
 
 from __future__ import annotations
 
@@ -63,4 +63,16 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     """
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass@{k} of {c} right among {n} samples")
-    return 1 - comb(n - c, k) / comb(n, k)
+    every = comb(n, k)
+    return (every - comb(n - c, k)) / every
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """pass^k: the chance that all of ``k`` samples are right, given ``c`` right ones of ``n``.
+
+    Unbiased: the share of the k-subsets of the n samples that hold right ones only (tau-bench, Yao
+    et al. 2024, https://arxiv.org/pdf/2406.12045).
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass^{k} of {c} right among {n} samples")
+    return comb(c, k) / comb(n, k)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import combinations
 
 import pytest
 
-from ace_ray.stats import pass_at_k, weighted_interval, wilson
+from ace_ray.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
 
 
 @pytest.mark.parametrize(
@@ -41,17 +42,36 @@ def test_weighted_interval_of_one_part_is_its_own() -> None:
     assert low == pytest.approx(1 - (2 * 0.08**2) ** 0.5)
 
 
-def test_pass_at_k_equals_counting_subsets() -> None:
-    for n in range(1, 7):
-        for c in range(n + 1):
-            right = [True] * c + [False] * (n - c)
-            for k in range(1, n + 1):
-                subsets = list(combinations(right, k))
-                share = sum(any(s) for s in subsets) / len(subsets)
-                assert pass_at_k(n, c, k) == pytest.approx(share)
+Chance = Callable[[int, int, int], float]
+COUNTS = [(n, c) for n in range(1, 7) for c in range(n + 1)]
 
 
+@pytest.mark.parametrize(("chance", "right"), [(pass_at_k, any), (pass_hat_k, all)])
+def test_a_chance_over_k_samples_equals_counting_subsets(
+    chance: Chance, right: Callable[[Iterable[bool]], bool]
+) -> None:
+    for n, c in COUNTS:
+        samples = [True] * c + [False] * (n - c)
+        for k in range(1, n + 1):
+            subsets = list(combinations(samples, k))
+            share = sum(right(subset) for subset in subsets) / len(subsets)
+            assert chance(n, c, k) == pytest.approx(share)
+
+
+def test_one_sample_is_the_share_and_more_samples_part_the_two() -> None:
+    for n, c in COUNTS:
+        at, hat = ([f(n, c, k) for k in range(1, n + 1)] for f in (pass_at_k, pass_hat_k))
+        assert at[0] == hat[0] == c / n
+        assert at == sorted(at)
+        assert hat == sorted(hat, reverse=True)
+        if 0 < c < n:
+            assert (at[-1], hat[-1]) == (1, 0)
+
+
+@pytest.mark.parametrize(("chance", "name"), [(pass_at_k, "pass@"), (pass_hat_k, r"pass\^")])
 @pytest.mark.parametrize(("n", "c", "k"), [(0, 0, 1), (3, 4, 1), (3, 1, 4), (3, 1, 0)])
-def test_pass_at_k_refuses_what_it_cannot_estimate(n: int, c: int, k: int) -> None:
-    with pytest.raises(ValueError, match="pass@"):
-        pass_at_k(n, c, k)
+def test_what_cannot_be_estimated_is_refused(
+    chance: Chance, name: str, n: int, c: int, k: int
+) -> None:
+    with pytest.raises(ValueError, match=name):
+        chance(n, c, k)

@@ -233,7 +233,10 @@ class Benchmark(ABC):
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
         """`statistics` for people: ``table`` {"header", "lines"}, and optional ``further_tables``,
         each with a "title" too."""
-        return {"table": statistics.table(summary, cls.rule_sets)}
+        made: dict[str, Any] = {"table": statistics.table(summary, cls.rule_sets)}
+        if further := statistics.sample_tables(summary["categories"], cls.rule_sets):
+            made["further_tables"] = further
+        return made
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:

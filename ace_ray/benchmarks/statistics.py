@@ -92,6 +92,31 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
     return {"header": ["category", "n", *rule_sets], "lines": lines}
 
 
+def sample_tables(
+    categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
+) -> list[dict[str, Any]]:
+    """pass@k and pass^k of the categories with several samples, ``{category: {rule set: STATS}}``,
+    as a printed table; none where no category has them.
+
+    A line for each k of 1, 2, 4 and the fewest samples: side by side, their intervals would fit no
+    terminal. The summary holds further k.
+    """
+    lines = []
+    for name, stats in categories.items():
+        for rules in rule_sets:
+            samples = stats[rules].get("samples")
+            lines += [
+                [name, rules, str(stats[rules]["n"]), k, *_passes(samples, k)]
+                for k in (samples["pass_at_k"] if samples else ())
+                if int(k) in (1, 2, 4, samples["min"])
+            ]
+    if not lines:
+        return []
+    title = "pass@k and pass^k (k samples: at least one right, all right)"
+    header = ["category", "rules", "n", "k", "pass@k", "pass^k"]
+    return [{"title": title, "header": header, "lines": lines}]
+
+
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
     """The accuracy of all rows, and of each group that is whole."""
     present = summary["categories"]
@@ -161,6 +186,13 @@ def percent(value: float | None, interval: Sequence[float] | None) -> str:
         return "N/A"
     low, high = interval
     return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _passes(samples: Mapping[str, Any], k: str) -> list[str]:
+    return [
+        percent(samples[name][k], samples[f"{name}_intervals"][k])
+        for name in ("pass_at_k", "pass_hat_k")
+    ]
 
 
 def _rules(tallies: Sequence[Tally], rule_sets: Sequence[str]) -> dict[str, Any]:

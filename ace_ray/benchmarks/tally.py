@@ -12,7 +12,7 @@ from typing import Any
 
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.records import STATUSES, Verdict
-from ace_ray.stats import pass_at_k, wilson
+from ace_ray.stats import pass_at_k, pass_hat_k, wilson
 
 Units = list[tuple[int, float]]
 """Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is
@@ -33,6 +33,8 @@ class Tally:
         self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in rule_sets}
         self.process = {rule: [0.0, 0] for rule in rule_sets}
         """Sum and count of the rows' process accuracies, of those that have one."""
+        self.graded: set[str] = set()
+        """The rule sets under which a row's score is neither 0 nor 1."""
         self.prompt_tokens = self.completion_tokens = 0
         self.generation_s = 0.0
         # id -> [declared, scored, sum of scores per rule set ...]
@@ -99,7 +101,10 @@ class Tally:
         if "process_accuracy" in verdict.metrics:
             self.process[rule][0] += verdict.metrics["process_accuracy"]
             self.process[rule][1] += 1
-        return verdict.score
+        score = verdict.score
+        if score not in (0, 1):
+            self.graded.add(rule)
+        return score
 
     def _judged(self, group: str, rule: str) -> list[tuple[float, int]]:
         """(valid turns, turns) of each sample of the dialogue whose turns were all scored."""
@@ -167,7 +172,9 @@ def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
         mean = process / rows
         stats |= _named("process", mean, wilson(mean * len(units), len(units)))
     if max((n for n, _ in units), default=0) > 1:
-        stats["samples"] = _samples(units)
+        # A dialogue is right or wrong, whatever its turns score.
+        graded = any(rule in tally.graded and not tally.multi_turn for tally in tallies)
+        stats["samples"] = _samples(units, graded=graded)
     return stats | {"errors": errors(tallies, rule)}
 
 
@@ -189,12 +196,28 @@ def _named(name: str, value: float | None, interval: Any) -> dict[str, Any]:
     return {f"{name}_accuracy": value, f"{name}_interval": interval}
 
 
-def _samples(units: Units) -> dict[str, Any]:
-    """Mean over samples and pass@k per entry (dialogue), k up to the fewest samples any has."""
+def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
+    """Means over entries (dialogues), each counting the same: of their shares of right samples, and
+    of pass@k and pass^k, for k up to the fewest samples that any has.
+
+    What is averaged lies in 0..1, so its variance is at most that of right and wrong ones of the
+    same mean: the Wilson interval over the entries is conservative. Where scores are ``graded``,
+    there is no k: both are of right and wrong answers only.
+    """
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
-    if any(c != int(c) for _, c in units):  # pass@k is of right and wrong answers only
-        return {"min": fewest, "max": most, "mean": mean, "pass_at_k": {}}
-    ks = [k for k in (1 << i for i in range(fewest.bit_length())) if k < fewest] + [fewest]
-    at = {str(k): sum(pass_at_k(n, int(c), k) for n, c in units) / len(units) for k in ks}
-    return {"min": fewest, "max": most, "mean": at["1"], "pass_at_k": at}
+    stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}
+    for name, chance in (("pass_at_k", pass_at_k), ("pass_hat_k", pass_hat_k)):
+        sums = {
+            str(k): sum(chance(n, int(c), k) for n, c in units)
+            for k in ([] if graded else _ks(fewest))
+        }
+        stats[name] = {k: total / len(units) for k, total in sums.items()}
+        stats[f"{name}_intervals"] = {k: wilson(total, len(units)) for k, total in sums.items()}
+    return stats
+
+
+def _ks(fewest: int) -> list[int]:
+    """1 to 4, then powers of two, and ``fewest``; none is above it."""
+    powers = (1 << i for i in range(fewest.bit_length()))
+    return sorted({*range(1, min(fewest, 4) + 1), *powers, fewest})

@@ -49,6 +49,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
 )
 from ace_ray.benchmarks.second_reading import Unread, answer_texts, as_tool_calls
+from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.calls import Call
 from ace_ray.models.roles import Role, parse_role
@@ -248,7 +249,10 @@ class ACEBench(Benchmark):
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        return {"table": {"header": list(HEADER), "lines": table(summary)}}
+        made: dict[str, Any] = {"table": {"header": list(HEADER), "lines": table(summary)}}
+        if further := sample_tables(summary["combined"]["categories"], cls.rule_sets):
+            made["further_tables"] = further
+        return made
 
     @classmethod
     def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
@@ -317,13 +321,15 @@ class ACEBench(Benchmark):
         if len(parsers) > 1:
             summary["parsers"] = compared.result()
             summary["further_tables"].append(compared.table())
+        printed = self.tables(summary)
+        summary["further_tables"] += printed.pop("further_tables", [])
         return {
             "mode": self._options.mode,
             "prompts": self._prompts.source,
             "variant": self._prompts.variant,
             "comparable": self._comparable(),
             **summary,
-            **self.tables(summary),
+            **printed,
         }
 
     def _comparable(self) -> str:

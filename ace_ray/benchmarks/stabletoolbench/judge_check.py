@@ -28,6 +28,7 @@ from ace_ray.benchmarks.stabletoolbench.results.answers import (
     is_answer,
     linked,
 )
+from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies, counts
 from ace_ray.config import Section
 from ace_ray.errors import UserError
@@ -149,16 +150,20 @@ class JudgeCheck(Benchmark):
             [label, *(str(measured["confusion"][label][status]) for status in STATUSES)]
             for label in STATUSES
         ]
-        return {
+        categories = {
+            name: counts([tally]) | {rules: accuracies([tally], rules) for rules in RULE_SETS}
+            for name, tally in tallies.items()
+        }
+        summary: dict[str, Any] = {
             "counts": counts(list(tallies.values())),
-            "categories": {
-                name: counts([tally]) | {rules: accuracies([tally], rules) for rules in RULE_SETS}
-                for name, tally in tallies.items()
-            },
+            "categories": categories,
             "agreement": measured,
             "comparable": _sentence(measured),
             "table": {"header": ["people say", *STATUSES], "lines": lines},
         }
+        if further := sample_tables(categories, RULE_SETS):
+            summary["further_tables"] = further
+        return summary
 
 
 def _sentence(measured: Mapping[str, Any]) -> str:

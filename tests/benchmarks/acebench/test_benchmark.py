@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.benchmarks.acebench.score.summary import SummaryRow
 from ace_ray.benchmarks.dataset import imports_folder
+from ace_ray.records import RULE_SETS, Verdict
 
 
 def compares(**options: Any) -> str:
@@ -115,3 +118,23 @@ def test_official_prompts_stay_official(shared_data: Path) -> None:
         resolved = benchmark.resolved()
         assert resolved["prompts"] == "official"
         assert ACEBench.from_options(resolved).identity() == benchmark.identity()
+
+
+def test_several_samples_have_a_table_below_those_of_episodes() -> None:
+    valid, invalid = (dict.fromkeys(RULE_SETS, Verdict(right)) for right in (True, False))
+    one = [
+        SummaryRow(language, "special_incomplete", "a", "a", 0, "scored", valid)
+        for language in ("en", "zh")
+    ]
+    two = [*one, *(replace(row, sample=1, verdicts=invalid) for row in one)]
+    benchmark = ACEBench.from_options({"data": "mini"})
+    endings = benchmark.summarize(one, 0.0)["further_tables"]
+    assert [table["title"] for table in endings] == ["how agent episodes ended"]
+    *others, samples = benchmark.summarize(two, 0.0)["further_tables"]
+    assert others == endings
+    assert [line[:4] for line in samples["lines"]] == [
+        ["special_incomplete", rules, "2", k] for rules in RULE_SETS for k in "12"
+    ]
+    # Outputs made elsewhere are summarized without a benchmark's options.
+    assert "further_tables" not in ACEBench.tables(ACEBench.statistics(one, 0.0))
+    assert ACEBench.tables(ACEBench.statistics(two, 0.0))["further_tables"] == [samples]

@@ -63,6 +63,10 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     assert summary["agreement"]["judge_errors"] == 1
     assert summary["table"]["lines"][1] == ["Unsure", "0", "0", "1"]
     assert "66.7 %" in summary["comparable"]
+    assert "further_tables" not in summary
+    again = [replace(row, sample=1) for row in rows]
+    (layout,) = benchmark.summarize([*rows, *again], 0.0)["further_tables"]
+    assert layout["lines"][-1] == ["Unsolved", "strict", "1", "2", *["100.0 % [20.7, 100.0]"] * 2]
 
 
 def test_the_temperature_is_the_judges(labels: Path) -> None:

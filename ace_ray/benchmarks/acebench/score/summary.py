@@ -21,8 +21,9 @@ Keys (``docs/results.md`` explains them)::
       turn_accuracy, turn_interval, turns     multi-turn only: share of valid rows, over turns
       process_accuracy, process_interval      multi-turn: mean fraction of valid turns per
                      dialogue; agent: mean of the rows' process accuracies
-      samples        only with several: {"min", "max", "mean", "pass_at_k": {"1": ...}}, per entry
-                     (dialogue)
+      samples        only with several: {"min", "max", "mean", "pass_at_k": {"1": ...},
+                     "pass_hat_k": {"1": ...}, and of both "..._intervals": {"1": [low, high]}}, per
+                     entry (dialogue)
       errors         {error type: {"count", "share"}}, share of the invalid rows
     AGGREGATES
       workbook       {name: CELL}: the official workbook's columns, its rounding and weights

@@ -24,7 +24,7 @@ from ace_ray.benchmarks.results import (
     score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size
-from ace_ray.benchmarks.statistics import estimate, pooled
+from ace_ray.benchmarks.statistics import estimate, pooled, sample_tables
 from ace_ray.records import RULE_SETS
 
 HEADER = ("group", "category", "n", "official", "strict")
@@ -54,7 +54,8 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How episodes ended, and the accuracy of each form of prompt, where there are any."""
+    """How episodes ended, the accuracy of each form of prompt, and what several samples say, where
+    there are any."""
     tables = []
     if summary["endings"]:
         tables.append(
@@ -79,7 +80,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
         ]
         header = ["form", "n", "official", "strict"]
         tables.append({"title": "format sensitivity", "header": header, "lines": lines})
-    return tables
+    return tables + sample_tables(summary["categories"], RULE_SETS)
 
 
 def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:

@@ -22,7 +22,7 @@ from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.score.summary import RATES, SHARES
-from ace_ray.benchmarks.statistics import estimate, pooled
+from ace_ray.benchmarks.statistics import estimate, pooled, sample_tables
 from ace_ray.records import RULE_SETS
 
 HEADER = ("group", "queries", "SoPR", "SoPR strict")
@@ -41,7 +41,8 @@ def table(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The judges' other numbers, those without a judge, and where observations came from."""
+    """The judges' other numbers, those without a judge, where observations came from, and what
+    several samples say."""
     categories = summary["categories"]
     tables = [_judged(summary)]
     tables.append(
@@ -77,7 +78,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
                 ],
             }
         )
-    return tables
+    return tables + sample_tables(categories, RULE_SETS)
 
 
 def notes(summary: Mapping[str, Any]) -> list[str]:

@@ -181,6 +181,7 @@ def test_samples_give_a_mean_and_pass_at_k() -> None:
     assert stats["samples"]["pass_at_k"] == pytest.approx(
         {"1": 4 / 9, "2": (2 / 3 + 1 + 0) / 3, "3": 2 / 3}
     )
+    assert stats["samples"]["pass_hat_k"] == pytest.approx({"1": 4 / 9, "2": 1 / 3, "3": 1 / 3})
 
 
 def test_samples_of_a_dialogue_are_judged_whole() -> None:
@@ -194,6 +195,7 @@ def test_samples_of_a_dialogue_are_judged_whole() -> None:
     assert stats["dialogues"] == 2
     assert stats["official"]["accuracy"] == 0.5
     assert stats["official"]["samples"]["pass_at_k"] == {"1": 0.5, "2": 1.0}
+    assert stats["official"]["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.0}
 
 
 def test_totals_and_process_accuracy_of_agents() -> None:

@@ -163,6 +163,21 @@ def test_format_sensitivity_is_by_form_and_scores_nothing() -> None:
     assert BFCL.task(rows[0]) == "multiple_0"
 
 
+def test_several_samples_have_a_table() -> None:
+    one = judged("memory_kv", 1, 2) + judged("multiple", 1, 1)
+    assert further_tables(summarize(one)) == []
+    summary = summarize([*one, *judged("memory_kv", 2, 2, sample=1)])
+    assert summary["categories"]["memory_kv"]["strict"]["samples"]["pass_hat_k"] == {
+        "1": 0.75,
+        "2": 0.5,
+    }
+    (layout,) = further_tables(summary)
+    assert BFCL.tables(summary)["further_tables"] == [layout]
+    assert [line[:4] for line in layout["lines"]] == [
+        ["memory_kv", rules, "2", k] for rules in RULE_SETS for k in "12"
+    ]
+
+
 def test_one_form_has_no_spread() -> None:
     row = Row("format_sensitivity", f"format_sensitivity_0:{FORMS[0]}:multiple_0", status="skipped")
     found = summarize([row])["format_sensitivity"]["strict"]

@@ -353,6 +353,7 @@ def test_samples_of_one_query_are_one_query() -> None:
         "n": 1,
     }
     assert found["samples"]["pass_at_k"] == {"1": 0.5, "2": 1.0}
+    assert found["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.0}
 
 
 def test_no_rows() -> None:
@@ -385,6 +386,17 @@ def test_the_printed_tables() -> None:
     assert free["average"]["api_recall"] == "100.0 %"
     assert free["G1_tool"]["calls per query"] == "3.00"
     assert sources["all"]["cache"] == "100.0 %"
+
+
+def test_several_samples_have_a_table() -> None:
+    one = [*rows("G1_tool", [S, S]), *rows("G3_instruction", [N, N])]
+    again = rows("G1_tool", [N, N])
+    again[0].sample = 1
+    assert len(further_tables(summarize(one))) == 3
+    *_, layout = StableToolBench.tables(summarize([*one, *again]))["further_tables"]
+    assert [line[:4] for line in layout["lines"]] == [
+        ["G1_tool", rules, "1", k] for rules in RULE_SETS for k in "12"
+    ]
 
 
 def test_sowr_is_printed_where_there_is_any() -> None:
