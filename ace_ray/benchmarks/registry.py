@@ -26,6 +26,7 @@ BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench",
     "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL",
     "stabletoolbench": "ace_ray.benchmarks.stabletoolbench.benchmark:StableToolBench",
+    "tau2": "ace_ray.benchmarks.tau2.benchmark:Tau2",
     "stabletoolbench_judge": "ace_ray.benchmarks.stabletoolbench.judge_check:JudgeCheck",
 }
 """A checkout shipped with `ray job submit --working-dir` has no installed metadata."""

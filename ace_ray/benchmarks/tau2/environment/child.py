@@ -57,17 +57,35 @@ class Tools:
         return ""
 
     def op_call(
-        self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Mapping[str, Any]
+        self,
+        attempt: _Attempt,
+        name: str,
+        requestor: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        last: bool,
     ) -> list[Any]:
-        """A call's answer, and whether it failed."""
-        return list(attempt.environments[name].call(requestor, tool, arguments))
+        """A call's answer, and whether it failed; ``last``: it is the last one of a message."""
+        environment = attempt.environments[name]
+        answer = environment.call(requestor, tool, arguments)
+        if last:
+            environment.sync()
+        return list(answer)
+
+    def op_sync(self, attempt: _Attempt, name: str) -> str:
+        """Upstream's sync at the end of a replay; why it fails, "" where it does not."""
+        try:
+            attempt.environments[name].sync()
+        except Exception as error:  # noqa: BLE001 - as `op_open`
+            return _line(error)
+        return ""
 
     def op_replay(
         self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, recorded: str
     ) -> str:
         """Make a recorded call again; in what its answer differs, "" where it does not."""
         try:
-            attempt.environments[name].replay([(requestor, tool, arguments, recorded)])
+            attempt.environments[name].replay(requestor, tool, arguments, recorded)
         except ReplayDiffers as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - as `op_open`
@@ -134,6 +152,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "open": Tools.op_open,
     "call": Tools.op_call,
     "replay": Tools.op_replay,
+    "sync": Tools.op_sync,
     "gold": Tools.op_gold,
     "assert": Tools.op_assert,
     "equal": Tools.op_equal,

@@ -175,15 +175,13 @@ class Environment:
         with self._ids(), _copying(kit, self._may_write(kit, name)):
             return kit.use_tool(tool_name=name, **arguments)
 
-    def replay(self, calls: Sequence[tuple[str, str, Mapping[str, Any], str]]) -> None:
-        """Make recorded calls again: requestor, name, arguments and what was answered.
-
-        Raises `ReplayDiffers`."""
-        for requestor, name, arguments, recorded in calls:
-            answer, _ = self.call(requestor, name, arguments)
-            if _read(answer) != _read(recorded):
-                raise ReplayDiffers(f"{name} returned {answer!a:.200}, recorded {recorded!a:.200}")
-        self.sync()
+    def replay(
+        self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str
+    ) -> None:
+        """Make a recorded call again. Raises `ReplayDiffers`: it is not answered as recorded."""
+        answer, _ = self.call(requestor, name, arguments)
+        if _read(answer) != _read(recorded):
+            raise ReplayDiffers(f"{name} returned {answer!a:.200}, recorded {recorded!a:.200}")
 
     def sync(self) -> None:
         """Bring the user's surroundings in line with the line and its bills (telecom alone)."""

@@ -29,8 +29,7 @@ def _host(sources: ToolSources) -> Host:
 
     def make() -> Host:
         require_allowed(sources)
-        told = {**_told(sources), "data": sources.database_texts()}
-        return Host(_HANDLER, lambda: [{"domain": told}])
+        return Host(_HANDLER, lambda: [{"domain": _with_data(sources)}])
 
     return host_of(("tau2", *key), make)
 
@@ -42,6 +41,10 @@ def _told(sources: ToolSources) -> dict[str, Any]:
         "where": sources.where,
         "known": sources.known,
     }
+
+
+def _with_data(sources: ToolSources) -> dict[str, Any]:
+    return {**_told(sources), "data": sources.database_texts()}
 
 
 def schemas(sources: ToolSources) -> Schemas:
@@ -66,6 +69,25 @@ def schemas(sources: ToolSources) -> Schemas:
     return tools
 
 
+def check_domain(sources: ToolSources) -> None:
+    """Find out whether a domain's classes and databases can be had, in a process of their own.
+    Raises `UserError`: they cannot, or must not run here."""
+    schemas(sources)
+    host = Host(
+        _HANDLER, lambda: [{"domain": {**_told(sources), "data": sources.database_texts()}}]
+    )
+    try:
+        host.process()
+    except (LimitBroken, ProcessLost) as error:
+        raise UserError(
+            f"the databases of {sources.domain} do not load: {error}",
+            where=sources.where,
+            fix="give an intact copy",
+        ) from error
+    finally:
+        host.end()
+
+
 class Attempt(attempts.Attempt):
     """Environments of one domain that live and end together."""
 
@@ -83,7 +105,7 @@ class Attempt(attempts.Attempt):
             return [f"Error: {error}", True]
         if op[0] == "replay":
             answer = f"Error: {error}"
-            return "" if op[-1] == answer else f"{op[3]} answers {answer!r} now"
+            return "" if op[5] == answer else f"{op[3]} answers {answer!r} now"
         if op[0] == "changes":
             return [{}, {}]
         raise SandboxLost(f"{op[0]} of an environment: {error}")
@@ -100,16 +122,18 @@ class TauEnvironment:
         if problem:
             raise ValueError(f"the task's initial state cannot be set: {problem}")
         for call in calls_of_history(initial_state):
-            self._attempt.do([("call", _OURS, *call[:3])])
+            self._attempt.do([("replay", _OURS, *call)])
+        self._attempt.do([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """``arguments``: {"requestor": who calls, "arguments": those of the tool}. The observation
-        is the tool's answer as a text; what it raises is "failed"."""
+        """``arguments``: {"requestor": who calls, "arguments": those of the tool, "last": whether
+        it is the last call of a message}. The observation is the tool's answer as a text; what it
+        raises is "failed"."""
         try:
             given = bounded(arguments["arguments"])
         except ValueError as error:
             return Observation(f"Error: {error}", "failed")
-        op = ("call", _OURS, arguments["requestor"], name, given)
+        op = ("call", _OURS, arguments["requestor"], name, given, arguments["last"])
         ((text, failed),) = self._attempt.do([op])
         return Observation(text, "failed" if failed else "")
 

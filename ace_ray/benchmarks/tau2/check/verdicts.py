@@ -1,0 +1,257 @@
+"""Verdicts on an episode.
+
+``official`` is upstream's reward (``evaluator/*.py``), quirk for quirk. ``strict`` differs where
+upstream accepts or refuses by accident (docs/tau2.md has an example of each):
+
+- ACTION: every argument of the gold call counts where upstream compares those of the call that was
+  made, so that fewer arguments match; the side that calls counts; a call that failed is none.
+- COMMUNICATE: the information is a word or number of its own, in a message that the user reads.
+- DB: numbers count by their value: 2 is 2.0, and the order in which amounts were added does not
+  count.
+- A conversation that ends in its last step has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ace_ray.benchmarks.context import arguments_of
+from ace_ray.benchmarks.tau2.check.replay import Replayed, replayed
+from ace_ray.benchmarks.tau2.environment.sources import ToolSources
+from ace_ray.records import Entry, Verdict
+
+STOPS = ("user_stop", "agent_stop")
+NO_JUDGE = "no judge is named for the assertions in natural language"
+_DEFAULT_BASIS = ("DB", "COMMUNICATE")
+_ERRORS = {
+    "ENV_ASSERTION": ("assertion_failed", "an assertion on the end state does not hold"),
+    "DB": ("db_mismatch", "the databases are not as after the gold calls"),
+    "ACTION": ("action_missing", "a gold call was not made"),
+    "COMMUNICATE": ("not_communicated", "the agent did not say what it had to"),
+    "NL_ASSERTION": ("nl_assertion_failed", "the judge finds an expectation not met"),
+}
+"""By part of the reward, in the order in which an error is named."""
+METRICS = {name: name.lower() for name in _ERRORS}
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a reward, each 0 or 1. ``basis``: those that it is the product of;
+    ``not_judged``: those of them that a judge nobody named would give."""
+
+    values: Mapping[str, float]
+    basis: Sequence[str] = ()
+    not_judged: Sequence[str] = ()
+    problem: str = ""
+
+    @property
+    def reward(self) -> float:
+        if self.problem:
+            return 0.0
+        return float(all(self.values[name] == 1 for name in self.basis if name in self.values))
+
+
+@dataclass
+class Judged:
+    """What an episode came to."""
+
+    ended: str
+    stopped: bool
+    trajectory: Sequence[Message] = field(default_factory=list)
+    expectations: Sequence[bool] | None = None
+    """Of the judge, one for each assertion in natural language; None where none was asked."""
+
+    @classmethod
+    def stored(cls, state: Any) -> Judged:
+        """From `Episode.state`."""
+        state = state if isinstance(state, Mapping) else {}
+        judge = state.get("judge")
+        met = None if judge is None else [bool(one["met"]) for one in judge["results"]]
+        return cls(
+            str(state.get("ended", "")),
+            bool(state.get("stopped")),
+            state.get("trajectory") or [],
+            met,
+        )
+
+
+def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> dict[str, Verdict]:
+    """Both verdicts on the stored ``state`` of an episode. Raises `SandboxLost`."""
+    judged = Judged.stored(state)
+    official_stop = judged.ended in STOPS
+    if not official_stop and not (judged.stopped and judged.ended == "max_steps"):
+        verdict = _ended(judged.ended)
+        return {"official": verdict, "strict": verdict}
+    criteria: Mapping[str, Any] | None = entry.gold
+    if criteria is None:
+        return {"official": Verdict(True), "strict": Verdict(True)}
+    replay = Replayed(same=True, same_by_value=True)
+    # Upstream compares nothing where a task has neither, as `official_parts` does.
+    if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
+        initial = entry.data.get("initial_state")
+        replay = replayed(sources, judged.trajectory, criteria, initial, solo=solo)
+    official = _ended(judged.ended)
+    if official_stop:
+        official = _verdict(official_parts(criteria, judged, replay))
+    return {
+        "official": official,
+        "strict": _verdict(strict_parts(criteria, judged, replay, solo=solo)),
+    }
+
+
+def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed) -> Parts:
+    """Upstream's."""
+    calls = [call for message in judged.trajectory for call in message.get("tool_calls") or ()]
+    return _parts(
+        criteria,
+        judged,
+        replay,
+        same=replay.same,
+        made=lambda action: any(_is_action(action, call) for call in calls),
+        said=lambda info: any(_holds(info, message) for message in judged.trajectory),
+    )
+
+
+def strict_parts(
+    criteria: Mapping[str, Any], judged: Judged, replay: Replayed, *, solo: bool
+) -> Parts:
+    """Without its accidents."""
+    calls = list(_answered_calls(judged.trajectory))
+    heard = [
+        str(message.get("content") or "")
+        for message in judged.trajectory
+        if message["role"] == "assistant" and not message.get("tool_calls")
+    ]
+
+    def made(action: Mapping[str, Any]) -> bool:
+        side = None if solo else action.get("requestor", "assistant")
+        return any(side in (None, by) and _is_strictly_action(action, call) for by, call in calls)
+
+    return _parts(
+        criteria,
+        judged,
+        replay,
+        same=replay.same_by_value,
+        made=made,
+        said=lambda info: any(is_told(info, text) for text in heard),
+    )
+
+
+def _parts(
+    criteria: Mapping[str, Any],
+    judged: Judged,
+    replay: Replayed,
+    *,
+    same: bool,
+    made: Callable[[Mapping[str, Any]], bool],
+    said: Callable[[str], bool],
+) -> Parts:
+    basis = list(criteria.get("reward_basis", _DEFAULT_BASIS))
+    values = {
+        "DB": float(same),
+        "ENV_ASSERTION": float(all(replay.assertions)),
+        "ACTION": float(all(map(made, criteria.get("actions") or ()))),
+        "COMMUNICATE": float(all(map(said, criteria.get("communicate_info") or ()))),
+    }
+    not_judged = []
+    if not criteria.get("nl_assertions"):
+        values["NL_ASSERTION"] = 1.0
+    elif judged.expectations is not None:
+        values["NL_ASSERTION"] = float(all(judged.expectations))
+    elif "NL_ASSERTION" in basis:
+        not_judged = ["NL_ASSERTION"]
+    return Parts(values, basis, not_judged, replay.problem)
+
+
+def _verdict(parts: Parts) -> Verdict:
+    """Of parts; its metrics are those that the task's reward is made of."""
+    metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
+    if parts.not_judged:
+        metrics["not_judged"] = 1.0
+    if parts.problem:
+        return Verdict(False, "replay_failed", parts.problem[:300], {})
+    for name, (kind, text) in _ERRORS.items():
+        if name in parts.basis and parts.values.get(name) == 0:
+            return Verdict(False, kind, text, metrics)
+    return Verdict(True, metrics=metrics)
+
+
+def _ended(how: str) -> Verdict:
+    return Verdict(False, how or "not_ended", f"the episode ended by {how or 'nothing'}")
+
+
+def _is_action(action: Mapping[str, Any], call: Message) -> bool:
+    """Upstream ``Action.compare_with_tool_call``: without ``compare_args`` it compares the
+    arguments that the call has."""
+    if action["name"] != call["name"]:
+        return False
+    given, gold = arguments_of(call["arguments"]), action["arguments"]
+    compared = action.get("compare_args")
+    keys = list(given) if compared is None else compared
+    if not keys:
+        return True
+    return _chosen(given, keys) == _chosen(gold, keys)
+
+
+def _is_strictly_action(action: Mapping[str, Any], call: Message) -> bool:
+    if action["name"] != call["name"]:
+        return False
+    given, gold = arguments_of(call["arguments"]), action["arguments"]
+    compared = action.get("compare_args")
+    return (
+        bool(given == gold)
+        if compared is None
+        else _chosen(given, compared) == _chosen(gold, compared)
+    )
+
+
+def _chosen(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key in keys}
+
+
+def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
+    """Who called, and the call, of those that did not fail."""
+    calls = []
+    for place, message in enumerate(trajectory):
+        asked = message.get("tool_calls") or ()
+        results = trajectory[place + 1 : place + 1 + len(asked)]
+        calls += [
+            (str(message["role"]), call)
+            for call, result in zip(asked, results, strict=False)
+            if not result.get("error")
+        ]
+    return calls
+
+
+def _holds(info: str, message: Message) -> bool:
+    """Upstream ``CommunicateEvaluator``: a part of any text of the agent, without its commas."""
+    text = str(message.get("content") or "")
+    if message["role"] != "assistant" or not text.strip():
+        return False
+    return info.lower() in text.lower().replace(",", "")
+
+
+_GROUPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+
+
+def is_told(info: str, text: str) -> bool:
+    """Whether ``text`` holds ``info`` as words or a number of their own, not within others.
+
+    ``1628`` is told by "$1,628.00", not by "16280", "1628.50" or "A1628".
+    """
+    wanted = " ".join(_GROUPED.sub("", info).lower().split())
+    found = " ".join(_GROUPED.sub("", text).lower().split())
+    if not wanted:
+        return True
+    before, after = r"(?<!\w)(?<!\d\.)", r"(?!\w)(?!\.\d)"
+    if _NUMBER.fullmatch(wanted):
+        whole, _, rest = wanted.partition(".")
+        rest = rest.rstrip("0")
+        tail = rf"\.{rest}0*" if rest else r"(?:\.0+)?"
+        return re.search(rf"{before}{re.escape(whole)}{tail}{after}", found) is not None
+    return re.search(rf"{before}{re.escape(wanted)}{after}", found) is not None

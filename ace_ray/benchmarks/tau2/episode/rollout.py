@@ -1,0 +1,331 @@
+"""The loop of an episode (upstream ``orchestrator/orchestrator.py``): who is asked next, what runs,
+when it is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ace_ray.benchmarks.context import (
+    EpisodeContext,
+    Truncated,
+    arguments_of,
+    as_sent,
+    number_calls,
+    tool_results,
+)
+from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
+from ace_ray.benchmarks.tau2.episode.answers import (
+    Answer,
+    Message,
+    Tools,
+    answer_of,
+    results_text,
+)
+from ace_ray.errors import PromptTooLong
+from ace_ray.records import Completion, Sampling, ToolCall
+from ace_ray.sandbox.protocol import Session
+
+Speaker = Literal["assistant", "user"]
+FIRST_ANSWERS = 4
+"""How often a model is asked for an answer that is not empty: upstream repeats three times."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all episodes of a category share.
+
+    Attributes:
+        native: whether tools go through the models' own templates.
+        solo: there is no user, and the agent ends by the tool ``done``.
+        agent_tools, user_tools: in OpenAI's form; the user may have none.
+        greeting: the agent's first message, which no model writes; "" in solo mode.
+        max_steps, max_errors: upstream's limits.
+    """
+
+    native: bool
+    solo: bool
+    agent_tools: Tools
+    user_tools: Tools
+    greeting: str
+    max_steps: int
+    max_errors: int
+
+
+@dataclass
+class Rollout:
+    """One episode. ``trajectory`` has all messages of both sides and what their calls returned:
+    ``role``, ``content``, of calls ``tool_calls`` ({"id", "name", "arguments": JSON text}), of
+    results ``id``, ``requestor`` and ``error``."""
+
+    context: EpisodeContext
+    session: Session
+    settings: Settings
+    user_system: str
+    trajectory: list[Message] = field(default_factory=list)
+    steps: int = 0
+    errors: int = 0
+    stopped: bool = False
+    """Whether a side has said that it ends, whatever else ended the episode in the same step."""
+    user_calls: dict[str, int] = field(
+        default_factory=lambda: {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+    )
+    _user_view: list[Message] = field(default_factory=list)
+
+    async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
+        """All of it, after the messages that open the candidate's chat; why it ended.
+
+        Raises `RowError` where that says nothing about the candidate."""
+        self.context.episode.messages += [dict(message) for message in opening]
+        if self.user_system:
+            self._user_view.append({"role": "system", "content": self.user_system})
+        try:
+            return await self._play(history)
+        except Truncated as truncated:
+            return truncated.reason
+
+    async def _play(self, history: Sequence[Mapping[str, Any]]) -> str:
+        speaker, answer = await self._begin(history)
+        while True:
+            ended = self._ended(speaker, answer)
+            if ended is not None:
+                return ended
+            if answer is not None and answer.calls:
+                await self._run(speaker, answer)
+                answer = None
+            else:
+                # A text goes to the other side, results to the one that called.
+                if answer is not None:
+                    speaker = "user" if speaker == "assistant" else "assistant"
+                answer = await (self._ask_agent() if speaker == "assistant" else self._ask_user())
+            self.steps += 1
+
+    def _ended(self, speaker: Speaker, answer: Answer | None) -> str | None:
+        """Why it is over after this step. Limits count only where no call is pending, and then
+        before what the last message says."""
+        ended = None
+        if answer is not None and answer.is_empty:
+            return "agent_error" if speaker == "assistant" else "user_error"
+        if answer is not None and not answer.calls:
+            if speaker == "user":
+                if any(mark in answer.text for mark in ENDS):
+                    ended = "user_stop"
+            elif self.settings.solo:
+                ended = "agent_stop" if STOP in answer.text else "agent_error"
+        self.stopped = ended in ("user_stop", "agent_stop")
+        if ended == "agent_error" or (answer is not None and answer.calls):
+            return ended
+        if self.errors >= self.settings.max_errors:
+            return "too_many_errors"
+        if self.steps >= self.settings.max_steps:
+            return "max_steps"
+        return ended
+
+    async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
+        """Who speaks first, or has spoken last."""
+        if not history and self.settings.solo:
+            return "assistant", await self._ask_agent()
+        if not history:
+            self._note("assistant", Answer(self.settings.greeting))
+            return "assistant", Answer(self.settings.greeting)
+        for message in history:
+            self._remember(message)
+        last = history[-1]
+        if last["role"] == "tool":
+            return last.get("requestor", "assistant"), None
+        return last["role"], _answer_of_history(last)
+
+    def _remember(self, message: Mapping[str, Any]) -> None:
+        """Take a message of a task's history."""
+        if message["role"] == "tool":
+            self._returned(
+                message.get("requestor", "assistant"),
+                message.get("id", ""),
+                _name(self.trajectory, message.get("id", "")),
+                message.get("content") or "",
+                bool(message.get("error")),
+            )
+            return
+        answer = _answer_of_history(message)
+        if message["role"] == "assistant":
+            self.context.episode.messages.append(_assistant(answer))
+        self._note(message["role"], answer)
+
+    async def _ask_agent(self) -> Answer:
+        """The candidate's next turn."""
+        settings, context = self.settings, self.context
+        tools = list(settings.agent_tools) if settings.native else None
+        messages = context.episode.messages
+        answer = Answer("")
+        for attempt in range(FIRST_ANSWERS):
+            asked = context.episode.model_calls
+            completion = await context.ask(
+                tools=tools, sampling=_again(context.candidate.sampling, attempt)
+            )
+            if isinstance(completion, Truncated):
+                if completion.reason == "context" and not asked:
+                    # The user has spoken, so the context holds it for an answer that was cut.
+                    raise PromptTooLong("the first prompt of the candidate does not fit")
+                raise completion
+            answer = self._answer(completion, settings.agent_tools)
+            if not answer.is_empty:
+                break
+            if attempt + 1 < FIRST_ANSWERS:
+                messages.pop()
+        if settings.solo and any(call.name == DONE for call in answer.calls):
+            answer = Answer(STOP)
+        return self._said("assistant", answer)
+
+    async def _ask_user(self) -> Answer:
+        """The user simulator's next turn."""
+        settings = self.settings
+        tools = list(settings.user_tools) if settings.native and settings.user_tools else None
+        sampling = self.context.roles["user"].sampling
+        answer = Answer("")
+        for attempt in range(FIRST_ANSWERS):
+            completion = await self.context.ask_role(
+                "user",
+                as_sent(self._user_view),
+                tools=tools,
+                sampling=_again(sampling, attempt),
+            )
+            self.user_calls["model_calls"] += 1
+            self.user_calls["prompt_tokens"] += completion.prompt_tokens
+            self.user_calls["completion_tokens"] += completion.completion_tokens
+            answer = self._answer(completion, settings.user_tools)
+            if not answer.is_empty:
+                break
+        return self._said("user", answer)
+
+    def _answer(self, completion: Completion, tools: Tools) -> Answer:
+        return answer_of(completion, tools, native=self.settings.native)
+
+    def _said(self, speaker: Speaker, answer: Answer) -> Answer:
+        """Record what a side has said. Upstream's run fails over arguments that are no JSON object;
+        here the side has given no answer."""
+        for call in answer.calls:
+            try:
+                arguments_of(call.arguments)
+            except ValueError:
+                self._note(speaker, Answer(answer.text))
+                return Answer("")
+        self._note(speaker, answer)
+        return answer
+
+    def _note(self, speaker: Speaker, answer: Answer) -> None:
+        """Put a turn where those who may see it do: the agent sees the user's texts, the user those
+        of the agent without calls."""
+        calls = self._numbered(speaker, answer)
+        message: Message = {"role": speaker, "content": answer.text}
+        if calls:
+            message["tool_calls"] = calls
+        self.trajectory.append(message)
+        if speaker == "user":
+            own = _assistant(answer, calls if self.settings.native else ())
+            self._user_view.append(own)
+            if not calls and not answer.is_empty:
+                self.context.say("user", answer.text)
+        elif not calls and not answer.is_empty:
+            self._user_view.append({"role": "user", "content": answer.text})
+
+    def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
+        """The calls with ids. Those of the agent have the ids of its recorded message."""
+        if not answer.calls:
+            return []
+        message = _assistant(answer)
+        if speaker == "assistant" and self.settings.native:
+            recorded = self.context.episode.messages[-1].get("tool_calls", ())
+            for call, known in zip(message["tool_calls"], recorded, strict=False):
+                call["id"] = known.get("id", "")
+        earlier = [
+            {"tool_calls": one["tool_calls"]}
+            for one in self.trajectory
+            if one["role"] == speaker and "tool_calls" in one
+        ]
+        number_calls(message, earlier)
+        return [{"id": call["id"], **call["function"]} for call in message["tool_calls"]]
+
+    async def _run(self, speaker: Speaker, answer: Answer) -> None:
+        """Run the calls of the last message in order; record what they return."""
+        calls = self.trajectory[-1]["tool_calls"]
+        shown = []
+        for call in calls:
+            given = {
+                "requestor": speaker,
+                "arguments": arguments_of(call["arguments"]),
+                "last": call is calls[-1],
+            }
+            observation = await self.session.call(call["name"], given)
+            failed = bool(observation.error)
+            self.errors += failed
+            shown.append(str(observation.value))
+            self._result(speaker, call["id"], shown[-1], failed)
+        view = self.context.episode.messages if speaker == "assistant" else self._user_view
+        if self.settings.native:
+            view += tool_results(view[-1], shown)
+        else:
+            names = [call["name"] for call in calls]
+            text = results_text(list(zip(names, shown, strict=True)))
+            view.append({"role": "user", "content": text})
+
+    def _result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
+        self.trajectory.append(
+            {
+                "role": "tool",
+                "id": call_id,
+                "requestor": speaker,
+                "content": content,
+                "error": failed,
+            }
+        )
+
+    def _returned(
+        self, speaker: Speaker, call_id: str, name: str, content: str, failed: bool
+    ) -> None:
+        """Take the result of a call of a task's history."""
+        self._result(speaker, call_id, content, failed)
+        view = self.context.episode.messages if speaker == "assistant" else self._user_view
+        if self.settings.native:
+            view.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
+        else:
+            view.append({"role": "user", "content": results_text([(name, content)])})
+
+
+def _again(sampling: Sampling, attempt: int) -> Sampling:
+    """The sampling of a repeated question: other noise."""
+    return replace(sampling, seed=sampling.seed + attempt) if attempt else sampling
+
+
+def _assistant(answer: Answer, calls: Sequence[Mapping[str, Any]] | None = None) -> Message:
+    """A turn as the message of a model."""
+    message: Message = {"role": "assistant", "content": answer.text}
+    if calls is None:
+        calls = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in answer.calls
+        ]
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": call["arguments"]},
+            }
+            for call in calls
+        ]
+    return message
+
+
+def _answer_of_history(message: Mapping[str, Any]) -> Answer:
+    calls = (
+        ToolCall(call["name"], json.dumps(call["arguments"]), call.get("id", ""))
+        for call in message.get("tool_calls") or ()
+    )
+    return Answer(message.get("content") or "", tuple(calls))
+
+
+def _name(trajectory: Sequence[Message], call_id: str) -> str:
+    """The tool that a call of this id has called."""
+    calls = [call for message in trajectory for call in message.get("tool_calls", ())]
+    return next((call["name"] for call in reversed(calls) if call["id"] == call_id), "")

