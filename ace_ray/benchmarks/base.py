@@ -170,6 +170,11 @@ class Benchmark(ABC):
         """A short chat of the shape that the model in ``role`` is sent; used for preflight."""
         return [{"role": "user", "content": "x"}]
 
+    def role_tools(self, role: str) -> list[dict[str, Any]] | None:
+        """The tools that the model in ``role`` is offered, in OpenAI's form; None for none. Used
+        for preflight: a model of this run that is offered tools needs a tool parser."""
+        return None
+
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
         """A short chat with a message of every kind that the entry's episode may send, used for
         preflight."""

@@ -200,10 +200,22 @@ class EpisodeContext:
         return completion
 
     async def ask_role(
-        self, role: str, messages: Sequence[Message], schema: Mapping[str, Any] | None = None
+        self,
+        role: str,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any] | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        sampling: Sampling | None = None,
     ) -> Completion:
-        """The answer of the model in ``role``; nothing of it is recorded. ``schema``: as of
-        `RoleModel.ask`.
+        """The answer of the model in ``role``; nothing of it is recorded.
+
+        Args:
+            role: one that `Benchmark.roles` names; offered tools if `Benchmark.role_tools` has any.
+            messages: what is sent.
+            schema: as of `RoleModel.ask`.
+            tools: as of `ask`, but who keeps a call gives it its id (`number_calls`).
+            sampling: in place of the role's own, whose seed is that of the row.
 
         Raises:
             RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
@@ -212,7 +224,7 @@ class EpisodeContext:
         """
         who = f"the {_TITLES.get(role, role)}"
         try:
-            work = self.roles[role].ask(messages, schema=schema)
+            work = self.roles[role].ask(messages, sampling, tools, schema)
             completion = await asyncio.wait_for(work, self.left_s)
         except TimeoutError:
             raise _stalled(who) from None

@@ -238,7 +238,13 @@ class Chat:
                 fix="correct the template, or use a model with a sound one",
             ) from error
 
-    def require_tools(self, where: str, *, episodes: bool = False) -> None:
+    def require_tools(
+        self,
+        where: str,
+        *,
+        episodes: bool = False,
+        fix: str = "use a model with a tool-calling template, or write mode: prompt",
+    ) -> None:
         """Raise `UserError` about the model ``where`` when its template does not show tools, nor,
         for ``episodes``, what they return."""
         if not self.supports_tools:
@@ -247,11 +253,7 @@ class Chat:
             problem = "the model's chat template does not show what tools return"
         else:
             return
-        raise UserError(
-            problem,
-            where=where,
-            fix="use a model with a tool-calling template, or write mode: prompt",
-        )
+        raise UserError(problem, where=where, fix=fix)
 
     def encode(self, text: str) -> list[int]:
         """Token ids; the template has already written the special tokens."""

@@ -29,6 +29,7 @@ from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
+from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.records import Sampling, digest
 
@@ -100,13 +101,13 @@ def check_role(role: Role, where: str) -> None:
 
     Raises:
         UserError: an endpoint's URL is malformed or holds a secret, its key is not in the
-            environment, or vLLM does not know an engine argument or a reasoning parser.
+            environment, or vLLM does not know an engine argument or a parser.
     """
     if isinstance(role, EndpointRole):
         check_url(role.endpoint.url, f"{where}.endpoint.url")
         read_key(role.endpoint, f"{where}.endpoint.api_key_env")
     elif isinstance(role, ServedRole):
-        with _within(where):
+        with within(where):
             check_engine_args(role.engine)
             if role.model.adapter is not None:
                 raise UserError(
@@ -115,6 +116,8 @@ def check_role(role: Role, where: str) -> None:
                     fix="merge it into its base and name the result as model.source",
                 )
             check_reasoning_parser(role.model.reasoning_parser)
+            if role.model.tool_parser not in (None, "auto"):
+                check_tool_parser(role.model.tool_parser)
             for key in _OF_CANDIDATES:
                 if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
                     call_default_factory=True
@@ -194,6 +197,8 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
     if isinstance(role, ServedRole):
         identity["chat_template_kwargs"] = role.model.chat_template_kwargs
         identity["reasoning_parser"] = role.model.reasoning_parser
+        if role.model.tool_parser is not None:
+            identity["tool_parser"] = role.model.tool_parser
         identity["engine"] = role.engine
     return identity
 
@@ -266,7 +271,7 @@ def _check_size(name: str, value: Any) -> None:
 
 
 @contextmanager
-def _within(where: str) -> Iterator[None]:
+def within(where: str) -> Iterator[None]:
     """Errors of checks that name a key of the candidate name the role's instead."""
     try:
         yield

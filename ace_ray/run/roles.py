@@ -11,10 +11,11 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
 from ace_ray.config import EndpointConfig, RunConfig
+from ace_ray.errors import UserError
 from ace_ray.models.endpoint import EndpointModel
 from ace_ray.models.engine_args import cluster_engine_args
-from ace_ray.models.families import facts_of_model, reasoning_parser
-from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role
+from ace_ray.models.families import choose_tool_parser, facts_of_model, reasoning_parser
+from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role, within
 from ace_ray.models.roles import role_identity as identity_of
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef, resolve
@@ -51,7 +52,10 @@ def bind_roles(
     bindings = {}
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
-            asked = [(n, role, benchmark.role_sampling(n)) for n, role in benchmark.roles().items()]
+            asked = [
+                (n, role, benchmark.role_sampling(n), benchmark.role_tools(n) is not None)
+                for n, role in benchmark.roles().items()
+            ]
         bindings[benchmark.name] = {
             name: _binding(
                 config,
@@ -60,8 +64,9 @@ def bind_roles(
                 default,
                 f"benchmarks.{benchmark.name}.{name}",
                 shared=name in benchmark.shared_roles,
+                calls=calls,
             )
-            for name, role, default in asked
+            for name, role, default, calls in asked
         }
     return bindings
 
@@ -74,20 +79,28 @@ def _binding(
     where: str,
     *,
     shared: bool,
+    calls: bool,
 ) -> RoleBinding:
+    """``calls``: whether the role is offered tools."""
     check_role(role, where)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
         model = None
     elif isinstance(role, ServedRole):
         assert role.model.source is not None  # `parse_role` refuses one without
+        if calls and role.model.tool_parser is None:
+            raise UserError(
+                "this role is offered tools, and needs a parser that reads the model's calls",
+                where=f"{where}.model.tool_parser",
+                fix="write auto, or the name of the model's parser (ace-ray list parsers)",
+            )
         model = resolve(
             role.model.source,
             role.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
         )
-        role = _with_parser(role, model)
+        role = _with_parsers(role, model, where, calls=calls)
         check_budget(
             role.sampling,
             role.engine,
@@ -109,15 +122,21 @@ def _binding(
     return RoleBinding(role, model, sampling, identity)
 
 
-def _with_parser(role: ServedRole, model: ModelRef) -> ServedRole:
-    """``role`` with the reasoning parser of the family of ``model`` where it says ``auto``."""
-    if role.model.reasoning_parser != "auto" or role.engine.get("reasoning_parser"):
-        return role
+def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
+    """``role`` with the parsers of the family of ``model`` where it says ``auto``, as a candidate
+    has them: that of calls only where it is offered tools. Raises `UserError`: none is clear."""
+    asked = role.model
     mode = str(role.engine.get("tokenizer_mode", "auto"))
-    named = reasoning_parser(facts_of_model(model, mode))
-    return role.model_copy(
-        update={"model": role.model.model_copy(update={"reasoning_parser": named})}
-    )
+    chosen: dict[str, str | None] = {}
+    if asked.reasoning_parser == "auto" and not role.engine.get("reasoning_parser"):
+        chosen["reasoning_parser"] = reasoning_parser(facts_of_model(model, mode))
+    if asked.tool_parser == "auto":
+        chosen["tool_parser"] = None
+        if calls:
+            facts = facts_of_model(model, mode)
+            with within(where):
+                chosen["tool_parser"] = choose_tool_parser(facts, str(asked.source))
+    return role.model_copy(update={"model": asked.model_copy(update=chosen)})
 
 
 def served_roles(

@@ -74,6 +74,35 @@ def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
     assert single.episode.tools == [tool("a")]
 
 
+def test_a_role_is_offered_tools_and_draws_as_it_is_told() -> None:
+    asked: list[Any] = []
+
+    class Caller(Thinker):
+        async def chat(self, messages: Any, sampling: Any, tools: Any = None) -> Completion:
+            asked.append((sampling, tools))
+            return await super().chat(messages, sampling, tools)
+
+    own, tools = Sampling(seed=3), [{"type": "function", "function": {"name": "find"}}]
+    context = EpisodeContext(
+        RoleModel(Thinker(), Sampling()), roles={"user": RoleModel(Caller(), own)}
+    )
+    messages = [{"role": "user", "content": "go"}]
+
+    async def episode() -> Completion:
+        await context.ask_role("user", messages)
+        return await context.ask_role(
+            "user", messages, {"type": "object"}, tools=tools, sampling=Sampling(seed=4)
+        )
+
+    answer = asyncio.run(episode())
+    assert asked[0] == (own, None)
+    assert asked[1] == (Sampling(seed=4).following({"type": "object"}), tools)
+    assert answer.tools is not None
+    assert [call.name for call in answer.tools.calls] == ["find"]
+    assert context.episode.messages == []
+    assert context.episode.tools is None
+
+
 def test_without_tools_the_model_is_sent_what_was_said_alone() -> None:
     sent = as_sent([{"role": "assistant", "content": "a", "reasoning": "r", "raw": "ra"}])
     assert sent == [{"role": "assistant", "content": "a"}]

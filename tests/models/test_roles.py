@@ -150,6 +150,14 @@ def test_a_key_loses_the_newline_of_its_file(monkeypatch: pytest.MonkeyPatch) ->
             {"model": {"source": "a", "reasoning_parser": "nope"}},
             "user.model.reasoning_parser: there is no reasoning parser 'nope'",
         ),
+        (
+            {"model": {"source": "a", "tool_parser": "hermess"}},
+            "user.model.tool_parser: vLLM has no tool parser 'hermess'; did you mean 'hermes'?",
+        ),
+        (
+            {"engine": {"tool_call_parser": "hermes"}},
+            "'tool_call_parser'; did you mean 'tool_parser'? It belongs under 'model'",
+        ),
     ],
 )
 def test_a_served_role_is_checked_as_the_candidate_is(changes: dict[str, Any], line: str) -> None:
@@ -157,6 +165,27 @@ def test_a_served_role_is_checked_as_the_candidate_is(changes: dict[str, Any], l
     with pytest.raises(UserError) as caught:
         check_role(role, "user")
     assert line in str(caught.value)
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("name", ["auto", "hermes"])
+def test_a_served_role_takes_a_tool_parser(name: str) -> None:
+    check_role(parse_role({"model": {"source": "a", "tool_parser": name}}, "user"), "user")
+
+
+def test_a_tool_parser_is_recorded_where_there_is_one() -> None:
+    ref = ModelRef("org/m", "hub", "org/m", "abc123")
+
+    def identity(**model: Any) -> dict[str, Any]:
+        role = parse_role({"model": {"source": "org/m", **model}}, "user")
+        return role_identity(role, ref, Sampling())
+
+    # These keys are in the ids of stored rows.
+    assert identity().keys() == {
+        *("kind", "model", "revision", "sampling"),
+        *("chat_template_kwargs", "reasoning_parser", "engine"),
+    }
+    assert identity(tool_parser="hermes") == {**identity(), "tool_parser": "hermes"}
 
 
 def test_what_the_manifest_records() -> None:

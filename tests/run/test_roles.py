@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
@@ -15,6 +16,7 @@ from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.roles import RoleBinding, bind_roles
 
+CALLS = "{{ tools }}<tool_call>{{ messages }}"
 THINKS = "<|im_start|>assistant\n{% if enable_thinking %}<think>{% endif %}"
 
 
@@ -55,3 +57,50 @@ def test_a_budget_of_a_served_model_that_thinks(tmp_path: Path) -> None:
     assert user(tmp_path, sampling=budget).sampling.thinking_token_budget == 9
     with pytest.raises(UserError, match=r"^benchmarks.acebench.user.sampling.thinking_token_bud"):
         user(tmp_path, "{{ messages }}", sampling=budget)
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user of ACEBench is offered a tool."""
+    tool = {"type": "function", "function": {"name": "find"}}
+    monkeypatch.setattr(ACEBench, "role_tools", lambda self, role: [tool])
+
+
+def tool_parser(binding: RoleBinding) -> str | None:
+    assert isinstance(binding.role, ServedRole)
+    assert binding.identity.get("tool_parser") == binding.role.model.tool_parser
+    return binding.role.model.tool_parser
+
+
+@pytest.mark.usefixtures("offered")
+def test_a_served_role_that_is_offered_tools_needs_a_tool_parser(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        user(tmp_path, CALLS)
+    line = str(caught.value)
+    assert line.startswith("benchmarks.acebench.user.model.tool_parser: this role is offered tools")
+    assert "write auto" in line
+    assert "ace-ray list parsers" in line
+
+
+@pytest.mark.usefixtures("offered")
+def test_the_tool_parser_of_a_served_model_is_that_of_its_family(tmp_path: Path) -> None:
+    auto = {"tool_parser": "auto"}
+    assert tool_parser(user(tmp_path, CALLS, model=auto)) == "hermes"
+    assert tool_parser(user(tmp_path, CALLS, model={"tool_parser": "mistral"})) == "mistral"
+    # Neither choice is in the way of the other.
+    both = user(tmp_path, THINKS + CALLS, model=auto)
+    assert (parser(both), tool_parser(both)) == ("qwen3", "hermes")
+    told = user(tmp_path, CALLS, model=auto, engine={"reasoning_parser": "olmo3"})
+    assert (parser(told), tool_parser(told)) == ("auto", "hermes")
+    with pytest.raises(
+        UserError, match=r"^benchmarks\.acebench\.user\.model\.tool_parser: .*format"
+    ):
+        user(tmp_path, "{{ messages }}", model=auto)
+
+
+def test_a_served_model_that_is_offered_no_tools_stays_as_it_was(tmp_path: Path) -> None:
+    plain, auto = user(tmp_path, CALLS), user(tmp_path, CALLS, model={"tool_parser": "auto"})
+    assert tool_parser(plain) is tool_parser(auto) is None
+    assert auto.identity == plain.identity
+    # No family is looked for that nobody needs.
+    user(tmp_path, "{{ messages }}", model={"tool_parser": "auto"})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
 from ace_ray.config import ENDPOINT, RunConfig, config_text
 from ace_ray.errors import UserError
 from ace_ray.models.families import (
@@ -21,9 +23,26 @@ from ace_ray.models.families import (
 )
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
 from ace_ray.models.sources import ModelRef
+from ace_ray.records import Entry
 
 START_DATE = "2025-08-05"
 """The day that models are told where nobody says another: prompts are the same on every day."""
+
+
+def is_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> bool:
+    """Whether the candidate is offered tools through its own template: with the prompt of an entry,
+    or in an episode's role that it plays as well."""
+    playing = set()
+    for name, benchmark in benchmarks.items():
+        with own_code(type(benchmark), "roles"):
+            played = [role for role, who in benchmark.roles().items() if who == "same"]
+            if any(benchmark.role_tools(role) is not None for role in played):
+                playing.add(name)
+    return any(
+        benchmarks[entry.benchmark].tools(entry) is not None
+        or (entry.benchmark in playing and benchmarks[entry.benchmark].interactive(entry))
+        for entry in entries
+    )
 
 
 def choose_format(

@@ -22,6 +22,7 @@ from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
+from ace_ray.run.planning import formats
 from ace_ray.run.planning.plan import REPORTS, Plan
 from ace_ray.run.storage.lease import LEASE
 from ace_ray.run.storage.stored import MANIFEST, read_manifest
@@ -234,8 +235,8 @@ def check_chat_of_gguf(plan: Plan) -> str:
 
 
 def is_native(plan: Plan) -> bool:
-    """Whether any entry goes through the template's own tool calling."""
-    return any(plan.benchmarks[e.benchmark].tools(e) is not None for e in plan.entries)
+    """`formats.is_native` of the plan's entries."""
+    return formats.is_native(plan.benchmarks, plan.entries)
 
 
 def _interactive(plan: Plan) -> bool:
@@ -289,7 +290,9 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
         for role, binding in roles.items():
-            chat = candidate
+            chat, tools = candidate, plan.benchmarks[name].role_tools(role)
+            where = f"benchmarks.{name}.{role}"
+            another = "let another model or an endpoint play it"
             if isinstance(binding.role, ServedRole):
                 assert binding.model is not None  # a served role has a model
                 chat = Chat.load(
@@ -297,18 +300,19 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
                     binding.role.model.chat_template_kwargs,
                     trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
                 )
+                if tools is not None:
+                    chat.require_tools(where, episodes=True, fix=another)
             elif binding.role != "same" or chat is None:
                 continue
             messages = plan.benchmarks[name].role_chat(role)
             try:
-                chat.render(messages)
+                chat.render(messages, tools)
             except PromptRefused as error:
                 senders = ", ".join(message["role"] for message in messages)
                 raise UserError(
                     f"a chat of {senders} is what this role is sent: {error}",
-                    where=f"benchmarks.{name}.{role}",
-                    fix="let another model or an endpoint play it, or change the benchmark's "
-                    "protocol",
+                    where=where,
+                    fix=f"{another}, or change the benchmark's protocol",
                 ) from error
 
 

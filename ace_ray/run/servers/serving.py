@@ -52,7 +52,7 @@ def start_server(
     """Start one replica on the cluster; returns at once, see `url`.
 
     Args:
-        role: its CPUs, chat template and reasoning parser.
+        role: its CPUs, chat template and parsers, none of them ``auto`` for the model's family.
         ref: the model, pinned.
         engine: ``role.engine`` with what this kind of cluster needs (`evaluate.engine_args`).
         key: what clients must present; `new_key` makes one per run.
@@ -187,6 +187,8 @@ def command(
     reasoning = role.model.reasoning_parser
     if reasoning not in ("auto", "none"):
         ours.append(f"--reasoning-parser={reasoning}")
+    if role.model.tool_parser is not None:
+        ours += ["--enable-auto-tool-choice", f"--tool-call-parser={role.model.tool_parser}"]
     if role.model.chat_template_kwargs:
         kwargs = json.dumps(role.model.chat_template_kwargs)
         ours.append(f"--default-chat-template-kwargs={kwargs}")

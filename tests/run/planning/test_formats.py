@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import endpoint_ref
 from ace_ray.models.families import FamilyFacts, family_facts
+from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import Entry
 from ace_ray.run.planning.formats import choice_line, facts_of
 from ace_ray.run.planning.plan import Plan, make_manifest, make_plan
+from ace_ray.run.planning.preflight import check_chat, is_native, resolve_model
 from tests.run.planning.toy_benchmark import MODEL, Toy
 
 QWEN3 = FamilyFacts(
@@ -67,6 +70,83 @@ def test_tools_take_the_parser_of_the_family_or_none() -> None:
             planned(Calls(), facts, tool_parser="auto")
     with pytest.raises(UserError, match=r"needs a parser .*write hermes, the parser of this"):
         planned(Calls(), QWEN3)
+
+
+class UserCalls(Toy):
+    """Offers tools to its user, not to the candidate."""
+
+    def __init__(self, user: Role = "same", *, turns: bool = True) -> None:
+        super().__init__()
+        self.user, self.turns = user, turns
+
+    def roles(self) -> dict[str, Role]:
+        return {"user": self.user, "judge": "same"}
+
+    def role_tools(self, role: str) -> list[dict[str, Any]] | None:
+        return [{"type": "function", "function": {"name": "find"}}] if role == "user" else None
+
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        return [{"role": "user", "content": "I play"}]
+
+    def interactive(self, entry: Entry) -> bool:
+        return self.turns
+
+
+def test_a_candidate_that_plays_a_role_with_tools_needs_a_parser() -> None:
+    with pytest.raises(UserError, match=r"^model.tool_parser: .*needs a parser"):
+        planned(UserCalls(), QWEN3)
+    plan = planned(UserCalls(), QWEN3, tool_parser="auto")
+    assert plan.choice.tool_parser == "hermes"
+    assert is_native(plan)
+    # Somebody else plays it, or nobody in this run.
+    there = parse_role({"endpoint": {"url": "http://h/v1", "model": "m", "api_key_env": None}}, "")
+    for toy in (UserCalls(there), UserCalls(turns=False)):
+        plan = planned(toy, QWEN3, tool_parser="auto")
+        assert plan.choice.tool_parser is None
+        assert not is_native(plan)
+
+
+def played_by(who: str, model_folder: Any, template: str) -> Plan:
+    """A plan in which a model with ``template`` plays the user, as the candidate or served."""
+    model = {"source": str(model_folder(template=template)), "tool_parser": "auto"}
+    user: Role = "same"
+    if who == "served":
+        user = parse_role({"model": model}, "")
+        model = {"source": str(model_folder(template="{{ messages }}", name="candidate"))}
+    config = RunConfig.model_validate({"model": model, "benchmarks": ["toy"]})
+    ref = resolve_model(config)
+    return make_plan(config, ref, [UserCalls(user)], facts_of(config, ref))
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("{% if tools %}{{ tools }}{% endif %}{{ messages }}<tool_call>", ""),
+        ("{{ messages }}<tool_call>", "ignores tools"),
+        ("{{ tools }}{{ messages[0].content }}<tool_call>", "does not show what tools return"),
+    ],
+)
+@pytest.mark.parametrize("who", ["same", "served"])
+def test_the_template_of_who_plays_a_role_with_tools_shows_them(
+    model_folder: Any, template: str, problem: str, who: str
+) -> None:
+    plan = played_by(who, model_folder, template)
+    if not problem:
+        check_chat(plan)
+        return
+    where = "benchmarks.toy.user" if who == "served" else plan.model.source
+    with pytest.raises(UserError, match=f"^{where}: .*{problem}"):
+        check_chat(plan)
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("who", ["same", "served"])
+def test_the_chat_of_a_role_with_tools_is_tried_with_them(model_folder: Any, who: str) -> None:
+    refuses = "{% if tools and messages[0].content == 'I play' %}{{ raise_exception('no') }}"
+    plan = played_by(who, model_folder, refuses + "{% endif %}{{ tools }}{{ messages }}<tool_call>")
+    with pytest.raises(UserError, match=r"^benchmarks.toy.user: .*this role is sent"):
+        check_chat(plan)
 
 
 def test_reasoning_is_replayed_where_the_benchmark_and_the_template_do() -> None:

@@ -306,6 +306,14 @@ def test_the_reasoning_parser_of_a_served_model() -> None:
     assert words({"reasoning_parser": "olmo3"}, "auto") == ["--reasoning-parser=olmo3"]
 
 
+def test_the_tool_parser_of_a_served_model() -> None:
+    plain = line(role(), {})
+    words = line(role(model={"source": "org/m", "tool_parser": "hermes"}), {})
+    flags = ["--enable-auto-tool-choice", "--tool-call-parser=hermes"]
+    assert [word for word in words if word not in plain] == flags
+    assert not any("tool" in word for word in plain)
+
+
 def test_the_key_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "another")
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0")
