@@ -1,9 +1,10 @@
-"""Child processes of this Python: what they import from, and how one is confined."""
+"""Child processes of this Python: what they import from, how one is confined, and how they end."""
 
 from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ace_ray
+from ace_ray import watchdog
 
 _EVENTS = frozenset(
     (
@@ -22,6 +24,9 @@ _EVENTS = frozenset(
 """What Python may do in a confined process, of what it tells audit hooks about. Whatever opens,
 connects, starts, imports or reaches into the interpreter is not among it. The hook and the kernel's
 limits are the bound: code that is not trusted may reach any object of the process."""
+
+_watchdogs: list[subprocess.Popen[bytes]] = []
+"""That of this process; it is waited for by nobody."""
 
 _limiting = False
 """Whether `set_limit` is running; only it sets limits in a confined process."""
@@ -68,3 +73,33 @@ def set_limit(kind: int, soft: int, hard: int) -> None:
         resource.setrlimit(kind, (soft, hard))
     finally:
         _limiting = False
+
+
+def end_with_this_process() -> None:
+    """What this process starts from here on ends when it does, by SIGKILL too, and theirs with it.
+
+    It leads a process group from here on, which a `watchdog` ends. Once in a process, and not where
+    a terminal's Ctrl-C is to reach it.
+    """
+    if os.getpgrp() != os.getpid():  # a leader of a session may not ask, and need not
+        os.setpgid(0, 0)
+    # The kernel closes it, as the last of this process: nothing here may do so before.
+    source, sink = os.pipe()
+    held = [sink]
+
+    def let_go() -> None:
+        # Once only: later the number may be another file's, in children of the child.
+        while held:
+            os.close(held.pop())
+
+    os.register_at_fork(after_in_child=let_go)  # one that starts no other program would hold it
+    _watchdogs.append(
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", watchdog.__file__],
+            stdin=source,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+    )
+    os.close(source)

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
     # Two lines of one floor.
     {"errors", "bounded", "children", "clean", "credentials", "local_files", "processes"}
-    | {"log", "mistakes", "vllm_source"}
+    | {"log", "mistakes", "vllm_source", "watchdog"}
     | {"records", "stats", "store", "config"},
     {"calls"},
     {"publishers"},

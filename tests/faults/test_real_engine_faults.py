@@ -1,5 +1,5 @@
-"""The same on vLLM, with tiny dummy weights: its engine core is killed, terminated, then stopped;
-nothing is lost and nothing is left behind."""
+"""The same on vLLM, with tiny dummy weights: its engine core is killed, terminated, then stopped,
+or a raylet killed; nothing is lost and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perf.processes import family
 from tests.faults.fault_runs import Run, descendants, title_of
 
 pytestmark = [
@@ -22,6 +23,9 @@ pytestmark = [
         reason="the CPU flavour (requirements/cpu.txt) is not installed",
     ),
 ]
+
+LEFT_S = 120.0
+"""After this no process ends any more that the end of a cluster has left."""
 
 
 @pytest.fixture
@@ -87,8 +91,9 @@ def deaths(driver) -> int:
     return driver.text.count("engine worker ")
 
 
-def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_llama):
-    run: Run = make_run(
+@pytest.fixture
+def run(make_run, tiny_llama) -> Run:
+    return make_run(
         backend="vllm",
         model={"source": str(tiny_llama)},
         engine={
@@ -105,6 +110,9 @@ def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_lla
         stall_s=8.0,
         worker_cpus=0.5,
     )
+
+
+def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(run):
     driver = run.start()
     until_part_after(driver, 0)
     driver.remember()
@@ -127,3 +135,18 @@ def test_a_killed_an_ended_and_a_hung_engine_core_cost_no_row(make_run, tiny_lla
     ]
     left = [p for p in driver._below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not left, [title_of(p) for p in left]
+
+
+def test_nothing_of_an_engine_outlives_a_killed_raylet(run):
+    """Ray ends the engine worker then, and leaves the processes below it."""
+    driver = run.start()
+    until_part_after(driver, 0)
+    driver.remember()
+    assert family(driver.process.pid)["core"]
+    driver.find("raylet/raylet").kill()
+    assert driver.wait() in (0, 75), driver.text
+    _, left = psutil.wait_procs(driver._below, timeout=LEFT_S)
+    titles = [title_of(process) for process in left]
+    for process in left:
+        process.kill()
+    assert not titles

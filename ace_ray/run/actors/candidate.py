@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import ray
 
+from ace_ray.children import end_with_this_process
 from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.adapters import check_weights
@@ -332,6 +333,8 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
         return EndpointEngine(job.config.model)
     from ace_ray.models.vllm_engine import VLLMEngine
 
+    # Ray ends them with a worker that dies, unless it dies of the raylet's death.
+    end_with_this_process()
     return VLLMEngine(
         folder,
         job.engine,

@@ -3,9 +3,9 @@
     this process -> guard -> server -> its own children
                           -> watchdog
 
-All below this process are one process group, led by the guard. The watchdog reads a pipe from here:
-however this process ends, the pipe closes, and the watchdog ends the group. It is no child of this
-process because Ray, when a worker exits, kills that worker's children first. A parent-death signal
+All below this process are one process group, led by the guard, which a `watchdog` ends: it reads a
+pipe from here, and however this process ends, the pipe closes. It is no child of this process
+because Ray, when a worker exits, kills that worker's children first. A parent-death signal
 would not do: it reaches no grandchildren, and is tied to the thread that starts the child.
 """
 
@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ace_ray import watchdog
 from ace_ray.children import module_command, module_environment
 from ace_ray.models.start_failure import MOST_BYTES, first_error, tail
 
@@ -168,17 +169,17 @@ def guard(command: Sequence[str]) -> None:
     if os.fork() == 0:
         _watchdog(server.pid)
     print(f"the server ended with exit code {server.wait()}", flush=True)
-    os.killpg(0, signal.SIGKILL)
+    watchdog.end_group()
 
 
 def _watchdog(server: int) -> None:
     handle = os.pidfd_open(server)
-    sys.stdin.buffer.read()
+    watchdog.wait()
     with suppress(ProcessLookupError):
         # vLLM's server ends its engine processes itself when asked.
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         select.select([handle], [], [], GRACE_S)
-    os.killpg(0, signal.SIGKILL)
+    watchdog.end_group()
 
 
 if __name__ == "__main__":
