@@ -144,8 +144,9 @@ class Tau2(Benchmark):
         category = CATEGORIES[entry.category]
         messages: list[dict[str, Any]] = [{"role": "system", "content": self._agent_system(entry)}]
         if self._options.opening == "user":
-            ticket = [{"role": "user", "content": entry.data["ticket"]}]
-            return messages + (ticket if category.solo else [])
+            if category.solo:
+                messages.append({"role": "user", "content": entry.data["ticket"]})
+            return messages
         if not category.solo and not _history(entry):
             messages.append({"role": "assistant", "content": self._texts.greeting})
         return messages
@@ -223,8 +224,10 @@ class Tau2(Benchmark):
         said = [message for message in episode.messages if message.get("role") == "assistant"]
         without = [
             texts_of(message)
-            for message, turn in zip(said, turns, strict=False)
+            for place, (message, turn) in enumerate(zip(said, turns, strict=False))
             if not turn.get("tool_calls") and not message.get("tool_calls")
+            # The greeting is no answer of the model's.
+            if place or message.get("content") != self._texts.greeting
         ]
         return Unread(without, tools=self._agent_tools(entry.category)) if without else None
 

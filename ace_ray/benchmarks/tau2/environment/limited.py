@@ -9,7 +9,7 @@ from typing import Any
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources, require_allowed
 from ace_ray.errors import SandboxLost, UserError
 from ace_ray.sandbox import attempts
-from ace_ray.sandbox.attempts import Host, Op, host_of
+from ace_ray.sandbox.attempts import TRIES, Host, Op, host_of
 from ace_ray.sandbox.limited import LimitBroken, ProcessLost
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import bounded
@@ -51,9 +51,12 @@ def schemas(sources: ToolSources) -> Schemas:
     """What a domain offers. Raises `UserError`: its classes do not load, or must not run here."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
-    with host.lock:
+    failure: Exception | None = None
+    for _ in range(TRIES):
         try:
-            tools: Schemas = host.process().ask({"describe": _told(sources)})
+            with host.lock:
+                tools: Schemas = host.process().ask({"describe": _told(sources)})
+            return tools
         except LimitBroken as error:
             raise UserError(
                 f"the classes of {sources.domain} do not load: {error}",
@@ -61,12 +64,12 @@ def schemas(sources: ToolSources) -> Schemas:
                 fix="give an intact copy",
             ) from error
         except ProcessLost as error:
-            raise UserError(
-                f"the process of tools does not start ({error})",
-                where="data",
-                fix="see what it printed above",
-            ) from error
-    return tools
+            failure = error
+    raise UserError(
+        f"the process of tools does not start ({failure})",
+        where="data",
+        fix="see what it printed above",
+    )
 
 
 def check_domain(sources: ToolSources) -> None:

@@ -36,7 +36,6 @@ class Overlay(MutableMapping[str, Any]):
 
     def __setitem__(self, key: str, record: Any) -> None:
         self._own[key] = record
-        self._gone.discard(key)
 
     def __delitem__(self, key: str) -> None:
         if key not in self:
@@ -50,16 +49,20 @@ class Overlay(MutableMapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         yield from (key for key in self._base if key not in self._gone)
-        yield from (key for key in list(self._own) if key not in self._base)
+        yield from [key for key in self._own if self._is_new(key)]
 
     def __len__(self) -> int:
-        return len(self._base) - len(self._gone) + sum(key not in self._base for key in self._own)
+        return len(self._base) - len(self._gone) + sum(map(self._is_new, self._own))
+
+    def _is_new(self, key: str) -> bool:
+        """Whether it comes after those of the base; so does one that was deleted and set again."""
+        return key not in self._base or key in self._gone
 
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
         """By key, what upstream would hash of the record before and after; None where there is
         none. Only of those that differ."""
         pairs = {key: (self._base.get(key), record) for key, record in self._own.items()}
-        pairs |= {key: (self._base[key], None) for key in self._gone}
+        pairs |= {key: (self._base[key], None) for key in self._gone - self._own.keys()}
         texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}
         return {key: pair for key, pair in texts.items() if pair[0] != pair[1]}
 
