@@ -21,6 +21,7 @@ from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
+from ace_ray.benchmarks.tau2.options import Options as Tau2Options
 from ace_ray.config import (
     CandidateEndpoint,
     EndpointConfig,
@@ -52,8 +53,8 @@ This page is made from the models that read the file (`make docs`).
 SAMPLING = """\
 Of a run, and of a role; the ranges are vLLM's. A run's is that of the candidate in all
 benchmarks: whatever upstream draws with is written here. Roles have upstream's where a benchmark
-says so (ACEBench's user, StableToolBench's simulator and judge), unless the role has a
-`sampling`.
+says so (ACEBench's user, StableToolBench's simulator and judge, tau2's judge), unless the role
+has a `sampling`.
 
 `sampling: model` draws as the model's makers recommend: temperature, top_p, top_k, min_p, the
 penalties and max_tokens come from its `generation_config.json` (of a GGUF file from the header),
@@ -103,6 +104,11 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         StableToolBenchOptions,
     ),
     ("real", "Of stabletoolbench.", RealConfig),
+    (
+        "benchmarks: tau2",
+        "Keys of the item `{name: tau2, ...}` of `benchmarks`; see [tau2-bench](tau2.md).",
+        Tau2Options,
+    ),
     (
         "benchmarks: stabletoolbench_judge",
         "What `ace-ray judge check` runs; the model is the judge.",

@@ -36,6 +36,7 @@ from ace_ray.benchmarks.tau2.environment.limited import (
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
 from ace_ray.benchmarks.tau2.episode.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.episode.rollout import FIRST_ANSWERS, Rollout, Settings
+from ace_ray.benchmarks.tau2.gold import check_gold
 from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.score import tables
@@ -318,8 +319,6 @@ class Tau2(Benchmark):
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.tau2.gold import check_gold
-
         benchmark = cls.from_options({"data": data, "domains": list(CATEGORIES)})
         benchmark.ready(named=True)
         return check_gold(benchmark, say)

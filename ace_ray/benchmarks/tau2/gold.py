@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
 from ace_ray.benchmarks.tau2.data.upstream_texts import STOP
-from ace_ray.records import Entry, Episode
+from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.sandbox.protocol import Scenario
 
-if TYPE_CHECKING:
-    from ace_ray.benchmarks.tau2.benchmark import Tau2
+
+class Judging(Protocol):
+    """What is asked of the benchmark."""
+
+    @property
+    def rule_sets(self) -> Sequence[str]: ...
+    def dataset(self) -> Sequence[Entry]: ...
+    def scenario(self, entry: Entry) -> Scenario: ...
+    def verdicts(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]: ...
 
 
-def check_gold(benchmark: Tau2, say: Callable[[str], object]) -> bool:
+def check_gold(benchmark: Judging, say: Callable[[str], object]) -> bool:
     """Whether the gold calls, with all that has to be said, score 1 in every task that has any, and
     a mangled path in none; says so by category, with what a silent agent passes."""
     fine = True
@@ -48,7 +55,7 @@ def _has_gold(entries: Sequence[Entry], entry_id: str) -> bool:
     return bool((entry.gold or {}).get("actions"))
 
 
-def gold_episode(benchmark: Tau2, entry: Entry) -> Episode:
+def gold_episode(benchmark: Judging, entry: Entry) -> Episode:
     """An episode in which the gold calls were made by whom they are of, and all was said."""
     scenario = benchmark.scenario(entry)
     criteria: Mapping[str, Any] = entry.gold or {}

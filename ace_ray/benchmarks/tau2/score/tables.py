@@ -11,7 +11,7 @@ from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD
 from ace_ray.records import RULE_SETS
 from ace_ray.stats import mean_of_present
 
-MEAN = "Domains (mean)"
+MEAN = "Domains"
 _TITLES = {
     "airline": "Airline",
     "retail": "Retail",
