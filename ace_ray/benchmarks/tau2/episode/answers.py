@@ -16,9 +16,7 @@ from ace_ray.records import Completion, ToolCall, digest
 Message = dict[str, Any]
 Tools = Sequence[Mapping[str, Any]]
 
-PROTOCOL = """
-
-# Tools
+PROTOCOL = """# Tools
 
 You can call the tools that are listed below. To do so, answer with nothing but one or more blocks \
 of this form, each with one JSON object:
@@ -32,7 +30,11 @@ The next message then tells you what each call returned, in <tool_result> blocks
 
 The tools, one JSON object a line:
 
-%s"""
+%s
+
+# Your task
+
+"""
 _OTHERWISE = {
     "agent": "An answer without such a block is a message that the user reads.",
     "solo": "Nobody reads an answer without such a block: it ends your work, as a failure.",
@@ -57,9 +59,10 @@ class Answer:
 
 
 def with_protocol(system: str, tools: Tools, who: str) -> str:
-    """A system message with the tools in the text protocol; ``who``: agent, solo or user."""
+    """A system message with the tools in the text protocol; ``who``: agent, solo or user. The tools
+    come first: they are the same in all tasks, and engines keep what prompts begin with."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
-    return system + PROTOCOL % (_OTHERWISE[who], "\n".join(lines))
+    return PROTOCOL % (_OTHERWISE[who], "\n".join(lines)) + system
 
 
 def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
