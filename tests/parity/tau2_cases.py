@@ -389,7 +389,7 @@ def _noisy(
     if rng.random() < noise / 3:
         yield from [("", [])] * 4  # no answer at all
     if solo and rng.random() < noise / 2:
-        yield "I am done.", []
+        yield rng.choice(["I am done.", STOP]), []
     yield turns[-1]
 
 
