@@ -181,9 +181,11 @@ def test_solo_ends_with_done(solo: Tau2) -> None:
 
 def test_solo_without_a_call_has_failed(solo: Tau2) -> None:
     entry = entry_of(solo, "telecom_solo")
-    episode = play(solo, entry, Scripted("I would restart it."))
-    assert episode.state["ended"] == "agent_error"
-    assert not verdicts(solo, entry, episode)["official"].valid
+    for turn in ("I would restart it.", "###STOP###", ("###STOP###", [("toggle_data", {})])):
+        episode = play(solo, entry, Scripted(turn))
+        assert episode.state["ended"] == "agent_error"
+        assert not episode.state["stopped"]
+        assert not verdicts(solo, entry, episode)["official"].valid
 
 
 def test_a_first_prompt_that_does_not_fit_says_nothing(airline: Tau2) -> None:

