@@ -41,7 +41,14 @@ from typing import Any
 
 import psutil
 import yaml
-from agent_concurrency import MAX_MESSAGES, MAX_TOKENS, bare_run, evaluated, install_brief_user
+from agent_concurrency import (
+    MAX_MESSAGES,
+    MAX_TOKENS,
+    bare_run,
+    chains_of,
+    evaluated,
+    install_brief_user,
+)
 from dummy_models import SHAPES, TOKENS, Shape, make_adapter, make_model, write_weights
 from pipeline_overhead import ENGINE as CPU_ENGINE
 from pipeline_overhead import ask, bare_engine, planned_messages
@@ -286,8 +293,9 @@ class Measurements:
             output=str(folder / "runs"),
         )
         run = evaluated(folder, concurrency=str(EPISODES))
-        bare = bare_run(folder, run)
-        calls, seconds = run["model_calls"], run["until_stored_s"]
+        chains = chains_of(run)
+        bare = bare_run(folder, run, chains)
+        calls, seconds = sum(map(len, chains)), run["until_stored_s"]
         return [
             Line(
                 f"{len(run['rows'])} episodes at once, against their calls on bare AsyncLLM",

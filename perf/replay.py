@@ -25,18 +25,10 @@ class Script:
         )
         self.calls: list[dict[str, Any]] = []
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
+    def answer(self) -> Completion:
         step = next(self._answers, None)
         if step is None:
             raise PromptTooLong("nothing is stored of this call")
-        self.calls.append(
-            {"messages": [dict(message) for message in messages], "max_tokens": sampling.max_tokens}
-        )
         return Completion(
             text=step["text"],
             reasoning=step["reasoning"],
@@ -45,6 +37,28 @@ class Script:
             completion_tokens=step["completion_tokens"],
             seconds=step["seconds"],
         )
+
+    async def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        answer = self.answer()
+        self.calls.append(
+            {"messages": [dict(message) for message in messages], "max_tokens": sampling.max_tokens}
+        )
+        return answer
+
+
+class Silent(Script):
+    """A model in the place of one whose turns the benchmark itself scripts."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def answer(self) -> Completion:
+        return Completion(text="")
 
 
 async def replayed(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -55,7 +69,8 @@ async def replayed(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> list[list[d
         entry = plan.entries[planned.entry]
         benchmark = plan.benchmarks[entry.benchmark]
         episode = episode_of(stored[planned.row_id])
-        script = Script(episode.state["steps"])
+        steps = episode.state["steps"]
+        script = Script(steps) if isinstance(steps, list) else Silent()
         bindings = plan.bindings[entry.benchmark]
         context = EpisodeContext(
             candidate=RoleModel(script, plan.config.sampling.sampling()),
@@ -74,8 +89,11 @@ async def opened(benchmark: Benchmark, entry: Entry) -> LocalSession:
 
 
 def untimed(state: Mapping[str, Any]) -> Any:
-    """``state`` as stored, without the times of its steps."""
+    """``state`` as stored, without the times of its steps; of a scripted episode, which counts
+    them, without what its calls took."""
     plain = json.loads(json.dumps(state))
+    if not isinstance(plain["steps"], list):
+        return {key: value for key, value in plain.items() if key != "user"}
     for step in plain["steps"]:
         step.pop("seconds", None)
     return plain

@@ -35,17 +35,6 @@ TITLES = (
 
 
 @pytest.fixture
-def perf(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Imports a script as it sees itself: its folder is on the path."""
-    monkeypatch.syspath_prepend(str(PERF))
-
-    def load(name: str) -> ModuleType:
-        return __import__(name)
-
-    return load
-
-
-@pytest.fixture
 def gpu(perf: Callable[[str], ModuleType]) -> ModuleType:
     return perf("gpu")
 
