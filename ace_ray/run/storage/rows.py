@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -395,21 +396,49 @@ def result_columns(rule_sets: Iterable[str]) -> list[str]:
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
-    """Rows read back from parts that hold at least `result_columns`. Raises `UserError`."""
+    """Rows read back from parts that hold at least `result_columns`. Raises `UserError`.
+
+    Column by column: a summary reads every row of a run before the run counts as whole."""
     for table in tables:
         rule_sets = rule_sets_in(table.column_names)
-        for row in rows_of(table.select(result_columns(rule_sets))):
-            verdicts = {
-                rules: Verdict(
-                    row[f"{rules}_valid"],
-                    row[f"{rules}_error_type"] or "",
-                    metrics=_read(row, f"{rules}_metrics", metrics_of),
-                )
-                for rules in rule_sets
-                if row[f"{rules}_valid"] is not None
-            }
-            fields = {n: row[n] for n in _RESULT_FIELDS} | {
-                "endpoint": endpoint_of(row),
-                "second_reading": second_reading_of(row),
-            }
-            yield ResultRow(**fields, verdicts=verdicts)
+        for start in range(0, table.num_rows, AT_ONCE):
+            yield from _result_rows(table.slice(start, AT_ONCE), rule_sets)
+
+
+def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRow]:
+    ids, readings = (table.column(name).to_pylist() for name in ("row_id", "second_reading"))
+    fields = [table.column(name).to_pylist() for name in _RESULT_FIELDS]
+    endpoint = _RESULT_FIELDS.index("endpoint")
+    if any(text is not None for text in fields[endpoint]):
+        fields[endpoint] = [
+            endpoint_of({"row_id": row_id, "endpoint": text})
+            for row_id, text in zip(ids, fields[endpoint], strict=True)
+        ]
+    given = [
+        zip(*(table.column(f"{r}_{part}").to_pylist() for part in _RESULT_PARTS), strict=True)
+        for r in rule_sets
+    ]
+    verdicts = zip(*given, strict=True) if given else iter([()] * len(ids))
+    for row_id, reading, parts, *values in zip(ids, readings, verdicts, *fields, strict=True):
+        row = ResultRow(*values)
+        for rules, (valid, error_type, metrics) in zip(rule_sets, parts, strict=True):
+            if valid is None:
+                continue
+            try:
+                short = metrics is None or len(metrics) <= _SHORT_CHARS
+                made = _shared_verdict if short else _stored_verdict
+                row.verdicts[rules] = made(valid, error_type, metrics)
+            except ValueError as error:
+                raise _damaged({"row_id": row_id}, f"{rules}_metrics", str(error)) from error
+        if reading is not None:
+            row.second_reading = second_reading_of({"row_id": row_id, "second_reading": reading})
+        yield row
+
+
+def _stored_verdict(valid: bool, error_type: str | None, metrics: str | None) -> Verdict:
+    return Verdict(valid, error_type or "", metrics=metrics_of(metrics))
+
+
+_SHORT_CHARS = 1_000
+_shared_verdict = lru_cache(maxsize=4096)(_stored_verdict)
+"""One object for all rows with this verdict: a run of a million has a few hundred of them."""
