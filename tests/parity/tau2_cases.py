@@ -171,7 +171,7 @@ class Pool:
         if values and kind == 0:
             del values[rng.choice(list(values))]
         elif kind == 1:
-            name = rng.choice(["note", "db", "é", "", "a b", *CLASHING[: rng.randrange(4)]])
+            name = rng.choice(["note", "db", "é", "", "a b"])
             values[name] = rng.choice(JUNK)
         elif values:
             name = rng.choice(list(values))
@@ -233,6 +233,8 @@ def sequence(pool: Pool, rng: random.Random) -> tuple[Entry, list[list[Any]]]:
         if rng.random() < 0.15:
             focus = pool.focus(rng)
         calls.insert(rng.randint(0, len(calls)), pool.call(rng, focus, entry))
+        if rng.random() < 0.01:
+            calls[-1][2][rng.choice(CLASHING)] = "x"
     solo = pool.category.solo
     return entry, [
         ["assistant" if solo and rng.random() < 0.95 else side, name, values, rng.random() < 0.8]

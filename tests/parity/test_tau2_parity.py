@@ -47,8 +47,8 @@ def test_tools_and_prompts(comparison: Comparison) -> None:
     comparison.prompts()
     found = comparison.found
     assert found.shown == []
-    # 14, 15, 13 and 30, all of these and done, 5; and the lists of their names.
-    assert found.cases["schemas"] == 14 + 15 + 43 + 44 + 5 + 6
+    # 14, 15, 13 and 30, all of these and done, 4; and the lists of their names.
+    assert found.cases["schemas"] == 14 + 15 + 43 + 44 + 4 + 6
     assert found.cases["system messages"] == 50 + 114 + 2 * (114 + 114) + 9
 
 

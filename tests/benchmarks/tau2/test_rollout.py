@@ -181,7 +181,8 @@ def test_solo_ends_with_done(solo: Tau2) -> None:
 
 def test_solo_without_a_call_has_failed(solo: Tau2) -> None:
     entry = entry_of(solo, "telecom_solo")
-    for turn in ("I would restart it.", "###STOP###", ("###STOP###", [("toggle_data", {})])):
+    turns = ("I would restart it.", "###STOP###", ("###STOP###", [("toggle_data", {})]))
+    for turn in (*turns, ("done", "[]")):
         episode = play(solo, entry, Scripted(turn))
         assert episode.state["ended"] == "agent_error"
         assert not episode.state["stopped"]

@@ -178,7 +178,8 @@ class Rollout:
                 break
             if attempt + 1 < FIRST_ANSWERS:
                 messages.pop()
-        if settings.solo and any(call.name == DONE for call in answer.calls):
+        names = [call.name for call in answer.calls]
+        if settings.solo and DONE in names and all(map(_is_readable, answer.calls)):
             answer = Answer(STOP)
             self._done = True
         return self._said("assistant", answer)
@@ -210,12 +211,9 @@ class Rollout:
     def _said(self, speaker: Speaker, answer: Answer) -> Answer:
         """Record what a side has said. Upstream's run fails over arguments that are no JSON object;
         here the side has given no answer."""
-        for call in answer.calls:
-            try:
-                arguments_of(call.arguments)
-            except ValueError:
-                self._note(speaker, Answer(answer.text))
-                return Answer("")
+        if not all(map(_is_readable, answer.calls)):
+            self._note(speaker, Answer(answer.text))
+            return Answer("")
         self._note(speaker, answer)
         return answer
 
@@ -301,6 +299,14 @@ class Rollout:
 def _again(sampling: Sampling, attempt: int) -> Sampling:
     """The sampling of a repeated question: other noise."""
     return replace(sampling, seed=sampling.seed + attempt) if attempt else sampling
+
+
+def _is_readable(call: ToolCall) -> bool:
+    try:
+        arguments_of(call.arguments)
+    except ValueError:
+        return False
+    return True
 
 
 def _assistant(answer: Answer, calls: Sequence[Mapping[str, Any]] | None = None) -> Message:
