@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +83,8 @@ class Pool:
         """By name, the values of a record and of those it leads to."""
         found: dict[str, list[Any]] = {}
         table = rng.choice(list(self.tables))
-        todo, seen = [rng.choice(self.tables[table])], set()
+        todo = [rng.choice(self.tables[table])]
+        seen: set[str] = set()
         while todo and len(seen) < 6:
             key = todo.pop(0)
             if key in seen:
@@ -308,7 +309,8 @@ def _said(rng: random.Random, infos: Sequence[str]) -> str:
     kept = [info for info in infos if rng.random() < rng.choice([1, 1, 1, 0.5])]
     if rng.random() < 0.15:
         kept = []
-    writings = [str, str.upper, str.title, lambda t: f"x{t}x", lambda t: f"${_thousands(t)}."]
+    writings: list[Callable[[str], str]] = [str, str.upper, str.title]
+    writings += [lambda text: f"x{text}x", lambda text: f"${_thousands(text)}."]
     writing = rng.choices(writings, [6, 1, 1, 1, 1])[0]
     return rng.choice([" ", "\n", ", "]).join(["So:", *map(writing, kept)])
 

@@ -145,7 +145,7 @@ class Upstream:
         self.agents = import_module("tau2.agent.llm_agent")
         self.users = import_module("tau2.user.user_simulator")
         self.orchestrator = import_module("tau2.orchestrator.orchestrator")
-        self.llm: Any = import_module("tau2.utils.llm_utils")
+        llm = import_module("tau2.utils.llm_utils")
         self.registry = import_module("tau2.registry").registry
         for module, name, path in DATABASES:
             found: Any = getattr(import_module(f"tau2.domains.{module}.data_model"), name)
@@ -158,8 +158,8 @@ class Upstream:
         self.domains = dict(self.registry._domains)
         for name, constructor in self.domains.items():
             self.registry._domains[name] = self._own(constructor)
-        self.llm.completion = self._completion
-        self.llm.completion_cost = lambda **_: 0.0
+        vars(llm)["completion"] = self._completion
+        vars(llm)["completion_cost"] = lambda **_: 0.0
         self.tasks = {domain: _raw_tasks(domain) for domain in TASKS}
         self.kind = import_module("tau2.data_model.tasks").Task
         self.turns: dict[str, deque[Any]] = {}
