@@ -38,13 +38,22 @@ def results_json(
     tasks = [_task(entry) for entry in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}
-    yield json.dumps(head)[:-1].encode() + b', "simulations": ['
+    yield _json(head)[:-1] + b', "simulations": ['
     between = b""
     for row in rows():
         if row["category"] == category.name and row["status"] == "scored":
-            yield between + json.dumps(_simulation(by_id[row["id"]], row)).encode()
+            yield between + _json(_simulation(by_id[row["id"]], row))
             between = b",\n"
     yield b"]}\n"
+
+
+def _json(value: Any) -> bytes:
+    """With a question mark for each lone surrogate, over which upstream's reader refuses a file."""
+    text = json.dumps(value)
+    if "\\ud" in text:
+        sent = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        text = json.dumps(json.loads(sent))
+    return text.encode()
 
 
 def _task(entry: Entry) -> dict[str, Any]:

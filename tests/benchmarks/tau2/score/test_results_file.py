@@ -73,6 +73,14 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
 
+def test_lone_surrogates_do_not_spoil_the_file(benchmark: Tau2) -> None:
+    entry = entry_of(benchmark, "airline")
+    episode = play(benchmark, entry, Scripted("x\ud800🙂"), Scripted("Hi", "###STOP###"))
+    rows = [row(benchmark, entry, episode)]
+    content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
+    assert any(m["content"] == "x?🙂" for m in json.loads(content)["simulations"][0]["messages"])
+
+
 def test_ends_that_upstream_does_not_know(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "airline")
     episode = play(benchmark, entry, Scripted("x"), Scripted("Hi", "###STOP###"))
