@@ -9,7 +9,8 @@ one of tau2-bench's domains, whose turns are scripted from the gold calls (`scri
 answer is generated in full, but the turn taken is the script's, so that tools run, the sandbox's
 limited process with them, and prompts grow as they do with an able model. tau2's user is the
 candidate itself. Its prompts have 5,000 (airline) to 10,500 tokens (telecom_solo) at the start; the
-context of the made-up model holds them all.
+made-up model has a context that holds them all, and one layer with one head in float32, since on a
+CPU attention would hide all else.
 
 1. Two runs of the command line that differ in ``concurrency`` only: wall time from the moment the
    engine is ready until the last part is stored. All at once takes at most 1/3. (``--alone``; by
@@ -155,13 +156,15 @@ def compare(options: argparse.Namespace, scratch: Path) -> int:
 def prepare(options: argparse.Namespace, scratch: Path) -> None:
     """The model, the benchmark, and the config of all runs, in ``scratch``."""
     real = materialize(resolve(SMOLLM2, revision=None))
-    model = tiny_llama(real, scratch / "tiny")
+    # On a CPU the attention over tau2-bench's prompts would be nearly all there is to measure.
+    model = tiny_llama(real, scratch / "tiny", layers=1 if options.benchmark == "tau2" else 2)
     # Room for all entries in the engine's batch.
     engine = {**ENGINE, "load_format": "dummy", "max_num_seqs": 64}
     if options.benchmark == "tau2":
-        engine["max_model_len"] = CONTEXT
+        engine |= {"max_model_len": CONTEXT, "dtype": "float32"}
         settings = json.loads((model / "config.json").read_text())
         settings["max_position_embeddings"] = CONTEXT
+        settings |= {"num_attention_heads": 1, "num_key_value_heads": 1}
         (model / "config.json").write_text(json.dumps(settings))
         benchmark = {
             "name": TAU2,

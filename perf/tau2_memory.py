@@ -11,8 +11,9 @@ the worker that plays an episode waits: through the actor and the limited proces
 of an actor also starts its limited process and loads the database; it is shown apart.
 
 ``per episode`` is what the limited process grows by between the second and the last number of
-episodes. ``a copy`` is what a deep copy of the databases takes (`--copies` of them in a process of
-its own, with the classes and data of the limited process), and the time to make one.
+episodes. ``a copy`` is what a deep copy of the databases takes (``--copies`` of them, of small ones
+more, in a process of its own, with the classes and data of the limited process), and the time to
+make one.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ from ace_ray.sandbox.actor import SandboxPool, start_actors
 from ace_ray.sandbox.protocol import Session
 
 MIB = 1 << 20
+SMALL_BYTES = 4 * MIB
+"""Of a small database so many copies are made that their texts would have this size."""
 
 
 @dataclass
@@ -149,7 +152,9 @@ def copied(data: str, domain: str, count: int) -> tuple[float, float]:
 
 def _copied(sources: ToolSources, count: int) -> tuple[float, float]:
     domain = Domain.of(sources.domain, sources.source_texts(), sources.where, known=sources.known)
-    domain.load(sources.database_texts())
+    texts = sources.database_texts()
+    domain.load(texts)
+    count = max(count, SMALL_BYTES // sum(map(len, texts.values())))
     kept = [[base.model_copy(deep=True) for base in domain.bases.values()]]  # warm
     gc.collect()
     process = psutil.Process()
@@ -179,7 +184,7 @@ def rows(domain: str, found: Found, copy: tuple[float, float]) -> list[str]:
             before = numbers[-2] if len(numbers) > 1 else number
             grown = child_private - found.memory[before][3]
             per = f"{1024 * grown / (number - before):.0f} KiB" if number > before else ""
-            cells[4:6] = [per, f"{copy_mib:.1f} MiB, {1000 * copy_s:.0f} ms"]
+            cells[4:6] = [per, f"{1024 * copy_mib:,.0f} KiB, {1000 * copy_s:.0f} ms"]
             opens = statistics.median(found.opens_s[1:] or found.opens_s)
             cells[7:] = [
                 f"{1000 * opens:.1f} ms",
