@@ -34,6 +34,7 @@ from s3_server import S3Server
 from soak_config import fake_config
 
 from ace_ray.config import RunConfig, validated
+from ace_ray.records import RULE_SETS
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import Plan
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, read_ledger, write_parts
@@ -100,8 +101,13 @@ class Parts:
             "finish_reason": "stop",
             "started_at": datetime.now(UTC),
             "worker": "worker:1",
-            "official_metrics": "{}",
-            "strict_metrics": "{}",
+            "reasoning": "",
+            "reasoning_truncated": False,
+            **{
+                f"{rules}_{part}": "{}" if part == "metrics" else ""
+                for rules in RULE_SETS
+                for part in ("error_type", "error", "metrics")
+            },
         }
         numbers = (pa.types.is_integer, pa.types.is_floating)
         for column in ROWS:

@@ -119,8 +119,10 @@ def end_node(node: subprocess.Popen[bytes]) -> None:
 def _started(
     env: dict[str, str], cpus: float, gpus: int, where: list[str]
 ) -> subprocess.Popen[bytes]:
+    # Of its own, too: beside another Ray on this machine no job agent would come up.
+    agent = f"--dashboard-agent-listen-port={free_port()}"
     return subprocess.Popen(
-        [RAY, "start", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", *where],
+        [RAY, "start", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", agent, *where],
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

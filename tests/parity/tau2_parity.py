@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,10 +167,10 @@ class Comparison:
                     problem = differs(what, json.dumps(ours_of), json.dumps(theirs_of))
                     self.found.case("schemas", problem)
 
-    def prompts(self) -> None:
+    def prompts(self, names: Iterable[str] = tuple(CATEGORIES)) -> None:
         """Policies, greeting, and the system messages of agent and user of every task."""
         workflow = benchmark_of(self.copy, policy="workflow")
-        for name in CATEGORIES:
+        for name in names:
             for benchmark in (self.benchmark, workflow):
                 if benchmark is workflow and CATEGORIES[name].domain != "telecom":
                     continue

@@ -261,6 +261,7 @@ def test_answers_whose_calls_were_not_read() -> None:
     assert [list(one) for one in unread.answers] == [["There."]]
 
 
+@pytest.mark.slow
 def test_every_gold_path_scores(capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
     assert Tau2.check_data("installed", lambda line: said.append(str(line)))

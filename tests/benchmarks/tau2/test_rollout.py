@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
@@ -181,7 +183,7 @@ def test_solo_ends_with_done(solo: Tau2) -> None:
 
 def test_solo_without_a_call_has_failed(solo: Tau2) -> None:
     entry = entry_of(solo, "telecom_solo")
-    turns = ("I would restart it.", "###STOP###", ("###STOP###", [("toggle_data", {})]))
+    turns: list[Any] = ["I would restart it.", "###STOP###", ("###STOP###", [("toggle_data", {})])]
     for turn in (*turns, ("done", "[]")):
         episode = play(solo, entry, Scripted(turn))
         assert episode.state["ended"] == "agent_error"
