@@ -15,7 +15,10 @@ ASKED = "Please create the task 'Important Meeting' for user_1."
 DONE = "It is created."
 CREATE = {"user_id": "user_1", "title": "Important Meeting"}
 NATIVE = {
-    "replies": {"How can I help you": ASKED, ASKED: "", '"task_id"': DONE, DONE: "###STOP###"},
+    "replies": {
+        **{"How can I help you": ASKED, ASKED: "", '"task_id"': DONE, DONE: "###STOP###"},
+        **{"<ticket>": "", "Status Bar": ""},  # a solo agent that says STOP has failed
+    },
     "calls": {
         ASKED: [{"name": "create_task", "arguments": json.dumps(CREATE)}],
         "<ticket>": [{"name": "check_status_bar"}],

@@ -86,6 +86,7 @@ class Tau2(Benchmark):
         domains = dict.fromkeys(one.domain for one in self._categories)
         self._sources = {name: tool_sources(self._package, name) for name in domains}
         self._schemas: dict[str, Schemas] = {}
+        self._named = False
         self._roles: dict[str, Role] = {}
         if any(one.has_user for one in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
@@ -102,6 +103,7 @@ class Tau2(Benchmark):
         ]
 
     def ready(self, *, named: bool) -> None:
+        self._named = named
         self._sources = {
             name: replace(sources, named=named) for name, sources in self._sources.items()
         }
@@ -322,6 +324,18 @@ class Tau2(Benchmark):
         benchmark = cls.from_options({"data": data, "domains": list(CATEGORIES)})
         benchmark.ready(named=True)
         return check_gold(benchmark, say)
+
+    def output_entries(self) -> Entries:
+        """Of every domain: a results file names its own."""
+
+        def of(_: str, name: str) -> list[Entry]:
+            domain = CATEGORIES[name].domain
+            if domain not in self._sources:
+                one = tool_sources(self._package, domain)
+                self._sources[domain] = replace(one, named=self._named)
+            return load(self._package, CATEGORIES[name], split_of(self._options, name))
+
+        return Entries(of, languages=["en"], categories=list(CATEGORIES))
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_results(path, entries)
