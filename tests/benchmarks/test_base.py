@@ -206,7 +206,7 @@ def test_commands_that_a_benchmark_does_not_offer_are_refused() -> None:
 
 def test_what_is_installed_is_whole() -> None:
     names = [name for name, _ in installed()]
-    assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge"]
+    assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge", "tau2"]
     assert recorded_class("acebench", ("official", "strict"), {}).has_paper()
     assert not recorded_class("acebench", ("other",), {}).has_paper()
     assert recorded_class("gone", ("a", "b"), {}).rule_sets == ("a", "b")

@@ -109,7 +109,17 @@ def written(folder: Path, text: str, here: Callable[..., Any]) -> dict[str, Path
 CLEAN: dict[str, Path] = {}
 
 
-@pytest.mark.parametrize("text", NASTY)
+OFTEN = {0, 5, 6, 8}
+"""Of `NASTY`: those that are tried whenever tests run."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text if number in OFTEN else pytest.param(text, marks=pytest.mark.slow)
+        for number, text in enumerate(NASTY)
+    ],
+)
 def test_a_foreign_text_is_text_everywhere(
     text: str,
     tmp_path: Path,

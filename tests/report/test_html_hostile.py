@@ -66,7 +66,13 @@ _MAY_BE_MORE = {_NAMED, ("wbr", frozenset()), ("path", frozenset({"id", "d", "st
 """Marks of invisible characters, places for line breaks, and signs that a figure needs."""
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, marks=pytest.mark.slow) if number % 3 else text
+        for number, text in enumerate(HOSTILE)
+    ],
+)
 def test_a_hostile_run_s_page_has_the_elements_of_a_clean_one(
     tmp_path: Path, text: str, clean: Page
 ) -> None:

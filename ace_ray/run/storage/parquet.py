@@ -42,7 +42,7 @@ class Fields(dict[int, Any]):
         return self.get(key)
 
 
-_DAMAGED = "its footer is damaged"
+_DAMAGED, _CUT_OFF = "its footer is damaged", "it is cut off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def read_flat(
     if size > limits.file_bytes:
         raise ValueError(f"it has {size >> 20} MiB, more than {limits.file_bytes >> 20}")
     if size < 12:
-        raise ValueError("it is cut off")
+        raise ValueError(_CUT_OFF)
     # Untouched pages of it take no memory: only what is wanted is fetched.
     buffer = bytearray(size)
     _fetch(file, buffer, max(0, size - _TAIL_BYTES), size)
@@ -141,7 +141,7 @@ def _fetch(file: pa.NativeFile, buffer: bytearray, start: int, end: int) -> None
     if start < end:
         content = file.read_at(end - start, start)
         if len(content) != end - start:
-            raise ValueError("it is cut off")
+            raise ValueError(_CUT_OFF)
         buffer[start:end] = content
 
 
@@ -270,9 +270,12 @@ class _Thrift:
         if depth > self.DEPTH:
             raise ValueError(_DAMAGED)
         fields = Fields()
-        key = 0
+        key, end, data = 0, self._end, self._data
         while True:
-            byte, at = self._byte(at)
+            if at >= end:
+                raise ValueError(_CUT_OFF)
+            byte = data[at]
+            at += 1
             if byte == 0:
                 return fields, at
             if byte >> 4:
@@ -283,10 +286,23 @@ class _Thrift:
             # down a number that is too large.
             if key in fields or not 0 < key < 1 << 15:
                 raise ValueError(_DAMAGED)
-            fields.kinds[key] = byte & 15
-            fields[key], at = self._value(byte & 15, at, depth, alone=True)
+            kind = byte & 15
+            fields.kinds[key] = kind
+            # Most fields are numbers, of which a summary of a million rows reads millions.
+            if kind in (5, 6):
+                fields[key], at = self._zigzag(at)
+            else:
+                fields[key], at = self._value(kind, at, depth, alone=True)
 
     def _value(self, kind: int, at: int, depth: int, *, alone: bool) -> tuple[Any, int]:
+        if kind in (4, 5, 6):
+            return self._zigzag(at)
+        if kind == 8:
+            length, at = self._varint(at)
+            end = self._skip(at, length)
+            return bytes(self._data[at:end]), end
+        if kind == 12:
+            return self.struct(at, depth + 1)
         if kind in (1, 2):  # a flag is its field's kind, in lists a byte
             if alone:
                 return kind == 1, at
@@ -294,18 +310,10 @@ class _Thrift:
             return byte == 1, at
         if kind == 3:
             return self._byte(at)
-        if kind in (4, 5, 6):
-            return self._zigzag(at)
         if kind == 7:
             return None, self._skip(at, 8)
-        if kind == 8:
-            length, at = self._varint(at)
-            end = self._skip(at, length)
-            return bytes(self._data[at:end]), end
         if kind in (9, 10):
             return self._list(at, depth)
-        if kind == 12:
-            return self.struct(at, depth + 1)
         raise ValueError(_DAMAGED)
 
     def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
@@ -322,26 +330,31 @@ class _Thrift:
         return items, at
 
     def _zigzag(self, at: int) -> tuple[int, int]:
+        if at < self._end and (value := self._data[at]) < 128:
+            return (value >> 1) ^ -(value & 1), at + 1
         value, at = self._varint(at)
         return (value >> 1) ^ -(value & 1), at
 
     def _varint(self, at: int) -> tuple[int, int]:
         value = shift = 0
-        while True:
-            byte, at = self._byte(at)
+        data, end = self._data, self._end
+        while at < end:
+            byte = data[at]
+            at += 1
             value |= (byte & 127) << shift
             if byte < 128:
                 return value, at
             shift += 7
             if shift > 63:
                 raise ValueError(_DAMAGED)
+        raise ValueError(_CUT_OFF)
 
     def _byte(self, at: int) -> tuple[int, int]:
         if at >= self._end:
-            raise ValueError("it is cut off")
+            raise ValueError(_CUT_OFF)
         return self._data[at], at + 1
 
     def _skip(self, at: int, count: int) -> int:
         if count > self._end - at:
-            raise ValueError("it is cut off")
+            raise ValueError(_CUT_OFF)
         return at + count

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CALLS = [
     "1+__import__('os').system('touch {file}')",
     "0+open('{file}','w').write('x')",
@@ -227,10 +229,16 @@ def judged(outputs: list[str], folder: Path, script: str = SCRIPT) -> Found:
     return found
 
 
-def test_nothing_runs_and_nothing_hangs(tmp_path: Path) -> None:
+EVERY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+"""One text in so many; 1: all of them."""
+
+
+@EVERY
+def test_nothing_runs_and_nothing_hangs(every: int, tmp_path: Path) -> None:
     values = [text.format(file="made") for text in CALLS] + LONG
     outputs = [*(f"[X(a={value})]" for value in values), *values, *SPECIAL, *ENDS_THE_RUN]
     outputs += [text.format(file="made") for text in AGENT]
+    outputs = outputs[::every]
     found = judged(outputs, tmp_path)
     assert len(found) == 5 * len(outputs)
     assert not list(tmp_path.iterdir())
@@ -255,12 +263,14 @@ def test_what_the_evaluator_would_run_is_named_unsafe(tmp_path: Path) -> None:
     assert {row[4] for row in single} == {"output_format"}
 
 
-def test_nothing_runs_where_agents_and_other_formats_are_read(tmp_path: Path) -> None:
+@EVERY
+def test_nothing_runs_where_agents_and_other_formats_are_read(every: int, tmp_path: Path) -> None:
     values = [text.format(file="made") for text in CALLS] + LONG
     agent = [text.format(file="made") for text in AGENT]
     json_forms = [text.replace("{file}", "made") for text in JSON_FORMS]
     outputs = [*(f"[delete_message(message_id={value})]" for value in values), *agent]
     outputs += [*ENDS_THE_RUN, *json_forms]
+    outputs = outputs[::every]
     found = judged(outputs, tmp_path, READ_SCRIPT)
     assert len(found) == 9 * len(outputs)
     assert not list(tmp_path.iterdir())
