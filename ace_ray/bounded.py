@@ -66,7 +66,7 @@ def json_of_row(text: str | None) -> Any:
         raise Unbounded(_DEEP) from error
     except ValueError as error:
         raise Unbounded("is not JSON") from error
-    _check_depth(tree, MOST_ROW_DEPTH)
+    check_depth(tree, MOST_ROW_DEPTH)
     return tree
 
 
@@ -170,7 +170,8 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
     return value
 
 
-def _check_depth(value: Any, most: int) -> None:
+def check_depth(value: Any, most: int) -> None:
+    """Raise `Unbounded` where lists and objects of ``value`` lie deeper than ``most``."""
     level, depth = [value], 0
     while level:
         if depth > most:

@@ -187,7 +187,8 @@ class Tau2(Benchmark):
         if category.has_user:
             state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
         expectations = (entry.gold or {}).get("nl_assertions")
-        if "judge" in self._roles and ended in STOPS and expectations and _needs_judge(entry):
+        over = ended in STOPS or (rollout.stopped and ended == "max_steps")
+        if "judge" in self._roles and over and expectations and _needs_judge(entry):
             state["judge"] = await judge.judge(context, rollout.trajectory, expectations)
         context.episode.state = state
         return context.episode

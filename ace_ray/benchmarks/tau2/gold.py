@@ -23,8 +23,8 @@ class Judging(Protocol):
 
 
 def check_gold(benchmark: Judging, say: Callable[[str], object]) -> bool:
-    """Whether the gold calls, with all that has to be said, score 1 in every task that has any, and
-    a mangled path in none; says so by category, with what a silent agent passes."""
+    """Whether the gold calls, with all that has to be said, score 1 in every task that has any;
+    says so by category, with how many tasks an agent passes that does nothing."""
     fine = True
     by_category: dict[str, list[Entry]] = {}
     for entry in benchmark.dataset():

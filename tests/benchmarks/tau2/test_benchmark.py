@@ -79,6 +79,21 @@ def test_a_task_that_lacks_a_key(copy: Path) -> None:
     assert "user_scenario.instructions" in str(caught.value)
 
 
+@pytest.mark.parametrize("how", ["absent", "misspelt", "no basis"])
+def test_a_task_that_nothing_would_be_asked_of(copy: Path, how: str) -> None:
+    def without(tasks: Any) -> Any:
+        criteria = tasks[3].pop("evaluation_criteria")
+        if how == "misspelt":
+            tasks[3]["evaluation_criterias"] = criteria
+        if how == "no basis":
+            tasks[3]["evaluation_criteria"] = {**criteria, "reward_basis": []}
+        return tasks
+
+    edit(copy, "airline", "tasks.json", without)
+    with pytest.raises(UserError, match=r"task '3'.*evaluation_criteria"):
+        made(data=str(copy), domains=["airline"]).dataset()
+
+
 def test_a_split_that_is_not_there(copy: Path) -> None:
     with pytest.raises(UserError, match="airline has no split 'dev'; choose among train, test"):
         made(domains=["airline"], split="dev").dataset()

@@ -159,7 +159,9 @@ def test_nothing_but_empty_answers(airline: Tau2) -> None:
     assert verdicts(airline, entry, episode)["official"].error_type == "user_error"
 
 
-@pytest.mark.parametrize("arguments", ["{not json", "[1]", '"x"', "[" * 100_000])
+@pytest.mark.parametrize(
+    "arguments", ["{not json", "[1]", '"x"', "[" * 100_000, '{"a": ' + "[" * 101 + "]" * 101 + "}"]
+)
 def test_arguments_that_are_no_object(airline: Tau2, arguments: str) -> None:
     agent = Scripted(("get_user_details", arguments))
     episode = play(airline, entry_of(airline, "airline"), agent, Scripted("Hi"))

@@ -13,6 +13,7 @@ from ace_ray.records import Sampling, digest
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=4096)
 TRIES = 3
+_DECODER = json.JSONDecoder()
 _SYSTEM = """You read a conversation between an agent and a customer, and a list of expectations.
 Say of each expectation, on its own, whether the agent has met it.
 
@@ -91,14 +92,13 @@ async def judge(
 
 def read(text: str, count: int) -> list[dict[str, Any]] | None:
     """The verdicts in an answer, None where it does not give one for each of ``count``."""
-    start, end = text.find("{"), text.rfind("}")
     try:
-        tree = json.loads(text[start : end + 1])
-        results = tree["results"]
-        found = [(one["met"], str(one.get("reasoning", ""))) for one in results]
+        tree, _ = _DECODER.raw_decode(text, max(0, text.find("{")))
+        found = [(one["met"], str(one.get("reasoning", ""))) for one in tree["results"]]
+        numbers = [one["expectation"] for one in tree["results"]]
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return None
-    if len(found) != count or not all(isinstance(met, bool) for met, _ in found):
+    if numbers != list(range(1, count + 1)) or not all(isinstance(met, bool) for met, _ in found):
         return None
     return [
         {"expectation": number, "met": met, "reasoning": why[:1000]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import indent
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.errors import UserError
 
@@ -75,7 +75,7 @@ class Criteria(_Part):
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
     nl_assertions: list[str] | None = None
-    reward_basis: list[Basis] = ["DB", "COMMUNICATE"]
+    reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 
 class InitializationData(_Part):
@@ -116,7 +116,14 @@ class Task(_Part):
 def task_of(tree: Any, where: str) -> Task:
     """The task that ``tree`` is. Raises `UserError` naming the key that is wrong."""
     try:
-        return Task.model_validate(tree)
+        task = Task.model_validate(tree)
+        if "evaluation_criteria" not in task.model_fields_set:
+            raise UserError(
+                "evaluation_criteria: field required",
+                where=f"{where}, task {task.id!r:.60}",
+                fix="use an unmodified copy of the data; where nothing is to be judged, write null",
+            )
+        return task
     except ValidationError as error:
         first = error.errors()[0]
         named = tree.get("id") if isinstance(tree, Mapping) else None

@@ -24,11 +24,13 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def value_of(text: str) -> Any:
+def value_of(text: Any) -> Any:
     """The value of ``text``, as Python would have it.
 
     Raises what Python raises for it, in its words, and `ValueError` for what would take too long.
     """
+    if not isinstance(text, str):
+        raise TypeError("eval() arg 1 must be a string, bytes or code object")
     if len(text) > MAX_CHARS:
         raise ValueError(f"the expression has more than {MAX_CHARS:,} characters")
     try:
@@ -53,6 +55,8 @@ def _value(node: ast.expr) -> Any:
         return _OPERATORS[type(node.op)](left, right)
     if isinstance(node, ast.Call):
         called = _value(node.func)
+        for argument in node.args:
+            _value(argument)
         raise TypeError(f"{type(called).__name__!r} object is not callable")
     if isinstance(node, ast.Tuple) and not node.elts:
         return ()

@@ -114,7 +114,7 @@ class Tools:
         """Whether two environments are in the same state: by upstream's hashes, and by value."""
         one, other = attempt.environments[ours], attempt.environments[theirs]
         same = one.texts() == other.texts()
-        return [same, same or _equal(one.values(), other.values())]
+        return [same, same or one.same_values(other)]
 
     def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
         """Before and after (`Environment.changes`)."""
@@ -127,21 +127,6 @@ class Tools:
 
 def _domain(sources: Mapping[str, Any]) -> Domain:
     return Domain.of(sources["domain"], sources["texts"], sources["where"], known=sources["known"])
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Equality of JSON values in which numbers count by their value, to a millionth."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if _is_number(one) and _is_number(other):
-        return bool(abs(one - other) <= 1e-6)
-    return bool(one == other)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _line(error: Exception) -> str:

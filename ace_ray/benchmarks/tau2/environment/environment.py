@@ -167,6 +167,7 @@ class Environment:
 
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
         """The value of a call, without a sync. Raises what the tool raises."""
+        _check_names(arguments)
         side = self._side(requestor, name)
         kit = self.kits.get(side)
         if kit is None:
@@ -197,11 +198,23 @@ class Environment:
         """The same as values: what differs from the shared databases."""
         return {
             side: {
-                name: {key: after for key, (_, after) in pairs.items()}
+                name: {
+                    key: after
+                    for key, (before, after) in pairs.items()
+                    if not same_by_value(before, after)
+                }
                 for name, pairs in _changed(self.domain.bases[side], kit.db).items()
             }
             for side, kit in self.kits.items()
         }
+
+    def same_values(self, other: Environment) -> bool:
+        """Whether both are in the same state, numbers counting by their value."""
+        return all(
+            same_by_value(ours.get(name, {}), theirs.get(name, {}))
+            for ours, theirs in ((self.values()[k], other.values()[k]) for k in self.kits)
+            for name in {*ours, *theirs}
+        )
 
     def hash_texts(self) -> dict[str, str]:
         """The text of each side's database that upstream hashes."""
@@ -235,6 +248,34 @@ class Environment:
 
     def _ids(self) -> _OwnIds:
         return _OwnIds(self)
+
+
+def _check_names(arguments: Mapping[str, Any]) -> None:
+    """Raise what Python raises where an argument is called as one of those of upstream's
+    ``make_tool_call(tool_name, requestor=..., **arguments)``, in its words: a recorded answer is
+    compared with them."""
+    method = "Environment.make_tool_call()"
+    if "requestor" in arguments:
+        module = "tau2.environment.environment"
+        raise TypeError(f"{module}.{method} got multiple values for keyword argument 'requestor'")
+    for name in arguments:
+        if name in ("self", "tool_name"):
+            raise TypeError(f"{method} got multiple values for argument {name!r}")
+
+
+def same_by_value(one: Any, other: Any) -> bool:
+    """Equality of JSON values in which numbers count by their value, to a millionth."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_by_value(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_by_value, one, other))
+    if _is_number(one) and _is_number(other):
+        return bool(abs(one - other) <= 1e-6)
+    return bool(one == other)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class _OwnIds:

@@ -24,11 +24,14 @@ from ace_ray.benchmarks.tau2.episode.answers import (
     answer_of,
     results_text,
 )
+from ace_ray.bounded import check_depth
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import Completion, Sampling, ToolCall
 from ace_ray.sandbox.protocol import Session
 
 Speaker = Literal["assistant", "user"]
+MOST_DEPTH = 100
+"""Of a call's arguments. No tool takes any; upstream's reader of results files fails near 200."""
 FIRST_ANSWERS = 4
 """How often a model is asked for an answer that is not empty: upstream repeats three times."""
 
@@ -303,7 +306,7 @@ def _again(sampling: Sampling, attempt: int) -> Sampling:
 
 def _is_readable(call: ToolCall) -> bool:
     try:
-        arguments_of(call.arguments)
+        check_depth(arguments_of(call.arguments), MOST_DEPTH)
     except ValueError:
         return False
     return True

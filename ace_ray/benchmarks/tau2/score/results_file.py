@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.dataset import json_value, read_bounded
+from ace_ray.benchmarks.dataset import read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
-from ace_ray.benchmarks.tau2.data.upstream_texts import STOP
+from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
 
@@ -23,6 +23,7 @@ _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_erro
 _OTHER_END = "agent_error"
 """What upstream's reader, which knows no other reasons, is told of an episode whose context was
 full or whose time was up."""
+_READ_ENDS = (*_KNOWN_ENDS, "judge_stop")
 _AGENTS = {True: "llm_agent_solo", False: "llm_agent"}
 MAX_RESULTS_BYTES = 1 << 30
 
@@ -131,7 +132,7 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output]:
     """The simulations of a results file, as the episodes that a run would have stored.
 
     Raises `UserError` naming file and simulation."""
-    tree = json_value(read_bounded(path, MAX_RESULTS_BYTES), path)
+    tree = _tree(read_bounded(path, MAX_RESULTS_BYTES), path)
     try:
         domain = str(tree["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
         solo = tree["info"]["agent_info"]["implementation"] == _AGENTS[True]
@@ -151,8 +152,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output]:
     for place, simulation in enumerate(simulations):
         where = f"{path}: simulation {place}"
         try:
-            task, trial = str(simulation["task_id"]), int(simulation.get("trial") or 0)
-            episode = _episode(simulation)
+            task, trial = str(simulation["task_id"]), _trial(simulation.get("trial"))
+            episode = _episode(simulation, solo=solo)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             what = f"is no simulation ({type(error).__name__}: {str(error)[:100]})"
             raise UserError(what, where=where) from error
@@ -163,32 +164,71 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output]:
         yield Output(entry, trial, episode)
 
 
-def _episode(simulation: Mapping[str, Any]) -> Episode:
+def _tree(raw: bytes, path: Path) -> Any:
+    """Upstream writes and reads ``NaN`` and ``Infinity``, which a model may have written."""
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except RecursionError:
+        raise UserError("is nested too deeply", where=str(path)) from None
+    except ValueError as error:
+        raise UserError(f"is not valid JSON ({error})", where=str(path)) from error
+
+
+def _trial(value: Any) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
+        raise ValueError(f"trial is {value!r:.60}")
+    return value
+
+
+def _episode(simulation: Mapping[str, Any], *, solo: bool) -> Episode:
     trajectory = [_stored(message) for message in simulation["messages"]]
-    ended = str(simulation["termination_reason"])
-    last = trajectory[-1] if trajectory else {}
-    stopped = ended in STOPS or STOP in str(last.get("content", ""))
+    ended = simulation["termination_reason"]
+    if ended not in _READ_ENDS:
+        raise ValueError(f"termination_reason is {ended!r:.60}")
+    last = trajectory[-1] if trajectory else {"role": "", "content": ""}
     return Episode(
         messages=[
             {"role": message["role"], "content": message["content"]} for message in trajectory
         ],
-        output=str(last.get("content", "")),
-        state={"trajectory": trajectory, "ended": ended, "stopped": stopped},
+        output=last["content"],
+        state={
+            "trajectory": trajectory,
+            "ended": ended,
+            "stopped": ended in STOPS or _says_that_it_ends(last, solo=solo),
+        },
     )
 
 
+def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
+    """As the loop of an episode has it (`Rollout.stopped`)."""
+    if solo:
+        return last["role"] == "assistant" and last["content"] == STOP
+    marked = any(mark in last["content"] for mark in ENDS)
+    return last["role"] == "user" and not last.get("tool_calls") and marked
+
+
 def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {"role": str(message["role"]), "content": message.get("content") or ""}
-    if kept["role"] == "tool":
+    role, content = message["role"], message.get("content")
+    if role not in ("assistant", "user", "tool"):
+        raise ValueError(f"the role {role!r:.60}")
+    if content is not None and not isinstance(content, str):
+        raise ValueError(f"a content of the kind {type(content).__name__}")
+    kept: dict[str, Any] = {"role": role, "content": content or ""}
+    if role == "tool":
         kept["id"], kept["requestor"] = str(message["id"]), message.get("requestor", "assistant")
+        if kept["requestor"] not in ("assistant", "user"):
+            raise ValueError(f"the requestor {kept['requestor']!r:.60}")
         kept["error"] = bool(message.get("error"))
-    elif kept["role"] not in ("assistant", "user"):
-        raise ValueError(f"the role {kept['role']!r}")
     if calls := message.get("tool_calls"):
+        for call in calls:
+            if not isinstance(call["name"], str) or not isinstance(call["arguments"], dict):
+                raise ValueError("a call without a name, or without an object of arguments")
         kept["tool_calls"] = [
             {
                 "id": str(call.get("id", "")),
-                "name": str(call["name"]),
+                "name": call["name"],
                 "arguments": json.dumps(call["arguments"]),
             }
             for call in calls

@@ -17,7 +17,11 @@ pytestmark = pytest.mark.usefixtures("package")
 
 
 def results(*met: Any) -> str:
-    return json.dumps({"results": [{"expectation": 1, "reasoning": "r", "met": m} for m in met]})
+    found = [
+        {"expectation": number, "reasoning": "r", "met": one}
+        for number, one in enumerate(met, start=1)
+    ]
+    return json.dumps({"results": found})
 
 
 def judged(expectations: list[str]) -> tuple[Tau2, Entry]:
@@ -72,7 +76,8 @@ def test_nobody_is_asked_where_nothing_depends_on_it() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", '{"results": 3}', '{"results": [3]}', results("true"), results(1),
-     results(True, True), '{"results": [{}]}', "[" * 100_000, "{" * 100_000 + "}" * 100_000],
+     results(True, True), results(True).replace("1", "2"),
+     '{"results": [{}]}', "[" * 100_000, "{" * 100_000 + "}" * 100_000],
 )  # fmt: skip
 def test_what_is_no_verdict(text: str) -> None:
     assert read(text, 1) is None

@@ -160,9 +160,10 @@ def test_gold_paths_score_and_mangled_ones_do_not(benchmark: Tau2) -> None:
             assert all(verdict.valid for verdict in gold.values()), entry.id
             if benchmark.verdicts(entry, silent_episode(entry))["official"].valid:
                 continue
-            actions = entry.gold["actions"] if entry.gold else []
-            less = replace(entry, gold={**(entry.gold or {}), "actions": actions})
-            episode = gold_episode(benchmark, less)
+            episode = gold_episode(benchmark, entry)
+            nothing = {**(entry.gold or {}), "actions": [], "communicate_info": []}
+            undone = gold_episode(benchmark, replace(entry, gold=nothing))
+            assert not benchmark.verdicts(entry, undone)["official"].valid, entry.id
             for how in ("max_steps", "agent_error", "context"):
                 ended = {**episode.state, "ended": how, "stopped": False}
                 verdict = benchmark.verdicts(entry, Episode(state=ended))["official"]
@@ -228,6 +229,28 @@ def test_amounts_count_by_value_strictly(benchmark: Tau2) -> None:
     state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
     found = benchmark.verdicts(entry, Episode(state=state))
     assert (found["official"].valid, found["strict"].valid) == (False, True)
+
+
+def test_a_number_that_was_there_counts_by_value(benchmark: Tau2) -> None:
+    """A record that is set to what it was, as 5.0 in place of 5; the gold path leaves it alone."""
+    entry = replace(entry_of(benchmark, "airline"), gold={"actions": [], "reward_basis": ["DB"]})
+    scenario = benchmark.scenario(entry)
+    asked = {"requestor": "assistant", "arguments": {"reservation_id": "EHGLP3"}, "last": True}
+    details = scenario.call("get_reservation_details", asked)
+    held = json.loads(str(details.value))
+    for bags, expected in ((0.0, (False, True)), (1.0, (False, False))):
+        given = {
+            "reservation_id": "EHGLP3",
+            "total_baggages": int(held["total_baggages"]) + bags,
+            "nonfree_baggages": 0,
+            "payment_id": "gift_card_9562694",
+        }
+        fresh = benchmark.scenario(entry)
+        trajectory = list(call(fresh, "assistant", "1", "update_reservation_baggages", given))
+        assert not trajectory[1]["error"], trajectory[1]
+        state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
+        found = benchmark.verdicts(entry, Episode(state=state))
+        assert (found["official"].valid, found["strict"].valid) == expected
 
 
 def test_a_state_of_nobodys_is_no_end(benchmark: Tau2) -> None:

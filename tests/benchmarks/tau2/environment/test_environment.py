@@ -91,7 +91,12 @@ def test_errors_have_upstreams_words(airline: ToolSources) -> None:
         ("assistant", "calculate", {"expression": "9**9**9"}),
         ("assistant", "_get_user", {"user_id": "mia_li_3668"}),
         ("assistant", "__init__", {}),
+        ("assistant", "get_user_details", {"self": 1, "requestor": "user"}),
+        ("assistant", "nothing", {"tool_name": "x", "self": 1}),
+        ("assistant", "calculate", {"expression": ["1", "+"]}),
+        ("assistant", "calculate", {"expression": "1(1/0)"}),
     )
+    named = "Environment.make_tool_call() got multiple values for"
     assert answers == [
         ("Error: Tool 'nothing' not found.", "failed"),
         ("Error: User nobody not found", "failed"),
@@ -110,6 +115,10 @@ def test_errors_have_upstreams_words(airline: ToolSources) -> None:
         ("Error: the power has more than 10,000 bits", "failed"),
         ("Error: Tool '_get_user' not found.", "failed"),
         ("Error: Tool '__init__' not found.", "failed"),
+        (f"Error: tau2.environment.environment.{named} keyword argument 'requestor'", "failed"),
+        (f"Error: {named} argument 'tool_name'", "failed"),
+        ("Error: eval() arg 1 must be a string, bytes or code object", "failed"),
+        ("Error: division by zero", "failed"),
     ]
 
 

@@ -93,6 +93,83 @@ def test_ends_that_upstream_does_not_know(benchmark: Tau2) -> None:
     assert "deadline" in simulation["reward_info"]["info"]["note"]
 
 
+def test_numbers_that_are_none_are_read_back(benchmark: Tau2, tmp_path: Path) -> None:
+    entry = entry_of(benchmark, "airline")
+    agent = Scripted(("get_user_details", '{"user_id": NaN, "more": 1e999}'), "Yes.")
+    episode = play(benchmark, entry, agent, Scripted("Hi", "###STOP###"))
+    rows = [row(benchmark, entry, episode)]
+    path = tmp_path / "results.json"
+    path.write_bytes(dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"])
+    (read,) = benchmark.outputs(path, Entries.among(benchmark.dataset()))
+    assert benchmark.verdicts(entry, read.episode) == benchmark.verdicts(entry, episode)
+
+
+@pytest.mark.parametrize(
+    ("category", "last", "stopped"),
+    [
+        ("airline", {"role": "user", "content": "Bye ###TRANSFER###"}, True),
+        ("airline", {"role": "user", "content": "###STOP###", "tool_calls": [
+            {"id": "1", "name": "x", "arguments": {}}]}, False),
+        ("airline", {"role": "assistant", "content": "###STOP###"}, False),
+        ("airline", {"role": "tool", "id": "1", "content": "###STOP###"}, False),
+        ("telecom_solo", {"role": "assistant", "content": "###STOP###"}, True),
+        ("telecom_solo", {"role": "assistant", "content": "so ###STOP###"}, False),
+    ],
+)  # fmt: skip
+def test_a_stop_in_the_last_step_is_found(
+    benchmark: Tau2, tmp_path: Path, category: str, last: Any, stopped: bool
+) -> None:
+    simulation = {"task_id": entry_of(benchmark, category).id, "trial": None,
+                  "termination_reason": "max_steps", "messages": [last]}  # fmt: skip
+    path = results_of(tmp_path, category, simulation)
+    (read,) = benchmark.outputs(path, Entries.among(benchmark.dataset()))
+    assert read.episode.state["stopped"] is stopped
+
+
+def results_of(folder: Path, category: str, *simulations: Any) -> Path:
+    solo = category == "telecom_solo"
+    info = {
+        "environment_info": {"domain_name": category.removesuffix("_solo")},
+        "agent_info": {"implementation": "llm_agent_solo" if solo else "llm_agent"},
+    }
+    path = folder / "results.json"
+    path.write_text(json.dumps({"info": info, "simulations": simulations}))
+    return path
+
+
+CALL = {"id": "1", "name": "x", "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"trial": 1.5}, "trial is 1.5"),
+        ({"trial": True}, "trial is True"),
+        ({"trial": 1 << 40}, "trial is 1"),
+        ({"termination_reason": {"a": [1]}}, "is no simulation"),
+        ({"termination_reason": "user_stop\ud800"}, "termination_reason"),
+        ({"messages": None}, "is no simulation"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "the role 'system'"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, "is no simulation"),
+        ({"messages": [{"role": "user", "content": ["a", {"b": 1}]}]}, "content of the kind list"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{**CALL, "arguments": "x"}]}]},
+         "without an object of arguments"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{**CALL, "name": 3}]}]},
+         "a call without a name"),
+        ({"messages": [{"role": "tool", "id": "1", "requestor": "x"}]}, "the requestor 'x'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_simulation_is_named(
+    benchmark: Tau2, tmp_path: Path, change: dict[str, Any], what: str
+) -> None:
+    fine = {"task_id": entry_of(benchmark, "airline").id, "trial": 0,
+            "termination_reason": "user_stop", "messages": []}  # fmt: skip
+    path = results_of(tmp_path, "airline", fine, fine | {"trial": 1} | change)
+    with pytest.raises(UserError, match=what) as caught:
+        list(benchmark.outputs(path, Entries.among(benchmark.dataset())))
+    assert "simulation 1" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [
