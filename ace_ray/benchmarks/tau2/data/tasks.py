@@ -116,14 +116,14 @@ class Task(_Part):
 def task_of(tree: Any, where: str) -> Task:
     """The task that ``tree`` is. Raises `UserError` naming the key that is wrong."""
     try:
-        task = Task.model_validate(tree)
-        if "evaluation_criteria" not in task.model_fields_set:
+        found = Task.model_validate(tree)
+        if "evaluation_criteria" not in found.model_fields_set:
             raise UserError(
                 "evaluation_criteria: field required",
-                where=f"{where}, task {task.id!r:.60}",
+                where=f"{where}, task {found.id!r:.60}",
                 fix="use an unmodified copy of the data; where nothing is to be judged, write null",
             )
-        return task
+        return found
     except ValidationError as error:
         first = error.errors()[0]
         named = tree.get("id") if isinstance(tree, Mapping) else None

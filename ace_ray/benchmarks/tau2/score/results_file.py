@@ -204,7 +204,7 @@ def _episode(simulation: Mapping[str, Any], *, solo: bool) -> Episode:
 def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
     """As the loop of an episode has it (`Rollout.stopped`)."""
     if solo:
-        return last["role"] == "assistant" and last["content"] == STOP
+        return bool(last["role"] == "assistant" and last["content"] == STOP)
     marked = any(mark in last["content"] for mark in ENDS)
     return last["role"] == "user" and not last.get("tool_calls") and marked
 
