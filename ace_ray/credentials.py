@@ -46,18 +46,19 @@ MOST_WORDS = 8
 _PLACES = frozenset({"env", "file", "name", "path", "variable"})
 """A name that ends in one of these says where a secret is, not what."""
 
+# Tried at the beginnings of words alone: a checkout that is sent has millions of characters.
 _SHAPES = re.compile(
-    r"\b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,200}"
-    r"|\b(?:(?:sk|rk|pk)_(?:live|test)_|whsec_|tvly-|ya29\.|xapp-|dop_v1_)[A-Za-z0-9_-]{16,200}"
-    r"|\b(?:npm_|r8_)[A-Za-z0-9]{30,200}"
-    r"|\bpypi-[A-Za-z0-9_-]{30,400}"
-    r"|\bSG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,64}"
-    r"|\bhooks\.slack\.com/services/[A-Za-z0-9/]{16,200}"
-    r"|\bhf_[A-Za-z0-9]{20,200}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\b(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|nvapi-|gsk_|AIza)[A-Za-z0-9_-]{16,200}"
-    r"|\beyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,4000}"
-    r"|\b(?:[Bb]earer|[Bb]asic) (?!realm)[A-Za-z0-9+/._~-]{12,4000}=*"
+    r"\b(?:(?:sk|rk|pk)-[A-Za-z0-9_-]{16,200}"
+    r"|(?:(?:sk|rk|pk)_(?:live|test)_|whsec_|tvly-|ya29\.|xapp-|dop_v1_)[A-Za-z0-9_-]{16,200}"
+    r"|(?:npm_|r8_)[A-Za-z0-9]{30,200}"
+    r"|pypi-[A-Za-z0-9_-]{30,400}"
+    r"|SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,64}"
+    r"|hooks\.slack\.com/services/[A-Za-z0-9/]{16,200}"
+    r"|hf_[A-Za-z0-9]{20,200}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|nvapi-|gsk_|AIza)[A-Za-z0-9_-]{16,200}"
+    r"|eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{0,4000}"
+    r"|(?:[Bb]earer|[Bb]asic) (?!realm)[A-Za-z0-9+/._~-]{12,4000}=*)"
     r"|-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 )
 # A port ends an address's host; a password may hold what ends one elsewhere.
