@@ -39,7 +39,7 @@ PART_BYTES = 64 << 20
 """Most bytes of rows, uncompressed, in one part; a single row may be larger."""
 
 GROUP_ROWS = 256
-MOST_GROUPS = 64
+MOST_GROUPS = 16
 """Row groups of a part: of `GROUP_ROWS`, or so large that there are no more than these."""
 
 LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
