@@ -547,7 +547,7 @@ def test_parts_of_earlier_versions_have_no_gold(tmp_path: Path) -> None:
     assert stored(read_ledger(store))["a"]["gold"] is None
 
 
-@pytest.mark.parametrize(("rows", "groups"), [(100, 1), (300, 2), (20_000, 64)])
+@pytest.mark.parametrize(("rows", "groups"), [(100, 1), (300, 2), (20_000, 16)])
 def test_row_groups_are_small_and_few(tmp_path: Path, rows: int, groups: int) -> None:
     store = open_store(str(tmp_path))
     names = write_parts(store, EARLY, table(*((f"{n:032d}", "scored") for n in range(rows))))
