@@ -297,6 +297,43 @@ class PublishConfig(BaseModel):
         return dict(self.model_extra or {})
 
 
+class EarlyConfig(Section):
+    """When a comparison is decided before all rows are in (docs/early.md)."""
+
+    against: str | None = Field(
+        None,
+        min_length=1,
+        description="folder of the finished run that is compared with; in a sweep `previous`, "
+        "`baseline` (its first model) or such a folder; null: nothing is decided, rows come in the "
+        "same order",
+    )
+    alpha: float = Field(
+        0.05, gt=0, lt=1, description="chance of a wrong decision in all of the sweep, or the run"
+    )
+    margin: float = Field(
+        1.0, ge=0, le=100, description="points of difference that do not matter; 0: all matter"
+    )
+    min_rows: int = Field(200, ge=1, description="nothing is decided on fewer rows")
+    target: Literal["benchmark", "population"] = Field(
+        "benchmark",
+        description="what the difference is of: all entries of the benchmark, or the population "
+        "of tasks that they are a sample of",
+    )
+    rules: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="rule sets whose headlines have to be decided; default: the first of each "
+        "benchmark",
+    )
+    seed: int = Field(0, description="of the order in which entries are drawn")
+    best: int = Field(
+        1, ge=0, description="so many of the best checkpoints of a sweep are completed at its end"
+    )
+    stop: bool = Field(
+        True, description="whether a decided run stops; off: all rows, and the decision is noted"
+    )
+
+
 class RunConfig(Section):
     model: ModelConfig = Field(description="the candidate")
     benchmarks: list[BenchmarkConfig] = Field(
@@ -386,6 +423,12 @@ class RunConfig(Section):
         default_factory=list,
         description="trackers that are sent the numbers of a run that is complete, or of a sweep "
         "([Trackers](trackers.md)): `to` and the tracker's own keys",
+    )
+
+    early: EarlyConfig | None = Field(
+        None,
+        description="decide a comparison as soon as that can be done, and stop "
+        "([Early decisions](early.md))",
     )
 
     @property

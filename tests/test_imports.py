@@ -24,6 +24,7 @@ FLOORS = [
     {"models"},
     {"sandbox"},
     {"benchmarks"},
+    {"early"},
     {"run"},
     {"sweeps"},
     {"reports"},

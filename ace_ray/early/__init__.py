@@ -1,0 +1,1 @@
+"""Deciding comparisons early: an order of entries, confidence sequences over it, and decisions."""
