@@ -182,7 +182,7 @@ def evaluate(
     asked = _config(config, model, benchmarks, output, limit, settings)
     console = console or Console()
     code, summary = run(asked, fresh=not resume, console=console)
-    if code == COMPLETE:
+    if code == COMPLETE and summary["complete"]:
         from ace_ray.track.beside import publish_run
 
         publish_run(summary["uri"], asked, log.say_on(console))

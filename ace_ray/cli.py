@@ -85,6 +85,7 @@ def _is_own_process() -> bool:
 @LIMIT
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
 @FULL
+@click.option("--complete", is_flag=True, help="All rows, though the comparison is decided early.")
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
 def evaluate(config: str | None, **options: Any) -> None:
     """Evaluate a model: plan, run, write, summarize.
@@ -105,6 +106,7 @@ def run_evaluate(
     limit: int | None = None,
     resume: bool = True,
     full: bool = False,
+    complete: bool = False,
     only_plan: bool = False,
     own_process: bool = False,
 ) -> int:
@@ -114,7 +116,7 @@ def run_evaluate(
     (`ace_ray.run.health.supervise`).
     """
     _check_config(config, model, benchmarks)
-    asked = (*_of_model(model), *overrides)
+    asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
     if only_plan:
         return _show_plan(config, asked, _given(output, limit, benchmarks))
     work = partial(_evaluate, config, asked, _given(output, limit, benchmarks), resume, full)
@@ -162,7 +164,7 @@ def _evaluate(
         log.fail("interrupted; the same command continues this run")
         return INCOMPLETE
     tell_results(summary, code, full=full)
-    if code == COMPLETE:
+    if code == COMPLETE and summary["complete"]:  # and not stopped early
         from ace_ray.track.beside import publish_run
 
         publish_run(summary["uri"], loaded, log.say)
@@ -174,7 +176,16 @@ def _evaluate(
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
 @OVERRIDES
 @click.option("--limit", type=click.IntRange(min=1), help="As of evaluate, for every model.")
+@click.option(
+    "--complete",
+    multiple=True,
+    metavar="LABEL",
+    help="Evaluate all rows of this run though its comparison is decided; all: of every run.",
+)
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+@click.option(
+    "--like", metavar="SWEEP", help="With --plan: what early decisions would have saved there."
+)
 def sweep(config: str, **options: Any) -> None:
     """Evaluate many models: checkpoints of a training run, sizes of a family."""
     sys.exit(run_sweep(config, **options))
@@ -186,7 +197,9 @@ def run_sweep(
     output: str | None = None,
     overrides: tuple[str, ...] = (),
     limit: int | None = None,
+    complete: tuple[str, ...] = (),
     only_plan: bool = False,
+    like: str | None = None,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
     from ace_ray.reports.report import make_report
@@ -198,7 +211,7 @@ def run_sweep(
 
     console = Console()
     say = log.say_on(console)
-    sweep = Sweep(load_sweep(config, overrides, _given(output, limit)), say)
+    sweep = Sweep(load_sweep(config, overrides, _given(output, limit)), say, complete)
     if only_plan:
         print_plan(
             sweep,
@@ -206,6 +219,7 @@ def run_sweep(
                 "sweep", config, overrides=overrides, output=output, limit=limit
             ),
             console,
+            like,
         )
         return 0
     code = run_published(sweep, say)

@@ -143,7 +143,8 @@ BandPoint = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Panel -> series -> (x, share) points, by x: billions of parameters, or a training step.
+    """Panel -> series -> (x, share) points, by x: billions of parameters, a training step, or rows,
+    and then the shares are differences, which may be negative.
 
     ``bands``: panel -> series -> a law through the points, which are then not joined.
     """
@@ -151,7 +152,7 @@ class Curves:
     name: str
     title: str
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
-    axis: Literal["parameters", "step"] = "parameters"
+    axis: Literal["parameters", "step", "rows"] = "parameters"
     bands: Mapping[str, Mapping[str, Sequence[BandPoint]]] = field(default_factory=dict)
 
 

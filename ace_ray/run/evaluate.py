@@ -63,7 +63,10 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
             connection.connecting() if begins else nullcontext(),
             opened(plan, fresh=fresh, say=say, began=began) as run,
         ):
-            rows, pending = len(plan.rows), len(run.pending(again=False))
+            if run.looks is not None:
+                run.looks.check(begun=True)
+            rows = len(plan.rows)
+            pending = 0 if run.stops else len(run.pending(again=False))
             line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
             say(log.Line(line, event="begin", declared=rows, pending=pending))
             if chosen := choice_line(plan.config, plan.choice):

@@ -144,11 +144,19 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     the end of another, or with those that share their preparation."""
     rows = work.rows
     columns = {**rows.columns(), "attempt": work.attempts}
-    others = np.flatnonzero(~rows.interactive)
-    each = (others[start : start + size] for start in range(0, len(others), size))
-    for places in chain(map(np.array, _episodes(rows)), each):
+    for places in chain.from_iterable(
+        _window(rows, window, size) for window in np.unique(rows.window).tolist()
+    ):
         block = {name: pa.array(column[places]) for name, column in columns.items()}
         yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
+
+
+def _window(rows: PlannedRows, window: int, size: int) -> Iterator[np.ndarray]:
+    """The places of the rows of each block of a window."""
+    others = np.flatnonzero(~rows.interactive & (rows.window == window))
+    yield from map(np.array, _episodes(rows, window))
+    for start in range(0, len(others), size):
+        yield others[start : start + size]
 
 
 class PlannedBlocks:
@@ -163,11 +171,11 @@ class PlannedBlocks:
             yield from blocks(one, self._size)
 
 
-def _episodes(rows: PlannedRows) -> list[list[int]]:
-    """The places of interactive rows, those that share a preparation together."""
+def _episodes(rows: PlannedRows, window: int) -> list[list[int]]:
+    """The places of the interactive rows of a window, those that share a preparation together."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
-    for place in np.flatnonzero(rows.interactive).tolist():
+    for place in np.flatnonzero(rows.interactive & (rows.window == window)).tolist():
         shared = int(rows.shares[place])
         # Each sample prepares by itself: its answers are drawn with another seed.
         key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from ace_ray import log
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
+from ace_ray.run.early import EarlyLooks
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
 from ace_ray.run.health.processes import KINDS, Kind, give_back_memory
 from ace_ray.run.planning.formats import choice_facts
@@ -63,6 +64,9 @@ class OpenRun:
     ledger: Ledger = field(init=False)
     broken: str = ""
     """Why its weights cannot be evaluated."""
+    _warned: bool = False
+    looks: EarlyLooks | None = None
+    """Of a run whose comparison is to be decided early."""
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary, once it has been concluded."""
 
@@ -96,7 +100,26 @@ class OpenRun:
     @property
     def open(self) -> bool:
         """Whether its rows may still be evaluated in this session."""
-        return not self.broken and self.ended is None
+        return not self.broken and self.ended is None and not self.stops
+
+    @property
+    def stops(self) -> bool:
+        """Whether its comparison is decided, and it is to evaluate no further rows."""
+        return self.looks is not None and self.looks.stops
+
+    def look(self, *, at_once: bool = False) -> None:
+        """See whether its comparison can be decided, and note it in the manifest. A store that is
+        away is asked again later; a run does not end for it. Raises `LeaseLost`."""
+        if self.looks is None or not self.declared:
+            return
+        try:
+            if self.looks.look(at_once=at_once):
+                self.lease.check()
+                self.looks.note()
+        except UserError as error:
+            if not self._warned:
+                self.say(log.warning(f"whether it is decided cannot be seen now: {error}"))
+            self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:
         """The rows without a verdict; ``again``: those that another attempt may help."""
@@ -164,8 +187,16 @@ class OpenRun:
         manifest = read_manifest(self.store)
         timing = timing or earlier_timing(self.store)
         ledger = self.ledger
-        summary = summarize(manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing)
+        self.look(at_once=True)
+        left = len(self.plan.rows) - int(ledger.settled.sum())
+        stopped = self.stops and left > 0
+        why = f"stopped early: its comparison is decided without {left} rows" if stopped else ""
+        summary = summarize(
+            manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing, why=why
+        )
         summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
+        if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
+            summary["early"] = self.looks.summary(stopped=stopped)
         stored = partial(ledger.tables, ledger.schema.names, ids)
         write_files(self.store, self.plan.benchmarks, stored, summary)
         self.ended = conclude(self.store, summary), summary
@@ -199,6 +230,11 @@ def opened(
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
+        if plan.drawn is not None:
+            run.looks = EarlyLooks(plan, store)
+            run.looks.check(begun=False)
+            run.looks.check_rules()
+            run.look(at_once=True)
         yield run
     finally:
         lease.release()

@@ -40,7 +40,14 @@ from ace_ray.run.storage.rows import (
     rows_of,
     tools_column,
 )
-from ace_ray.run.storage.stored import MANIFEST, Manifest, earlier_timing, elsewhere, read_manifest
+from ace_ray.run.storage.stored import (
+    MANIFEST,
+    Manifest,
+    earlier_decision,
+    earlier_timing,
+    elsewhere,
+    read_manifest,
+)
 from ace_ray.run.summary import conclude, summarize, write_files
 from ace_ray.store import Store, open_store
 
@@ -233,7 +240,14 @@ def _changes(
 def _summarized(
     store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    summary = summarize(manifest.tree, benchmarks, ledger.rows, earlier_timing(store)) | {
+    early = earlier_decision(store)
+    why = ""
+    if early is not None and early["stopped"]:
+        why = "stopped early, and its verdicts were made anew: its own command decides again"
+        early = {**early, "stale": True}
+    timing = earlier_timing(store)
+    summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
+        **({"early": early} if early is not None else {}),
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "rescored": {

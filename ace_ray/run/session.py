@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from ace_ray import log
-from ace_ray.config import ENDPOINT, RunConfig
+from ace_ray.config import ENDPOINT, EarlyConfig, RunConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
@@ -153,6 +153,7 @@ class Session:
             for run in self._runs:
                 if run.ended is None:
                     run.read(self._say)
+                    run.look(at_once=True)
             self._check_for_a_bug()
             further = self._settled() > before
             attempts += failure is None or not further
@@ -296,6 +297,7 @@ class Session:
                     services={name: unheld(service) for name, service in services.items()},
                     choice=plan.choice,
                     replay=plan.replay,
+                    decides=any(_decides(run.plan.config.early) for run in self._runs),
                     first=min(pending),
                     examine=self._examine and config.backend != ENDPOINT,
                 )
@@ -313,7 +315,7 @@ class Session:
                         job,
                         work,
                         self._resources,
-                        self._when_whole(pending, monitor),
+                        self._when_whole(pending, monitor, coordinator),
                         lambda: self._interrupts.asked,
                         places=places,
                         workers=ElasticWorkers(
@@ -365,9 +367,12 @@ class Session:
     def _lost(self) -> str:
         return next((run.lease.lost for run in self._runs if run.lease.lost), "")
 
-    def _when_whole(self, pending: Pending, monitor: HealthMonitor) -> Callable[[int, int], None]:
-        """What to do with receipts: conclude a run when its last row is stored, while others go
-        on. The last one is left to the end of the pass."""
+    def _when_whole(
+        self, pending: Pending, monitor: HealthMonitor, coordinator: Any
+    ) -> Callable[[int, int], None]:
+        """What to do with receipts: see whether the run's comparison is decided, and conclude a run
+        when its last row is stored, while others go on. The last one is left to the end of the
+        pass."""
         left = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
@@ -376,6 +381,11 @@ class Session:
             run = self._runs[index]
             line = f"{run.plan.run_id}: {rows} rows stored"
             self._say(log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows))
+            if not run.stops:
+                run.look()
+                if run.stops:
+                    coordinator.stop_run.remote(index)
+                    self._say(f"{run.plan.run_id}: its comparison is decided, no further rows")
             if left[index] or index == last or self._interrupts.asked:
                 return
             run.read()
@@ -413,6 +423,11 @@ def engine_args(
     seeded = any(sampling.temperature > 0 for sampling in samplings)
     engine = adapters.engine_args(models, config.engine)
     return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
+
+
+def _decides(early: EarlyConfig | None) -> bool:
+    """Whether a run may stop before its rows have ended."""
+    return early is not None and early.stop and early.against is not None
 
 
 def _count(pending: Pending) -> int:

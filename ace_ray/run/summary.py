@@ -37,7 +37,8 @@ def conclude(store: Store, summary: dict[str, Any]) -> int:
     store.put(SUMMARY, as_json(summary))
     if not summary["complete"]:
         reopen(store)
-        return INCOMPLETE
+        # What was asked for is there: the comparison.
+        return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
     store.put(SUCCESS, b"")
     return COMPLETE
 
@@ -47,8 +48,11 @@ def summarize(
     benchmarks: Mapping[str, Benchmark],
     rows: Callable[[], Iterable[ResultRow]],
     timing: Mapping[str, Any],
+    *,
+    why: str = "",
 ) -> dict[str, Any]:
     """The summary of a run from its stored rows, which are read once per benchmark and never held.
+    ``why``: it has no headline, whatever its rows are.
 
     declared = scored + infra_error + quarantined + skipped + missing; ``complete`` when nothing is
     missing or pending again; ``headline`` false when more than ``max_unscored`` of the rows have no
@@ -73,7 +77,7 @@ def summarize(
     missing = declared - counts.total()
     unscored = declared - statuses["scored"]
     allowed = float(manifest["config"]["max_unscored"])
-    headline = unscored <= allowed * declared
+    headline = not why and unscored <= allowed * declared
     blocks = {
         name: with_scores(type(benchmarks[name]), block, headline=headline)
         for name, block in blocks.items()
@@ -89,8 +93,8 @@ def summarize(
         "missing": missing,
         "complete": missing == 0 and statuses["infra_error"] == 0,
         "headline": headline,
-        "why": ""
-        if headline
+        "why": why
+        if why or headline
         else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
         "error_classes": dict(totals.causes.most_common()),
         "failures": totals.failures.first(),

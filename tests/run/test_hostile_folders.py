@@ -129,7 +129,7 @@ def test_readers_of_a_sweep_take_any_run(name: str, sound: Path, tmp_path: Path)
     MUTATIONS[name](folder)
     run = SimpleNamespace(
         label="x", step=1, source="s", run_id="run", parameters=None, refused="", awaited="",
-        plan=SimpleNamespace(run_id="run", identity={}),
+        plan=SimpleNamespace(run_id="run", identity={}, config=SimpleNamespace(early=None)),
     )  # fmt: skip
     store = LocalStore(str(tmp_path))
     # What cannot be read at all, such as a folder in place of a file, is a user's mistake.

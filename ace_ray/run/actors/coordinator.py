@@ -76,6 +76,7 @@ class Coordinator:
         self._drain_at: float | None = None
         self._given_back: set[str] = set()
         """Rows that workers have not ended which leave their nodes."""
+        self._stopped: set[int] = set()
         self._deaths_since_write = 0
         """Deaths of the writer since rows were last stored."""
         self._starts_since_progress: Counter[str] = Counter()
@@ -317,6 +318,13 @@ class Coordinator:
         if node:
             self._isolation["engine"].moved(actor)
         self._died(state.process, why, outside, None)
+
+    def stop_run(self, run: int) -> None:
+        """No further rows of ``run`` are wanted."""
+        self._stopped.add(run)
+
+    def stopped_runs(self) -> set[int]:
+        return self._stopped
 
     def give_back(self, ids: list[str]) -> None:
         """Rows that a worker has not ended and another one is to evaluate."""

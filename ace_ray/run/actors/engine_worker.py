@@ -125,6 +125,7 @@ class EngineWorker:
         self._group_size = max(1, most // 8)
         self._ended: list[str] = []
         """Rows that the coordinator still takes for being worked on."""
+        self._decided: set[int] = set()
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -198,10 +199,13 @@ class EngineWorker:
     ) -> list[dict[str, Any]]:
         """The records of rows that may be in the engine together; none for those given up."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
+        run, isolation_group = partition
+        if await self._is_decided(run):
+            return []
         async with self._admission.entered(partition, len(rows), tried=tried) as group:
-            if self._stopping:
+            # Those that waited longest come last: much may have been decided meanwhile.
+            if self._stopping or await self._is_decided(run):
                 return []
-            run, isolation_group = partition
             try:
                 await self._candidate.hold(run)
             except Broken:
@@ -225,6 +229,14 @@ class EngineWorker:
             self._leave()
             self._coordinator.spent.remote(run, self._process.name, self._clock.read())
         return [task.result() for task in tasks if not task.cancelled()]
+
+    async def _is_decided(self, run: int) -> bool:
+        """Whether no further rows of ``run`` are wanted. Those are left out and stay pending."""
+        if not self._job.decides:
+            return False
+        if run not in self._decided:
+            self._decided = await self._coordinator.stopped_runs.remote()
+        return run in self._decided
 
     async def _show_that_it_works(self) -> None:
         """Before an isolated row: one that dies on everything says nothing about it."""

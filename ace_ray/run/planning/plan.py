@@ -24,6 +24,7 @@ from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import code_hash
 from ace_ray.config import RunConfig
+from ace_ray.early.draw import Drawn, draw
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.models.families import FamilyFacts, FormatChoice
@@ -54,7 +55,7 @@ class PlannedRow:
 
 @dataclass(frozen=True, eq=False)
 class PlannedRows(Sequence[PlannedRow]):
-    """Planned rows as columns, longest work first: 57 bytes a row, however many there are."""
+    """Planned rows as columns, longest work first: 58 bytes a row, however many there are."""
 
     ids: np.ndarray
     entry: np.ndarray
@@ -63,6 +64,8 @@ class PlannedRows(Sequence[PlannedRow]):
     size: np.ndarray
     interactive: np.ndarray
     shares: np.ndarray
+    window: np.ndarray
+    """Rows of a window come before those of the next; 0 where nothing is decided early."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -75,7 +78,7 @@ class PlannedRows(Sequence[PlannedRow]):
         columns = [column[index] for column in vars(self).values()]
         if isinstance(index, slice):
             return PlannedRows(*columns)
-        row_id, *rest = (value.item() for value in columns)
+        row_id, *rest, _ = (value.item() for value in columns)
         return PlannedRow(row_id.decode(), *rest)
 
     def where(self, mask: np.ndarray) -> PlannedRows:
@@ -106,6 +109,8 @@ class Plan:
     """How chats are written and answers read."""
     replay: dict[str, str]
     """By benchmark: the reasoning that the candidate is shown again."""
+    drawn: Drawn | None = None
+    """The order in which entries are drawn, where a comparison is to be decided early."""
 
     @property
     def uri(self) -> str:
@@ -174,7 +179,7 @@ def make_plan(
     }
     sizes, together = np.zeros(len(entries), np.int64), np.zeros(len(entries), bool)
     ids = np.empty((len(entries), len(samplings)), dtype="S32")
-    draws = [digest(drawn, sample) for sample, drawn in enumerate(samplings)]
+    draws = [digest(one, sample) for sample, one in enumerate(samplings)]
     contents: list[str] = []
     shares, preparations = np.full(len(entries), -1, np.int32), dict[tuple[str, str], int]()
     for index, entry in enumerate(entries):
@@ -187,9 +192,11 @@ def make_plan(
             shares[index] = preparations.setdefault(key, len(preparations))
         protocol = (played if together[index] else shared)[entry.benchmark]
         contents.append(digest(protocol, entry.content_hash(), prompt))
-        ids[index] = [row_id(contents[index], drawn) for drawn in draws]
+        ids[index] = [row_id(contents[index], one) for one in draws]
+    drawn = draw(config.early, by_name, entries, config.samples) if config.early else None
+    windows = drawn.windows if drawn else np.zeros(len(entries), np.int8)
     # Episodes first: they take many calls one after another. Then the longest prompts.
-    order = np.lexsort((np.arange(len(entries)), -sizes, ~together))
+    order = np.lexsort((np.arange(len(entries)), -sizes, ~together, windows))
     twice = [at for at in order if is_repeated(entries[at], config.repeat_subset)]
     again = digest(samplings[0], 0, "repeat")
     entry_of = np.concatenate([np.repeat(order, len(samplings)), twice]).astype(np.int32)
@@ -205,6 +212,10 @@ def make_plan(
         sizes[entry_of],
         together[entry_of],
         shares[entry_of],
+        # What is generated twice decides nothing.
+        np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
+            np.int8
+        ),
     )
     identity = {
         **candidate,
@@ -229,6 +240,7 @@ def make_plan(
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
         choice=choice,
         replay=replay,
+        drawn=drawn,
     )
 
 
@@ -335,6 +347,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
             **({"adapter": _described(adapter)} if adapter else {}),
         },
         "identity": plan.identity,
+        **({"early": plan.drawn.as_json()} if plan.drawn else {}),
         **facts,
     }
 

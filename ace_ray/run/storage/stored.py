@@ -151,6 +151,38 @@ class _Block(Stored):
     comparable: str = ""
 
 
+class Sequenced(Stored):
+    """A number of a part of the units, with its confidence sequence."""
+
+    estimate: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+
+
+class EarlyHeadline(Stored):
+    units: Count = 0
+    of_units: Count = 0
+    rows: Count = 0
+    difference: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+    outcome: Line | None = None
+    decided_at_units: Count | None = None
+    value: Sequenced = Field(default_factory=Sequenced)
+
+
+class Early(Stored):
+    """What the comparison of a run came to (docs/early.md)."""
+
+    against: Line | None = None
+    alpha: float = 0.05
+    margin: float = 0.0
+    target: Line = "benchmark"
+    decided: bool = False
+    stopped: bool = False
+    headlines: dict[Line, EarlyHeadline] = Field(default_factory=dict)
+
+
 class Summary(Stored):
     """``summary.json``, of which a reader must do without any part."""
 
@@ -161,6 +193,7 @@ class Summary(Stored):
     timing: Timing = Field(default_factory=Timing)
     benchmarks: dict[str, _Block] = Field(default_factory=dict)
     rescored: _Rescored | None = None
+    early: Early | None = None
 
 
 def read_manifest(store: Store) -> Manifest:
@@ -199,6 +232,15 @@ def read_summary(store: Store) -> Summary | None:
         return None
     where = f"{store.root}/{SUMMARY}"
     return validated(Summary, json_object(content, where), where=where)
+
+
+def earlier_decision(store: Store) -> dict[str, Any] | None:
+    """What the run's last summary says of its comparison; None: nothing that can be read."""
+    try:
+        summary = read_summary(store)
+    except UserError:
+        return None
+    return summary.early.model_dump() if summary and summary.early else None
 
 
 def earlier_timing(store: Store) -> dict[str, Any]:

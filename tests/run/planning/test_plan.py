@@ -15,7 +15,9 @@ from tests.run.planning.toy_benchmark import MODEL, Toy, planned
 def in_columns(rows: list[PlannedRow]) -> PlannedRows:
     fields = [dataclasses.astuple(row) for row in rows]
     kinds: tuple[Any, ...] = ("S32", np.int32, np.int32, np.int32, np.int64, bool, np.int32)
-    return PlannedRows(*(np.array([f[n] for f in fields], k) for n, k in enumerate(kinds)))
+    columns: list[Any] = [np.array([f[n] for f in fields], k) for n, k in enumerate(kinds)]
+    columns.append(np.zeros(len(rows), np.int8))
+    return PlannedRows(*columns)
 
 
 def ids(plan: Plan) -> set[str]:
@@ -179,7 +181,7 @@ def test_a_plan_of_many_rows_is_small() -> None:
     plan = planned(Toy([f"text {i}" for i in range(100)]), samples=50)
     assert (len(plan.rows), len(ids(plan))) == (5000, 5000)
     held = sum(column.nbytes for column in vars(plan.rows).values())
-    assert held == 57 * 5000
+    assert held == 58 * 5000
     # The samples of an entry stay side by side, in order.
     assert [row.sample for row in plan.rows[:50]] == list(range(50))
     assert len({row.entry for row in plan.rows[:50]}) == 1

@@ -1,0 +1,201 @@
+"""What runs' stored rows come to in a comparison: settled, failed and repeated ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.config import EarlyConfig, load_config
+from ace_ray.early.decision import Outcome
+from ace_ray.early.draw import draw
+from ace_ray.errors import UserError
+from ace_ray.run.early import Comparison, EarlyLooks, Values, is_decided
+from ace_ray.run.evaluate import plan_run
+from ace_ray.run.planning.plan import Plan, make_manifest
+from ace_ray.run.storage.parts import write_parts
+from ace_ray.run.storage.rows import ROWS
+from ace_ray.run.summary import as_json
+from ace_ray.store import LocalStore
+from tests.report.builders import row
+
+RULES = ("official", "strict")
+
+
+class Stored:
+    """A run's folder with the rows of all entries of the mini set in English that have one turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.parts = LocalStore(str(folder)), 0
+
+    def put(self, *rows: dict[str, Any]) -> None:
+        self.parts += 1
+        stored = [{**one, "run_id": "r"} for one in rows]
+        table = pa.Table.from_pylist(stored, schema=ROWS)
+        write_parts(self.store, f"{self.parts:014d}-a", table)
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ACEBench:
+    return ACEBench.from_options({"languages": ["en"], "categories": ["normal_atom_bool"]})
+
+
+def rows_of(benchmark: ACEBench, right: int, **more: Any) -> list[dict[str, Any]]:
+    made = []
+    for number, entry in enumerate(benchmark.dataset()):
+        one = row("en", entry.category, number, official=number < right)
+        made.append(one | {"id": entry.id, "group": entry.group or entry.id} | more)
+    return made
+
+
+def values(benchmark: ACEBench, stored: Stored, drawn: Any, *, final: bool) -> Values:
+    return Values(stored.store, RULES, drawn, benchmark.dataset(), 1, final=final)
+
+
+@pytest.fixture
+def drawn(benchmark: ACEBench) -> Any:
+    config = EarlyConfig(min_rows=1, margin=0.0)
+    return draw(config, {"acebench": benchmark}, benchmark.dataset(), 1)
+
+
+def compared(benchmark: ACEBench, drawn: Any) -> Comparison:
+    return Comparison(drawn, EarlyConfig(min_rows=1, margin=0.0), 1)
+
+
+def test_all_rows_say_what_the_benchmark_says(
+    benchmark: ACEBench, drawn: Any, tmp_path: Path
+) -> None:
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    own.put(*rows_of(benchmark, 3))
+    other.put(*rows_of(benchmark, 1))
+    mine, theirs = (
+        values(benchmark, own, drawn, final=False),
+        values(benchmark, other, drawn, final=True),
+    )
+    mine.read()
+    theirs.read()
+    comparison = compared(benchmark, drawn)
+    assert comparison.advance(mine, theirs)
+    (one,) = comparison.headlines
+    assert one.decision is not None
+    assert one.decision.outcome is Outcome.BETTER
+    state = comparison.state(one)
+    assert (state["units"], state["rows"]) == (4, 4)
+    assert state["difference"] == pytest.approx(0.5, abs=1e-3)
+    assert comparison.value(one)["estimate"] == pytest.approx(0.75, abs=1e-3)
+
+
+def test_a_failed_row_stops_the_clock_until_it_is_settled(
+    benchmark: ACEBench, drawn: Any, tmp_path: Path
+) -> None:
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    other.put(*rows_of(benchmark, 1))
+    good = rows_of(benchmark, 4)
+    order = [unit.items[0].entries[0] for unit in drawn.orders["acebench"].units]
+    failed = good[order[1]] | {"status": "infra_error", "error_class": "TimeoutError"}
+    for rules in RULES:
+        failed |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
+    own.put(good[order[0]], failed, good[order[2]], good[order[3]])
+    mine, theirs = (
+        values(benchmark, own, drawn, final=False),
+        values(benchmark, other, drawn, final=True),
+    )
+    theirs.read()
+    comparison = compared(benchmark, drawn)
+    for _ in range(2):
+        mine.read()
+        comparison.advance(mine, theirs)
+        (one,) = comparison.headlines
+        assert len(one.differences) == 1, "those behind it do not count yet"
+    # It is tried again.
+    own.put(good[order[1]])
+    mine.read()
+    assert comparison.advance(mine, theirs)
+    assert len(comparison.headlines[0].differences) == 4
+
+
+def test_one_that_gets_no_verdict_may_be_anything_and_its_verdict_may_still_come(
+    benchmark: ACEBench, drawn: Any, tmp_path: Path
+) -> None:
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    other.put(*rows_of(benchmark, 4))
+    good = rows_of(benchmark, 4)
+    bad = good[0] | {"status": "quarantined", "error_class": "KilledEngine"}
+    for rules in RULES:
+        bad |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
+    own.put(bad, *good[1:])
+    mine, theirs = (
+        values(benchmark, own, drawn, final=False),
+        values(benchmark, other, drawn, final=True),
+    )
+    mine.read()
+    theirs.read()
+    comparison = compared(benchmark, drawn)
+    comparison.advance(mine, theirs)
+    (one,) = comparison.headlines
+    assert sorted(one.differences) == [(-1.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)]
+    state = comparison.state(one)
+    assert state["low"] == pytest.approx(-0.25, abs=1e-3)
+    assert state["high"] == pytest.approx(0.0, abs=1e-3)
+    own.put(good[0])
+    mine.read()
+    comparison.advance(mine, theirs)
+    assert set(one.differences) == {(0.0, 0.0)}
+
+
+def planned(config_file: Callable[..., Path], **changes: Any) -> Plan:
+    return plan_run(load_config(str(config_file(**changes))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"samples": 2}, "1 samples an entry"),
+        ({"sampling": {"max_tokens": 7}}, "asked in another way"),
+        ({"limit": 1}, "its limit is 2"),
+        ({"benchmarks": [{"name": "acebench", "languages": ["zh"]}]}, "its entries of acebench"),
+    ],
+)
+def test_a_run_of_other_rows_is_no_reference(
+    config_file: Callable[..., Path], tmp_path: Path, changes: dict[str, Any], what: str
+) -> None:
+    other = LocalStore(str(tmp_path / "other"))
+    other.put("run.json", as_json(make_manifest(planned(config_file), {})))
+    early = {"against": other.root, "min_rows": 1}
+    own = LocalStore(str(tmp_path / "own"))
+    EarlyLooks(planned(config_file, early=early), own).check(begun=True)
+    # What two seeds differ by is chance.
+    EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(begun=True)
+    with pytest.raises(UserError, match=what):
+        EarlyLooks(planned(config_file, early=early, **changes), own).check(begun=True)
+
+
+def test_there_has_to_be_a_reference_and_another_one(
+    config_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    store = LocalStore(str(tmp_path / "own"))
+    looks = EarlyLooks(planned(config_file, early={"against": str(tmp_path / "no")}), store)
+    looks.check(begun=False)
+    with pytest.raises(UserError, match="there is no run to compare with"):
+        looks.check(begun=True)
+    looks = EarlyLooks(planned(config_file, early={"against": store.root}), store)
+    with pytest.raises(UserError, match="is compared with itself"):
+        looks.check(begun=True)
+    looks = EarlyLooks(planned(config_file, early={"against": None}), store)
+    looks.check(begun=True)
+    assert not looks.look(at_once=True)
+
+
+def test_whether_a_folder_is_decided(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "run"))
+    assert not is_decided(store)
+    for content, decided in (
+        (b"{}", False), (b"[", False), (b'{"early": 3}', False),
+        (b'{"early": {"stopped": false}}', False), (b'{"early": {"stopped": true}}', True),
+    ):  # fmt: skip
+        store.put("summary.json", content)
+        assert is_decided(store) is decided
