@@ -324,5 +324,7 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
             if model[key] is None:
                 del model[key]
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
+    if isinstance(run.get("early"), Mapping):
+        run["early"] = {k: v for k, v in run["early"].items() if k not in ("stop", "best")}
     tree: dict[str, Any] = json_tree(json.dumps({**run, **own}))
     return tree

@@ -94,7 +94,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         runs = [
             stack.enter_context(opened(plan, fresh=False, say=say, began=began)) for plan in plans
         ]
-        pending = [len(run.pending(again=False)) for run in runs]
+        pending = [0 if run.stops else len(run.pending(again=False)) for run in runs]
         for run, rows in zip(runs, pending, strict=True):
             line = f"{run.plan.run_id}: {len(run.plan.rows)} rows declared, {rows} to evaluate"
             say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
+from ace_ray.run.early import is_decided
 from ace_ray.run.monitoring.timing import STATES
 from ace_ray.run.storage.stored import Summary, read_summary
 from ace_ray.run.summary import SUCCESS, as_json
@@ -18,13 +19,14 @@ from ace_ray.sweeps.runs import SweepRun
 
 LEDGER = "ledger.json"
 
-State = Literal["complete", "incomplete", "failed", "refused", "pending"]
+State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
 
 
 @dataclass
 class CostRecord:
     """One run's line. ``refused``: its checkpoint was not whole; ``failed``: it was, and cannot be
-    evaluated; ``incomplete``: the same command goes on with it."""
+    evaluated; ``incomplete``: the same command goes on with it; ``decided``: it was stopped since
+    its comparison was decided."""
 
     label: str
     step: int | None
@@ -63,6 +65,8 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
     if summary is None:
         return line
     line.state = "complete" if summary.complete else "incomplete"
+    if summary.early is not None and summary.early.stopped:
+        line.state = "decided"
     line.note = summary.why
     timing = summary.timing
     line.engine = timing.loads[-1].how if timing.loads else ""
@@ -135,8 +139,11 @@ def still_valid(
     return [
         line
         for line in before
-        if line.state == "complete"
+        if line.state in ("complete", "decided")
         and line.run_id not in run_ids
         and (line.step, line.source) not in planned
-        and store.child(line.run_id).get(SUCCESS) is not None
+        and (
+            store.child(line.run_id).get(SUCCESS) is not None
+            or is_decided(store.child(line.run_id))
+        )
     ]

@@ -19,6 +19,7 @@ from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
 from ace_ray.run import roles
+from ace_ray.run.early import is_decided
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.cluster import gpus_per_worker, worker_cpus
 from ace_ray.run.planning.plan import Plan
@@ -161,10 +162,13 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
         seen[run.run_id] = run
 
 
-def is_finished(store: Store, plan: Plan) -> bool:
-    """Whether the sweep's folder holds this run, whole. ``store`` is the sweep's."""
+def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:
+    """Whether the sweep's folder holds this run, whole, or, unless it is to be ``whole``, decided.
+    ``store`` is the sweep's."""
     folder = store.child(plan.run_id)
-    if folder.get(SUCCESS) is None:
+    early = plan.config.early
+    decided = early is not None and early.stop and not whole and is_decided(folder)
+    if folder.get(SUCCESS) is None and not decided:
         return False
     try:
         identity = json_tree(folder.get(MANIFEST) or b"{}")["identity"]

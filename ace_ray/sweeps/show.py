@@ -14,11 +14,17 @@ from ace_ray.clean import print_line, printed
 from ace_ray.errors import UserError
 from ace_ray.run.submission import Submission
 from ace_ray.sweeps.packing import GUESS, schedule
+from ace_ray.sweeps.saving import saving_lines
 from ace_ray.sweeps.sweep import Sweep
 
 
-def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Console) -> None:
-    """Placement, estimated device hours, the object prefix, and how to submit it."""
+def print_plan(
+    sweep: Sweep, submission: Callable[[], Submission], console: Console, like: str | None = None
+) -> None:
+    """Placement, estimated device hours, the object prefix, and how to submit it; what early
+    decisions would have saved in the sweep at ``like``. Raises `UserError`: that is none."""
+    early = sweep.any_run.early
+    saving = list(saving_lines(sweep.saving(like), early.best if early else 0)) if like else []
     placements = schedule(sweep.lanes(), sweep.machine)
     table = Table("lane", "models", title=sweep.sweep_id)
     for column in ("GPUs", "begins", "takes", "device hours"):
@@ -61,6 +67,8 @@ def print_plan(sweep: Sweep, submission: Callable[[], Submission], console: Cons
     price = sweep.price_per_hour
     if price is not None:
         print_line(console, f"about {total * price:.2f} at {price:g} an hour")
+    for line in saving:
+        print_line(console, line)
     print_line(console, f"results: {sweep.uri}/")
     try:
         command = submission().command(None)  # for a shell: as it is

@@ -11,15 +11,18 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ace_ray import log
-from ace_ray.config import RunConfig
+from ace_ray.config import EarlyConfig, RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.publishers.registry import check_publishers
+from ace_ray.run.early import is_decided
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
+from ace_ray.run.storage.stored import read_manifest, read_summary
 from ace_ray.store import open_store
 from ace_ray.sweeps.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweeps.config import SweepConfig, claim, sweep_id_of
+from ace_ray.sweeps.early import Shares, read_shares, write_shares
 from ace_ray.sweeps.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
 from ace_ray.sweeps.machine import find_machine
 from ace_ray.sweeps.packing import Lane, Machine, check_sizes, lanes, resolved
@@ -32,6 +35,7 @@ from ace_ray.sweeps.runs import (
     run_of_model,
     unplanned,
 )
+from ace_ray.sweeps.saving import Saved, saved
 from ace_ray.sweeps.watching import Watching
 
 LOOK_S = 1.0
@@ -52,7 +56,11 @@ class StoreAway(Exception):
 class Sweep:
     """One call. Raises `UserError`: it cannot be started as asked; nothing was written."""
 
-    def __init__(self, config: SweepConfig, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: SweepConfig, say: Callable[[str], None], complete: Sequence[str] = ()
+    ) -> None:
+        """``complete``: labels of runs whose rows are all to be evaluated though their comparison
+        is decided; "all": of all."""
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
         any_run = config.any_run
@@ -92,12 +100,30 @@ class Sweep:
             for checkpoint in self._first_look():
                 self._take(checkpoint)
         check_distinct(self.runs)
+        self._completing = self._named(complete)
+        """Ids of the runs that do not stop when they are decided."""
+        self._shares = read_shares(self.store) if any_run.early else Shares()
+        self._give_shares(keep=False)
+        if any_run.early and any_run.early.against not in (None, "previous", "baseline"):
+            self._check_reference(any_run.early)
         self.machine = self._find_machine()
         check_sizes([run for run in self.runs if run.plan], self.machine)
 
     @property
     def price_per_hour(self) -> float | None:
         return self._options.price_per_hour
+
+    def saving(self, like: str) -> list[Saved]:
+        """What early decisions would have saved in the sweep at ``like``. Raises `UserError`."""
+        plan = next((run.plan for run in self._compared() if run.plan), None)
+        if plan is None or plan.drawn is None:
+            raise UserError(
+                "asks what early decisions save, and the sweep makes none",
+                where="--like",
+                fix="add early: {against: previous} to the config",
+            )
+        where = self._store_options
+        return saved(plan, open_store(like, endpoint_url=where.endpoint_url, region=where.region))
 
     def lanes(self) -> list[Lane]:
         """How what is left would run now."""
@@ -111,7 +137,7 @@ class Sweep:
     @property
     def has_results(self) -> bool:
         """Whether a run is known to be complete."""
-        return any(line.state == "complete" for line in self.cost_records)
+        return any(line.state in ("complete", "decided") for line in self.cost_records)
 
     def run(self, noted: Callable[[], None] = lambda: None) -> int:
         """Evaluate all models; returns the exit code. ``noted`` is called when the ledger has been
@@ -125,6 +151,10 @@ class Sweep:
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
+            if self._any_run.early is not None:
+                # Another call may have given some since this one looked.
+                self._shares = read_shares(self.store)
+                self._give_shares(keep=True)
             with signals_to(self._ask_to_stop):
                 try:
                     return self._evaluate()
@@ -139,6 +169,10 @@ class Sweep:
         try:
             self._work_through()
             while self._watch():
+                self._work_through()
+            if best := self._best():
+                self._say(f"completing the best: {', '.join(run.label for run in best)}")
+                self._completing |= {run.run_id for run in best}
                 self._work_through()
         finally:
             self._end_lanes()
@@ -229,6 +263,7 @@ class Sweep:
             try:
                 check_distinct(self.runs)
                 check_sizes([run] if run.plan else [], self.machine)
+                self._give_shares(keep=True)
                 fine |= run.plan is not None
             except UserError as error:
                 # At the start the user has to fix this; now others are being evaluated.
@@ -252,7 +287,85 @@ class Sweep:
         """Raises `UserError`: the store is away."""
         if run.plan is None or run.run_id in self._failed:
             return False
-        return not is_finished(self.store, run.plan)
+        return not is_finished(self.store, run.plan, whole=run.run_id in self._completing)
+
+    # Decided early
+
+    def _named(self, labels: Sequence[str]) -> set[str]:
+        """The ids of the runs with these labels. Raises `UserError`: there is none of one."""
+        by_label = {run.label: run.run_id for run in self.runs if run.plan}
+        if unknown := [label for label in labels if label != "all" and label not in by_label]:
+            raise UserError(
+                f"has no run {unknown[0]!r}",
+                where="--complete",
+                fix=f"name one of {', '.join(by_label)}, or all",
+            )
+        return {run_id for label, run_id in by_label.items() if {label, "all"} & {*labels}}
+
+    def _check_reference(self, early: EarlyConfig) -> None:
+        """Raise `UserError` where the run that all are compared with is none."""
+        where = self._store_options
+        assert early.against is not None
+        read_manifest(
+            open_store(early.against, endpoint_url=where.endpoint_url, region=where.region)
+        )
+
+    def _compared(self) -> list[SweepRun]:
+        """Those that can be evaluated, in the order of training."""
+        planned = [run for run in self.runs if run.plan]
+        return sorted(planned, key=lambda run: -1 if run.step is None else run.step)
+
+    def early_of(self, run: SweepRun) -> dict[str, Any] | None:
+        """The section ``early`` of a run: what it is compared with, and its share of the alpha."""
+        assert run.plan is not None
+        early = run.plan.config.early
+        if early is None:
+            return None
+        share = self._shares.shares[run.run_id]
+        stop = early.stop and run.run_id not in self._completing
+        return {
+            **early.model_dump(),
+            "against": share.against,
+            "alpha": share.alpha,
+            "stop": stop,
+        }
+
+    def _give_shares(self, *, keep: bool) -> None:
+        """Give runs that have come their share of the alpha. Raises `UserError`: the store is
+        away."""
+        early = self._any_run.early
+        if early is None:
+            return
+        run_ids = [run.run_id for run in self._compared()]
+        watched = self._watching is not None
+        if self._shares.give(early, run_ids, self.store, watched=watched) and keep:
+            write_shares(self.store, self._shares)
+
+    def _best(self) -> list[SweepRun]:
+        """The decided runs among the best of all, by the estimate of the first headline; chosen
+        once for the runs that there are."""
+        early, runs = self._any_run.early, self._compared()
+        if early is None or not early.stop or self._stop:
+            return []
+        by_id = {run.run_id: run for run in runs}
+        if self._shares.best_of != sorted(by_id) or len(self._shares.best) < early.best:
+            ranked = []
+            for run in runs:
+                summary = self._patiently(partial(read_summary, self.store.child(run.run_id)))
+                if summary is not None and summary.early is not None and summary.early.headlines:
+                    first = next(iter(summary.early.headlines.values()))
+                    ranked.append((first.value.estimate, run.run_id))
+            ranked.sort(key=lambda one: one[0], reverse=True)
+            self._shares.best = [run_id for _, run_id in ranked[: early.best]]
+            self._shares.best_of = sorted(by_id)
+            self._patiently(partial(write_shares, self.store, self._shares))
+        chosen = [by_id[run_id] for run_id in self._shares.best[: early.best] if run_id in by_id]
+        return [
+            run
+            for run in chosen
+            if run.run_id not in self._failed
+            and self._patiently(partial(is_decided, self.store.child(run.run_id)))
+        ]
 
     # How it runs
 
@@ -313,7 +426,10 @@ class Sweep:
             labels = ", ".join(run.label for run in lane.runs)
             self._say(f"evaluating {labels} on {lane.gpus or 'no'} GPU(s)")
             parts = [
-                {"run_id": run.run_id, "config": resolved(run, lane, self.machine)}
+                {
+                    "run_id": run.run_id,
+                    "config": resolved(run, lane, self.machine) | {"early": self.early_of(run)},
+                }
                 for run in lane.runs
             ]
             shown = devices if lane.gpus and not self.machine.shared else None
@@ -454,11 +570,17 @@ class Sweep:
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:
             line = cost_record(run, self.store, self._options.price_per_hour)
+            if line.state == "decided" and run.run_id in self._completing:
+                line.state, line.note = "incomplete", "it is to be completed, and is not yet"
             # Another process may have completed it.
-            if run.run_id in self._failed and run.plan and not is_finished(self.store, run.plan):
+            if (
+                run.run_id in self._failed
+                and run.plan
+                and not is_finished(self.store, run.plan, whole=run.run_id in self._completing)
+            ):
                 line.state, line.note = "failed", self._failed[run.run_id]
-            elif line.state != "complete" and (tries := self._later.get(run.run_id)):
-                line.note = tries[-1]
+            elif line.state not in ("complete", "decided") and run.run_id in self._later:
+                line.note = self._later[run.run_id][-1]
             lines.append(line)
         lines = with_earlier(self._before, lines, self.store)
         states = {line.state for line in lines}

@@ -244,11 +244,11 @@ def outage(setup: Setup, monkeypatch: pytest.MonkeyPatch, *, times: int) -> list
     finished = is_finished
     monkeypatch.setattr(module, "AGAIN_S", 0.0)
 
-    def asks(*arguments: Any) -> bool:
+    def asks(*arguments: Any, **named: Any) -> bool:
         if setup.started and left:
             left.pop()
             raise UserError("the store is away")
-        return finished(*arguments)
+        return finished(*arguments, **named)
 
     monkeypatch.setattr(module, "is_finished", asks)
     return left
@@ -423,6 +423,99 @@ class TestToTheEnd:
         setup.started.clear()
         assert again.run() == 0
         assert (again.uri, setup.lanes) == (setup.folder.root, [])
+
+
+def decide(setup: Setup, lane: FakeLane, value: Callable[[SweepRun], float]) -> None:
+    """All runs of a lane end as stopped ones, or, where they are told to go on, whole."""
+    for run, spec in zip(lane.lane.runs, lane.specs, strict=True):
+        early = spec["config"]["early"]
+        store = setup.put(run, complete=not early["stop"])
+        tree = json.loads(store.get("summary.json") or b"")
+        headline = {"outcome": "worse", "value": {"estimate": value(run)}}
+        tree["early"] = {"stopped": early["stop"], "headlines": {"acebench/official": headline}}
+        store.put("summary.json", as_json(tree))
+        if not early["stop"]:
+            store.put("_SUCCESS", b"")
+        lane.tell(run, code=0)
+
+
+class TestEarly:
+    """Nobody decides here: what runs are told, and which are finished."""
+
+    def early(self, **more: Any) -> dict[str, Any]:
+        return {"early": {"against": "previous", **more}}
+
+    def test_each_is_told_its_reference_and_its_share(self, setup: Setup) -> None:
+        setup.save(10, 20, 30)
+        sweep = setup.sweep(**self.early())
+        found = {run.label: sweep.early_of(run) or {} for run in sweep.runs}
+        ids = {run.label: run.run_id for run in sweep.runs}
+        assert found["step 10"]["against"] is None
+        assert found["step 20"]["against"].endswith(ids["step 10"])
+        assert found["step 30"]["against"].endswith(ids["step 20"])
+        assert [found[f"step {n}"]["alpha"] for n in (20, 30)] == pytest.approx([0.0225] * 2)
+        sweep = setup.sweep(**self.early(against="baseline"))
+        found = {run.label: sweep.early_of(run) or {} for run in sweep.runs}
+        assert found["step 30"]["against"].endswith(ids["step 10"])
+        with pytest.raises(UserError, match="is not a run"):
+            setup.sweep(**self.early(against=str(setup.tmp_path)))
+        reference = setup.put(sweep.runs[0], complete=True).root
+        sweep = setup.sweep(**self.early(against=reference))
+        found = {run.label: sweep.early_of(run) or {} for run in sweep.runs}
+        assert {one["against"] for one in found.values()} == {reference}
+        assert [one["alpha"] for one in found.values()] == pytest.approx([0.05 * 0.9 / 3] * 3)
+
+    def test_shares_are_given_once_and_never_more_than_all(self, setup: Setup) -> None:
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
+        kept: dict[str, Any] = {}
+        for call, steps in enumerate(([30, 40], [50], [10, 20], [60, 70, 80], [90])):
+            setup.save(*steps)
+            assert setup.run(**self.early(best=0)) == 0
+            tree = json.loads(setup.folder.get("early.json") or b"")
+            assert tree["shares"].items() >= kept.items(), call
+            kept = tree["shares"]
+        alphas = [one["alpha"] for one in kept.values() if one["against"]]
+        assert len(alphas) == 7, "the first is compared with nothing, nor one that came before it"
+        assert 0.045 < sum(alphas) <= 0.05
+        setup.folder.put("early.json", b"{}x")
+        with pytest.raises(UserError, match="holds what alpha was given"):
+            setup.sweep()
+
+    def test_where_more_may_come_the_shares_are_those_of_a_series(self, setup: Setup) -> None:
+        setup.save(*range(10, 400, 10))
+        sweep = setup.sweep(**self.early(), watch=True, stop_file=str(setup.tmp_path / "stop"))
+        found = [sweep.early_of(run) or {} for run in sweep.runs]
+        shares = [one["alpha"] for one in found if one["against"]]
+        assert len(shares) == 38
+        assert shares[0] == pytest.approx(0.05 * 6 / 3.14159265**2)
+        assert shares == sorted(shares, reverse=True)
+        assert 0.045 < sum(shares) < 0.05
+
+    def test_decided_ones_are_finished_and_the_best_are_completed(self, setup: Setup) -> None:
+        setup.save(10, 20, 30)
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.9 if run.step == 20 else 0.5)
+        assert setup.run(**self.early()) == 0
+        assert setup.lanes == [["step 10", "step 20", "step 30"], ["step 20"]]
+        assert setup.states() == {"step 10": "decided", "step 20": "complete", "step 30": "decided"}
+        assert setup.run() == 0
+        assert setup.lanes == []
+        setup.started.clear()
+        assert Sweep(setup.config(), setup.said.append, ["step 30"]).run() == 0
+        assert setup.lanes == [["step 30"]]
+        assert Sweep(setup.config(), setup.said.append, ["all"]).run() == 0
+        assert set(setup.states().values()) == {"complete"}
+        with pytest.raises(UserError, match="has no run 'step 3'"):
+            Sweep(setup.config(), setup.said.append, ["step 3"])
+
+    def test_how_many_are_completed_may_change(self, setup: Setup) -> None:
+        setup.save(10, 20)
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
+        assert setup.run(**self.early(best=0)) == 0
+        assert set(setup.states().values()) == {"decided"}
+        assert setup.run(**self.early(best=2)) == 0
+        assert set(setup.states().values()) == {"complete"}
+        with pytest.raises(UserError, match="another config"):
+            setup.run(**self.early(alpha=0.1))
 
 
 class TestWhatFails:
