@@ -147,6 +147,13 @@ def compare_runs(
         UserError: fewer than two runs, labels or groups that are none, no benchmark in common.
     """
     check_labels(runs, baseline)
+    if stopped := [one.label for one in runs if one.run.stopped_early]:
+        raise UserError(
+            "was stopped when its comparison was decided: tests for samples of a fixed size do not "
+            "hold for it",
+            where=stopped[0],
+            fix="evaluate the rest of it with --complete, or see what was decided in its report",
+        )
     pairs = make_pairs(runs, baseline)
     shared = _shared_benchmarks(runs, pairs)
     differences = [

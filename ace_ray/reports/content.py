@@ -18,6 +18,7 @@ from ace_ray.benchmarks.results import (
     Value,
 )
 from ace_ray.errors import UserError
+from ace_ray.reports.early import EarlyRun, decisions_table, sequences
 from ace_ray.reports.picture import picture
 from ace_ray.reports.present import left_out, present
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
@@ -80,6 +81,8 @@ class Content:
     runs: Sequence[Run]
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
+    early: Sequence[EarlyRun] = ()
+    """What was compared before all rows were in."""
 
     @property
     def rules(self) -> str:
@@ -105,6 +108,8 @@ class Content:
             tables += one.papers[one.rules].tables
             tables.append(_category_table(one))
             tables.append(_error_table(one))
+        if self.early:
+            tables.append(decisions_table(self.early))
         return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
 
     def figures(self) -> list[Figure]:
@@ -114,6 +119,8 @@ class Content:
             if (picture := one.pictures[one.rules]) is not None:
                 figures.append(picture)
             figures += one.papers[one.rules].figures
+        if (sequence := sequences(self.early)) is not None:
+            figures.append(sequence)
         return figures
 
 

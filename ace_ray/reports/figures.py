@@ -203,7 +203,9 @@ def _curves(figure: Curves) -> Canvas:
         axes.set_ylim(-3, 103)
         axes.set_ylabel("accuracy (%)")
         axes.grid(alpha=0.25, linewidth=0.6)
-        if figure.axis == "step":
+        if figure.axis == "rows":
+            _difference_axis(axes, [p for points in curves.values() for p in points])
+        elif figure.axis == "step":
             _step_axis(axes, places)
         else:
             _size_axis(axes, places)
@@ -260,6 +262,17 @@ def _step_axis(axes: Axes, steps: Sequence[float]) -> None:
     ticks = steps[::-1][::every][::-1]
     axes.set_xticks(ticks, [f"{step:,.0f}" for step in ticks])
     axes.set_xlabel("training step")
+
+
+def _difference_axis(axes: Axes, points: Sequence[tuple[float, Estimate]]) -> None:
+    """Over rows; as high as the values need, since sequences begin with everything that can be."""
+    values = [100 * abs(estimate.value) for _, estimate in points]
+    most = min(100.0, max(10.0, 3 * max(values)))
+    axes.set_ylim(-most, most)
+    axes.set_xlim(left=0)
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_ylabel("difference (points)")
+    axes.set_xlabel("rows of the prefix")
 
 
 def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:

@@ -13,7 +13,7 @@ from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Page, Section, render
-from ace_ray.reports.html.provenance import ledger, provenance
+from ace_ray.reports.html.provenance import early, ledger, provenance
 from ace_ray.reports.html.scores import (
     categories,
     curves,
@@ -88,6 +88,7 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         curves(content, reported),
         comparison(reported),
         flips(reported),
+        early(content),
         ledger(content),
         answers(choose(content.runs, wrong), GoldAnswers(content.runs), content.rule_sets),
         provenance(content),

@@ -69,6 +69,7 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {line}" for line in failure_lines(summary.get("failures", ())))
     if not summary["headline"]:
         yield f"no headline number: {summary['why']}"
+    yield from early_lines(summary.get("early"))
     if timing:
         yield (
             f"{_tokens(tokens)}; {timing.get('tokens_per_s') or 0:.0f} tokens/s; "
@@ -102,6 +103,19 @@ def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         what = ": ".join(filter(None, (one["error_class"], one_line(one["error"]))))
         status = f" ({one['status']})" if one["status"] else ""
         yield f"{one['rows']} x {what}{status}"
+
+
+def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
+    """What the comparison came to, as the summary of a run has it."""
+    for name, one in (early or {}).get("headlines", {}).items():
+        outcome = one["outcome"] or "undecided"
+        if outcome == "within":
+            outcome = f"within {early['margin']:g} points" if early else outcome
+        low, middle, high = (f"{100 * one[key]:+.1f}" for key in ("low", "difference", "high"))
+        yield (
+            f"{name} against {early['against'] if early else ''}: {outcome}, {middle} points "
+            f"[{low}, {high}] after {one['units']} of {one['of_units']} units"
+        )
 
 
 def _tokens(tokens: Mapping[str, int | None]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,10 +13,12 @@ import ace_ray
 from ace_ray.benchmarks.registry import known_class
 from ace_ray.errors import UserError
 from ace_ray.reports.content import Content, content_of
+from ace_ray.reports.early import EarlyRun, decisions_table, early_run
 from ace_ray.reports.folder import PAGE, claim, claim_within, write
 from ace_ray.reports.runs import Run, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
 from ace_ray.reports.table import print_table, say
+from ace_ray.run.storage.stored import read_summary
 from ace_ray.store import Store, open_store
 from ace_ray.sweeps.config import SWEEP
 
@@ -57,7 +60,8 @@ def make_report(
         _must_share_a_paper(runs)
     if target is None and len(stores) == 1:
         target = claim_within(stores[0])
-    content = content_of(runs, sweep, rules)
+    early = sweep.early if sweep is not None else _early(runs, stores)
+    content = replace(content_of(runs, sweep, rules), early=early)
     _print(content, console, paper=paper)
     if target is None:
         return None
@@ -80,6 +84,15 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
             )
         return list(sweep.runs), sweep
     return read_runs(stores), None
+
+
+def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
+    """What those of the runs decided that were compared."""
+    found = [
+        early_run(run.label, store, read_summary(store))
+        for run, store in zip(runs, stores, strict=True)
+    ]
+    return [one for one in found if one is not None]
 
 
 def _must_share_a_paper(runs: Sequence[Run]) -> None:
@@ -105,6 +118,9 @@ def _must_share_a_paper(runs: Sequence[Run]) -> None:
 def _print(content: Content, console: Console, *, paper: bool) -> None:
     for benchmark in content.benchmarks:
         print_table(benchmark.comparisons[benchmark.rules], console, intervals=True)
+    if content.early:
+        console.print()
+        print_table(decisions_table(content.early), console, intervals=True)
     for one in content.sweep.left_out if content.sweep else ():
         say(f"not here: {one}", console)
     for benchmark in content.benchmarks if paper else ():

@@ -69,6 +69,8 @@ class Run:
     """What the engines said of themselves, each kind once."""
     elsewhere: str = ""
     """A line on the S3 service that its manifest names, if another one was asked."""
+    stopped_early: bool = False
+    """Whether it is not whole, and its comparison was looked at: it may have stopped for that."""
     label: str = ""
     step: int | None = None
     """The training step of a checkpoint."""
@@ -223,8 +225,11 @@ def read_run(store: Store) -> Run:
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
         engines=summary.timing.engines or [],
         judged_by=judged_by,
+        stopped_early=store.get(SUCCESS) is None and _was_looked_at(manifest),
         elsewhere=elsewhere(store, manifest),
     )
+    if run.stopped_early:
+        run.totals |= {"headline": False, "why": summary.why or "it was looked at and is not whole"}
     trained = manifest.model.adapter or manifest.model
     name = _last(trained.source) if manifest.model.adapter else run.model
     if match := _STEP.search(name):
@@ -232,6 +237,12 @@ def read_run(store: Store) -> Run:
         run.step = int(match[1])
         run.training = name[: match.start()].rstrip("-_=. ") or [name, *parents][-1]
     return run
+
+
+def _was_looked_at(manifest: Manifest) -> bool:
+    """Whether its comparison was: what is stored then is no sample whose size was fixed."""
+    early = manifest.tree.get("early")
+    return isinstance(early, dict) and bool(early.get("looks"))
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from ace_ray.benchmarks.results import Table, Value
 from ace_ray.bounded import json_object
 from ace_ray.config import validated
 from ace_ray.errors import UserError
+from ace_ray.reports.early import EarlyRun, early_run
 from ace_ray.reports.runs import Run, read_run
-from ace_ray.run.storage.stored import MANIFEST
+from ace_ray.run.storage.stored import MANIFEST, read_summary
 from ace_ray.store import Store
 from ace_ray.sweeps.config import SWEEP
 from ace_ray.sweeps.ledger import LEDGER, State
@@ -121,6 +122,8 @@ class Sweep:
     runs: Sequence[Run]
     left_out: Sequence[LeftOut]
     line_of: dict[str, LedgerLine] = field(default_factory=dict)
+    early: Sequence[EarlyRun] = ()
+    """What was compared, those that are complete and those that were stopped."""
 
 
 def load_sweep(store: Store) -> Sweep | None:
@@ -137,8 +140,11 @@ def load_sweep(store: Store) -> Sweep | None:
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     line_of: dict[str, LedgerLine] = {}
+    early: list[EarlyRun] = []
     for line, label in zip(lines, _labels(lines), strict=True):
         why = line.note or _WHY.get(line.state, "the ledger does not say why")
+        if line.state in ("complete", "decided") and line.run_id:
+            early += _compared(label, store.child(line.run_id))
         if line.state == "complete" and line.run_id:
             try:
                 run = read_run(store.child(line.run_id))
@@ -154,7 +160,15 @@ def load_sweep(store: Store) -> Sweep | None:
                 line_of[label] = line
                 continue
         left_out.append(LeftOut(label, line.source, line.state, why))
-    return Sweep(store.root, manifest, lines, runs, left_out, line_of)
+    return Sweep(store.root, manifest, lines, runs, left_out, line_of, early)
+
+
+def _compared(label: str, store: Store) -> list[EarlyRun]:
+    try:
+        found = early_run(label, store, read_summary(store))
+    except UserError:
+        return []  # the run is left out, with why
+    return [found] if found is not None else []
 
 
 def read_sweep(store: Store) -> tuple[SweepManifest, list[LedgerLine]] | None:

@@ -165,6 +165,7 @@ def write_run(
         identity=identity,
         run_id=run_id or folder.name,
         choice=FormatChoice(),
+        drawn=None,
     )
     manifest = json.loads(json.dumps(make_manifest(cast(Any, plan), {})))
     if parameters is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.reports.content import Content
+from ace_ray.reports.early import decisions_table, sequences
 from ace_ray.reports.html.page import Section
 from ace_ray.reports.runs import Run
 from ace_ray.reports.sweeps import PARTS, LedgerLine, ledger_table, seconds_of
@@ -45,6 +46,14 @@ def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         for key, value in list(flat.items())[:_LINES]
     ]
     return {"title": title, "lines": lines, "left_out": max(0, len(flat) - _LINES)}
+
+
+def early(content: Content) -> Section | None:
+    """What was decided before all rows were in; None where nothing was compared."""
+    if not content.early:
+        return None
+    view = {"table": decisions_table(content.early), "figure": sequences(content.early)}
+    return Section("early", "Early decisions", "early.html.j2", view)
 
 
 def ledger(content: Content) -> Section | None:

@@ -1,0 +1,112 @@
+"""What was decided early, in reports: an estimate with its sequence, never a plain number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.reports.early import EarlyRun, decisions_table, early_run, sequences
+from ace_ray.reports.figures import draw
+from ace_ray.run.storage.stored import Early, EarlyHeadline, read_summary
+from ace_ray.store import open_store
+from tests.report.builders import everything, write_run
+
+HEADLINE = {
+    "units": 60, "of_units": 100, "rows": 80, "difference": 0.031, "low": 0.004, "high": 0.06,
+    "outcome": "better", "decided_at_units": 50,
+    "value": {"estimate": 0.42, "low": 0.3, "high": 0.5},
+}  # fmt: skip
+EARLY = {
+    "against": "s3://b/p/step-10", "alpha": 0.01, "margin": 1.0, "target": "benchmark",
+    "decided": True, "stopped": True, "headlines": {"acebench/official": HEADLINE},
+}  # fmt: skip
+
+
+def run(**more: Any) -> EarlyRun:
+    early = Early.model_validate({**EARLY, **more})
+    looks = {
+        "acebench/official": [
+            EarlyHeadline(rows=rows, units=rows, difference=0.03, low=-0.2, high=0.2)
+            for rows in range(0, 200, 2)
+        ]
+    }
+    return EarlyRun("step 20", early, scored=80, declared=200, device_s=800.0, looks=looks)
+
+
+def test_a_stopped_run_has_estimates_only() -> None:
+    table = decisions_table([run()])
+    (line,) = table.lines
+    assert line == [
+        "step 20", "acebench/official", "step-10", "better", "~+3.1 [+0.4, +6.0]",
+        "~42.0 [30.0, 50.0]", "50 of 100", "80 of 200", "0.33",
+    ]  # fmt: skip
+    assert any("estimates" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"), [("within", "within 1 points"), (None, "undecided"), ("worse", "worse")]
+)
+def test_outcomes(outcome: str | None, said: str) -> None:
+    headlines = {"acebench/official": {**HEADLINE, "outcome": outcome}}
+    assert decisions_table([run(headlines=headlines)]).lines[0][3] == said
+
+
+def test_a_complete_run_has_saved_nothing_and_no_tilde() -> None:
+    exact = {**HEADLINE, "low": 0.031, "high": 0.031, "units": 100,
+             "value": {"estimate": 0.4, "low": 0.4, "high": 0.4}}  # fmt: skip
+    made = run(stopped=False, headlines={"acebench/official": exact})
+    line = decisions_table([made]).lines[0]
+    assert line[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
+    assert line[-1] == "0.00"
+
+
+def test_the_sequence_is_drawn_over_the_rows() -> None:
+    curves = sequences([run()])
+    assert curves is not None
+    points = curves.panels["acebench/official"]["step 20"]
+    assert len(points) <= 26
+    assert points[-1][0] == 198
+    assert b"difference (points)" in draw(curves, "svg")
+    assert sequences([]) is None
+
+
+def stopped(folder: Path) -> None:
+    write_run(folder, everything({"normal_preference": 3})[:-5], model="o/Toy-1B")
+    summary = {"complete": False, "why": "stopped early", "scored": 5, "early": EARLY}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "_SUCCESS").unlink(missing_ok=True)
+    manifest = json.loads((folder / "run.json").read_text())
+    look = {"at": "2026-01-01", "headlines": {"acebench/official": HEADLINE}}
+    manifest["early"] = {"looks": [look]}
+    (folder / "run.json").write_text(json.dumps(manifest))
+
+
+def test_read_back_from_a_folder(tmp_path: Path) -> None:
+    stopped(tmp_path / "run")
+    store = open_store(str(tmp_path / "run"))
+    found = early_run("x", store, read_summary(store))
+    assert found is not None
+    assert found.early.stopped
+    assert len(found.looks["acebench/official"]) == 1
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    manifest["early"]["looks"] = [{"headlines": 3}]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="a look that is none"):
+        early_run("x", store, read_summary(store))
+
+
+def test_reports_and_comparisons_of_a_stopped_run(tmp_path: Path, here: Any) -> None:
+    stopped(tmp_path / "a")
+    write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
+    ended = here("report", tmp_path / "a")
+    assert ended.code == 0, ended.stderr
+    assert "Early decisions" in ended.stdout
+    page = (tmp_path / "a" / "report" / "report.html").read_text()
+    assert "~+3.1" in page
+    refused = here("compare", tmp_path / "a", tmp_path / "b", "--allow-different")
+    assert refused.code == 2
+    assert "was stopped when its comparison was decided" in " ".join(refused.stderr.split())
