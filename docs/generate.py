@@ -24,6 +24,7 @@ from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenc
 from ace_ray.benchmarks.tau2.options import Options as Tau2Options
 from ace_ray.config import (
     CandidateEndpoint,
+    EarlyConfig,
     EndpointConfig,
     ModelConfig,
     PublishConfig,
@@ -83,6 +84,7 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("model", "Of a run, and of a role that is served.", ModelConfig),
     ("model.endpoint", "Of a run; see [Endpoints](endpoints.md).", CandidateEndpoint),
     ("sampling", SAMPLING, SamplingConfig),
+    ("early", "Of a run, and of a sweep; see [Early decisions](early.md).", EarlyConfig),
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
     (
         "benchmarks: acebench",

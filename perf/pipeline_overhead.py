@@ -16,8 +16,9 @@ A process that has answered before is faster: its allocator has the memory that 
 the bare engine is asked once more, and that figure is printed too; a pipeline's engine has no
 second time. More sides in the same rounds: bare vLLM whose threads and memory are told what a
 pipeline's engine is told (`ace_ray.models.cpu_environment`), bare vLLM beside a local Ray that does
-nothing, and vLLM's own server with a client that has 64 requests in flight. What lies before the
-first row is `first_row.py`'s.
+nothing, and vLLM's own server with a client that has 64 requests in flight. ``--sides pipeline
+drawn`` compares the order of early decisions (twenty windows of it) with the usual one. What lies
+before the first row is `first_row.py`'s.
 
 A virtual machine's host may take its cores away (``steal`` in /proc/stat). A round in which it took
 more than ``--steal`` of them, on either side, is printed, does not count, and is run again.
@@ -46,6 +47,9 @@ from ace_ray.models.cpu_environment import cpu_environment
 ROOT = Path(__file__).resolve().parents[1]
 TRIES = 3
 """Rounds at most for each that is to count."""
+
+DRAWN = ("--set", "early={min_rows: 1}")
+"""Nothing to compare with: the order alone, in as many windows as there may be."""
 
 IN_FLIGHT = 64
 """Requests of the HTTP client."""
@@ -102,7 +106,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=16, help="of the dummy: more are slower")
     parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
     names = ["bare", "tuned", "idle Ray", "HTTP", "pipeline"]
-    parser.add_argument("--sides", nargs="+", choices=names, default=names)
+    parser.add_argument("--sides", nargs="+", choices=[*names, "drawn"], default=names)
     args = parser.parse_args()
     rows = args.rows or (512 if args.dummy else 24)
 
@@ -154,6 +158,7 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
         "idle Ray": lambda: beside_ray(scratch, len(messages)),
         "HTTP": lambda: over_http(scratch, spec),
         "pipeline": lambda: of_pipeline(scratch),
+        "drawn": lambda: {"drawn": pipeline(scratch, *DRAWN)["until_stored_s"]},
     }
     seconds: dict[str, list[float]] = {name: [] for name in ("again", *sides)}
     for number in range(TRIES * args.rounds):
@@ -188,6 +193,7 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
         ("tuned", "pipeline", None),
         ("bare", "idle Ray", None),
         ("HTTP", "pipeline", 1.3 if args.dummy else None),
+        ("pipeline", "drawn", 0.97),
     ):
         if one in median and other in median:
             named = f" (target {least:g})" if least else ""
@@ -285,9 +291,10 @@ def ask(process: subprocess.Popen[str], count: int) -> dict[str, float]:
     return answer(process)
 
 
-def pipeline(scratch: Path) -> dict[str, float]:
+def pipeline(scratch: Path, *options: str) -> dict[str, float]:
     """One run through the command line; its timing from ``summary.json``."""
     command = [sys.executable, "-m", "ace_ray.cli", "evaluate", str(scratch / "config.yaml")]
+    command += options
     done = subprocess.run([*command, "--fresh"], capture_output=True, text=True, check=False)
     summaries = list((scratch / "runs").glob("*/summary.json"))
     if done.returncode or not summaries:
