@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from tau2_cases import (
-    CLASHING,
     Conversation,
     Pool,
     Script,
@@ -257,8 +256,6 @@ class Comparison:
             problems = [differs("databases", hashes, theirs["hashes"])]
             pairs = zip(calls, answers, theirs["answers"], strict=True)
             for call, ours, answer in pairs:
-                if ours[1] and answer[1] and any(key in call[2] for key in CLASHING):
-                    continue
                 problems.append(differs(_short(call), ours, answer))
             self.found.case(
                 f"sequences, {name}",

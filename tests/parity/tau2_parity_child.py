@@ -25,6 +25,7 @@ import types
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -128,6 +129,7 @@ class Ids:
 
 
 def _with_ids(ids: Ids, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)  # its name is in what Python says of arguments
     def called(*args: Any, **kwargs: Any) -> Any:
         Ids.current = ids
         return method(*args, **kwargs)
