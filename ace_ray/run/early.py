@@ -73,8 +73,8 @@ class Values:
         self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
         for name, order in drawn.orders.items():
             for unit in order.units:
-                for item in unit.items if unit.weight > 0 else ():
-                    for at in item.entries:
+                for item in unit.items:
+                    for at in item.entries if item.weight > 0 else ():
                         one = entries[at]
                         for sample in range(samples):
                             key = (name, one.language, one.category, one.id, sample)
@@ -209,7 +209,7 @@ class Comparison:
         return {name: (value + 1) / 2 for name, value in found.items()}
 
     def _advance(self, one: Headline, own: Values, reference: Values) -> bool:
-        order, before = self._drawn.orders[one.benchmark], len(one.differences)
+        order, before = self._drawn.orders[one.benchmark], one.differences
         one.own, one.differences = [], []
         for unit in order.units:
             mine = _worth(unit, own, one.rules)
@@ -221,7 +221,8 @@ class Comparison:
                 break
             one.own.append(mine)
             one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
-        grown = len(one.differences) > before
+        # As many, too: one that had no verdict may have got it.
+        grown = one.differences != before
         if grown and one.decision is None:
             one.decision = decide(self._draws(one, one.differences), self._rule(one))
         return grown
@@ -244,10 +245,12 @@ def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
     """The least and the most that a unit is worth in a run; None: not all of it is settled."""
     low = high = 0.0
     for item in unit.items:
+        if item.weight <= 0:
+            continue
         found = values.of(item, rules)
         if found is None:
             return None
-        share = item.weight / unit.weight if unit.weight > 0 else 0.0
+        share = item.weight / unit.weight
         low, high = low + share * found[0], high + share * found[1]
     return low, high
 

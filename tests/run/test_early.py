@@ -66,18 +66,22 @@ def compared(benchmark: ACEBench, drawn: Any) -> Comparison:
     return Comparison(drawn, EarlyConfig(min_rows=1, margin=0.0), 1)
 
 
+def both(benchmark: ACEBench, drawn: Any, own: Stored, other: Stored) -> tuple[Values, Values]:
+    """What has been stored of a run and of its reference, which is whole."""
+    mine = values(benchmark, own, drawn, final=False)
+    theirs = values(benchmark, other, drawn, final=True)
+    mine.read()
+    theirs.read()
+    return mine, theirs
+
+
 def test_all_rows_say_what_the_benchmark_says(
     benchmark: ACEBench, drawn: Any, tmp_path: Path
 ) -> None:
     own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
     own.put(*rows_of(benchmark, 3))
     other.put(*rows_of(benchmark, 1))
-    mine, theirs = (
-        values(benchmark, own, drawn, final=False),
-        values(benchmark, other, drawn, final=True),
-    )
-    mine.read()
-    theirs.read()
+    mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
     assert comparison.advance(mine, theirs)
     (one,) = comparison.headlines
@@ -100,11 +104,7 @@ def test_a_failed_row_stops_the_clock_until_it_is_settled(
     for rules in RULES:
         failed |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
     own.put(good[order[0]], failed, good[order[2]], good[order[3]])
-    mine, theirs = (
-        values(benchmark, own, drawn, final=False),
-        values(benchmark, other, drawn, final=True),
-    )
-    theirs.read()
+    mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
     for _ in range(2):
         mine.read()
@@ -128,12 +128,7 @@ def test_one_that_gets_no_verdict_may_be_anything_and_its_verdict_may_still_come
     for rules in RULES:
         bad |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
     own.put(bad, *good[1:])
-    mine, theirs = (
-        values(benchmark, own, drawn, final=False),
-        values(benchmark, other, drawn, final=True),
-    )
-    mine.read()
-    theirs.read()
+    mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
     comparison.advance(mine, theirs)
     (one,) = comparison.headlines
@@ -145,6 +140,25 @@ def test_one_that_gets_no_verdict_may_be_anything_and_its_verdict_may_still_come
     mine.read()
     comparison.advance(mine, theirs)
     assert set(one.differences) == {(0.0, 0.0)}
+
+
+def test_a_verdict_that_comes_last_decides(benchmark: ACEBench, drawn: Any, tmp_path: Path) -> None:
+    """As many units as before: what is new is that one of them is known."""
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    other.put(*rows_of(benchmark, 0))
+    good = rows_of(benchmark, 1)
+    bad = good[0] | {"status": "quarantined", "error_class": "KilledEngine"}
+    for rules in RULES:
+        bad |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
+    own.put(bad, *good[1:])
+    mine, theirs = both(benchmark, drawn, own, other)
+    comparison = compared(benchmark, drawn)
+    comparison.advance(mine, theirs)
+    assert not comparison.decided
+    own.put(good[0])
+    mine.read()
+    assert comparison.advance(mine, theirs)
+    assert comparison.decided
 
 
 def planned(config_file: Callable[..., Path], **changes: Any) -> Plan:
