@@ -28,7 +28,7 @@ from ace_ray.run.elastic import ElasticWorkers
 from ace_ray.run.health.processes import give_back_memory
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
-from ace_ray.run.ray_data import actors_hold_their_arguments
+from ace_ray.run.ray_data import actors_hold_their_arguments, map_blocks
 from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
@@ -265,55 +265,50 @@ def run_graph(
     give_back_memory()
     lengths = {one.run: len(one.rows) for one in work}
     waiting = min(planned.num_blocks(), WAITING_BLOCKS)
-    graph = (
-        planned.map_batches(
-            EngineWorker,
-            fn_constructor_args=(job, cut.most),
-            batch_size=None,
-            batch_format="pyarrow",
-            compute=ActorPoolStrategy(
-                min_size=resources.fewest or resources.workers,
-                initial_size=resources.workers,
-                max_size=resources.most_workers,
-                max_concurrent_calls_per_actor=cut.calls,
-                max_tasks_in_flight_per_actor=cut.calls + cut.spare,
-            ),
-            num_cpus=resources.worker_cpus,
-            # Those of one that lies on several nodes are its own workers'.
-            num_gpus=0 if resources.spread else resources.worker_gpus,
-            ray_remote_args_fn=places,
-        )
-        .map_batches(
-            Checker,
-            fn_constructor_args=(job,),
-            batch_size=None,
-            batch_format="pyarrow",
-            # Ray's own 2 would keep a checker idle between two looks of the executor.
-            compute=ActorPoolStrategy(
-                min_size=resources.checkers,
-                max_size=resources.most_checkers,
-                max_tasks_in_flight_per_actor=CHECKER_TASKS,
-            ),
-            num_cpus=CHECKER_CPUS,
-        )
-        .map_batches(
-            Writer,
-            fn_constructor_args=(job,),
-            fn_constructor_kwargs={
-                "rows": rows_per_part(job, len(largest)),
-                "planned": [lengths.get(run, 0) for run in range(len(job.runs))],
-                "calls": waiting,
-            },
-            batch_size=None,
-            batch_format="pyarrow",
-            compute=ActorPoolStrategy(
-                size=1,
-                max_concurrent_calls_per_actor=waiting,
-                max_tasks_in_flight_per_actor=waiting + 8,
-            ),
-            num_cpus=WRITER_CPUS,
-            ray_remote_args_fn=_writer_place(job.runs[0].store),
-        )
+    answered = map_blocks(
+        planned,
+        EngineWorker,
+        fn_constructor_args=(job, cut.most),
+        compute=ActorPoolStrategy(
+            min_size=resources.fewest or resources.workers,
+            initial_size=resources.workers,
+            max_size=resources.most_workers,
+            max_concurrent_calls_per_actor=cut.calls,
+            max_tasks_in_flight_per_actor=cut.calls + cut.spare,
+        ),
+        num_cpus=resources.worker_cpus,
+        # Those of one that lies on several nodes are its own workers'.
+        num_gpus=0 if resources.spread else resources.worker_gpus,
+        ray_remote_args_fn=places,
+    )
+    scored = map_blocks(
+        answered,
+        Checker,
+        fn_constructor_args=(job,),
+        # Ray's own 2 would keep a checker idle between two looks of the executor.
+        compute=ActorPoolStrategy(
+            min_size=resources.checkers,
+            max_size=resources.most_checkers,
+            max_tasks_in_flight_per_actor=CHECKER_TASKS,
+        ),
+        num_cpus=CHECKER_CPUS,
+    )
+    graph = map_blocks(
+        scored,
+        Writer,
+        fn_constructor_args=(job,),
+        fn_constructor_kwargs={
+            "rows": rows_per_part(job, len(largest)),
+            "planned": [lengths.get(run, 0) for run in range(len(job.runs))],
+            "calls": waiting,
+        },
+        compute=ActorPoolStrategy(
+            size=1,
+            max_concurrent_calls_per_actor=waiting,
+            max_tasks_in_flight_per_actor=waiting + 8,
+        ),
+        num_cpus=WRITER_CPUS,
+        ray_remote_args_fn=_writer_place(job.runs[0].store),
     )
     try:
         with actors_hold_their_arguments():

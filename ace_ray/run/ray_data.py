@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import ray
 from ray.actor import ActorHandle
+from ray.data import Dataset
 from ray.data._internal.cluster_autoscaler.base_cluster_autoscaler import ClusterAutoscaler
 from ray.data._internal.execution import streaming_executor
 from ray.data._internal.execution.interfaces.execution_options import ExecutionResources
@@ -123,6 +124,15 @@ def actors_hold_their_arguments() -> Iterator[None]:
         replaced(actor_pools, get_or_create_actor_location_tracker=lambda: unheld(tracker())),
     ):
         yield
+
+
+def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
+    """``map_batches`` whose batches are the blocks, Arrow tables, also of workers that hold GPUs.
+
+    The public method refuses that for these: it takes a batch for what a GPU computes at once, and
+    to be given a number of rows would make it wait for as many. vLLM makes its own batches.
+    """
+    return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
 
 
 def unheld(actor: Any) -> Any:

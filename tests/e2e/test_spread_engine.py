@@ -1,6 +1,6 @@
-"""An engine that lies on two nodes, as far as a machine without GPUs goes: the GPUs are in Ray's
-accounts only, and the engine is the fake. vLLM's CPU build knows no Ray executor ("current platform
-cpu does not support ray"), so its own workers are not shown here."""
+"""Engines that hold GPUs, on one node and on two, as far as a machine without them goes: the GPUs
+are in Ray's accounts only, and the engine is the fake. vLLM's CPU build knows no Ray executor
+("current platform cpu does not support ray"), so its own workers are not shown here."""
 
 from __future__ import annotations
 
@@ -61,3 +61,19 @@ def test_one_that_can_never_fit_is_a_line(cluster, config, cli, command):
         "has 2 on 2 node(s), its largest node 1" in said
     )
     assert "Traceback" not in said
+
+
+def test_one_that_fits_a_node_holds_its_gpus_there(config, cli, tmp_path):
+    """Ray Data refuses GPUs to what names no batch size."""
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder,
+        running(Path(folder, "ray"), [2], gpus=2) as cluster,
+    ):
+        path = told(config, tensor_parallel_size=2)
+        done = cli("evaluate", path, env=cluster.driver_env, timeout_s=540)
+    assert done.code == 0, done.stdout + done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["scored"] == summary["declared"] == 4
+    assert summary["timing"]["device"] == "gpu"
+    assert "2 node(s)" not in done.stdout
