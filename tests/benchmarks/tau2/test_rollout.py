@@ -193,6 +193,32 @@ def test_solo_without_a_call_has_failed(solo: Tau2) -> None:
         assert not verdicts(solo, entry, episode)["official"].valid
 
 
+def test_results_that_a_model_makes_up_end_its_answer_in_the_text_protocol(package: object) -> None:
+    """A model goes on after its call, and is cut within the next one."""
+    benchmark = made(domains=["telecom_solo"], mode="prompt")
+    call = '<tool_call>\n{"name": "check_status_bar", "arguments": {}}\n</tool_call>'
+    made_up = '\n\n<tool_result>\n{"a": 1}\n</tool_result>\n\n<tool_call>\n{"name": "do'
+    last = '<tool_call>{"name": "done", "arguments": {}}</tool_call>'
+    agent = Scripted(call + made_up, last)
+    episode = play(benchmark, entry_of(benchmark, "telecom_solo"), agent)
+    assert episode.state["ended"] == "agent_stop"
+    assert [m["role"] for m in episode.state["trajectory"]] == ["assistant", "tool", "assistant"]
+    assert {sampling.stop for sampling in agent.sampling} == {("<tool_result",)}
+
+
+def test_only_the_text_protocol_and_sides_with_tools_are_told_where_to_end(
+    telecom: Tau2, package: object
+) -> None:
+    agent, user = Scripted("Hello?"), Scripted("Hi", BYE)
+    play(telecom, entry_of(telecom, "telecom"), agent, user)
+    assert {s.stop for s in (*agent.sampling, *user.sampling)} == {()}
+    airline = made(domains=["airline"], mode="prompt")
+    agent, user = Scripted("Hello?"), Scripted("Hi", BYE)
+    play(airline, entry_of(airline, "airline"), agent, user)
+    assert {s.stop for s in agent.sampling} == {("<tool_result",)}
+    assert {s.stop for s in user.sampling} == {()}
+
+
 def test_a_first_prompt_that_does_not_fit_says_nothing(airline: Tau2) -> None:
     agent = Scripted(PromptTooLong("9,000 tokens"))
     with pytest.raises(PromptTooLong):

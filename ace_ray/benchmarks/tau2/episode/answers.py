@@ -41,9 +41,12 @@ _OTHERWISE = {
     "user": "An answer without such a block is a message that the agent reads.",
 }
 _RESULT = '<tool_result name="%s">\n%s\n</tool_result>'
+RESULT_MARK = "<tool_result"
+"""What an answer in the text protocol ends before. Small models go on after a call and make up what
+it returned: of 49 episodes of a 1.5B model 48 ended so, with their first answer."""
 _MARKED = "hermes"
 """The reader of the blocks above."""
-PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT)
+PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT, RESULT_MARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
         return Answer(completion.tools.content, completion.tools.calls)
     if native or not tools:
         return Answer(completion.text)
-    return _read(completion.text, tools)
+    # Not every server heeds `stop`.
+    return _read(completion.text.partition(RESULT_MARK)[0], tools)
 
 
 def _read(text: str, tools: Tools) -> Answer:

@@ -18,6 +18,7 @@ from ace_ray.benchmarks.context import (
 )
 from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
 from ace_ray.benchmarks.tau2.episode.answers import (
+    RESULT_MARK,
     Answer,
     Message,
     Tools,
@@ -169,7 +170,8 @@ class Rollout:
         for attempt in range(FIRST_ANSWERS):
             asked = context.episode.model_calls
             completion = await context.ask(
-                tools=tools, sampling=_again(context.candidate.sampling, attempt)
+                tools=tools,
+                sampling=self._drawn(context.candidate.sampling, attempt, settings.agent_tools),
             )
             if isinstance(completion, Truncated):
                 if completion.reason == "context" and not asked:
@@ -198,7 +200,7 @@ class Rollout:
                 "user",
                 as_sent(self._user_view),
                 tools=tools,
-                sampling=_again(sampling, attempt),
+                sampling=self._drawn(sampling, attempt, settings.user_tools),
             )
             self.user_calls["model_calls"] += 1
             self.user_calls["prompt_tokens"] += completion.prompt_tokens
@@ -207,6 +209,15 @@ class Rollout:
             if not answer.is_empty:
                 break
         return self._said("user", answer)
+
+    def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
+        """How an answer is drawn: other noise when the question is repeated, and in the text
+        protocol an end before results that a model makes up."""
+        if attempt:
+            sampling = replace(sampling, seed=sampling.seed + attempt)
+        if self.settings.native or not tools or RESULT_MARK in sampling.stop:
+            return sampling
+        return replace(sampling, stop=(*sampling.stop, RESULT_MARK))
 
     def _answer(self, completion: Completion, tools: Tools) -> Answer:
         return answer_of(completion, tools, native=self.settings.native)
@@ -297,11 +308,6 @@ class Rollout:
             view.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
         else:
             view.append({"role": "user", "content": results_text([(name, content)])})
-
-
-def _again(sampling: Sampling, attempt: int) -> Sampling:
-    """The sampling of a repeated question: other noise."""
-    return replace(sampling, seed=sampling.seed + attempt) if attempt else sampling
 
 
 def _is_readable(call: ToolCall) -> bool:
