@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -19,9 +19,11 @@ class _Look(Stored):
 
 @dataclass(frozen=True)
 class EarlyRun:
-    """What one run came to. ``looks``: by headline, from the manifest, as they were made."""
+    """What one run came to. ``against``: what it was compared with, as readers know it; ``looks``:
+    by headline, from the manifest, as they were made."""
 
     label: str
+    against: str
     early: Early
     scored: int
     declared: int
@@ -36,8 +38,11 @@ class EarlyRun:
         return self.device_s * left / self.scored if self.early.stopped and self.scored else 0.0
 
 
-def early_run(label: str, store: Store, summary: Summary | None) -> EarlyRun | None:
-    """None: the run was not compared. Raises `UserError`: its manifest is damaged."""
+def early_run(
+    label: str, store: Store, summary: Summary | None, labels: Mapping[str, str]
+) -> EarlyRun | None:
+    """None: the run was not compared. ``labels``: of the runs beside it, by the names of their
+    folders. Raises `UserError`: its manifest is damaged."""
     if summary is None or summary.early is None:
         return None
     manifest = read_manifest(store)
@@ -51,7 +56,9 @@ def early_run(label: str, store: Store, summary: Summary | None) -> EarlyRun | N
         for name, state in look.headlines.items():
             looks.setdefault(name, []).append(state)
     spent = sum((summary.timing.device_s or {}).values())
-    return EarlyRun(label, summary.early, summary.scored, manifest.declared, spent, looks)
+    folder = (summary.early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
+    against = labels.get(folder, folder)
+    return EarlyRun(label, against, summary.early, summary.scored, manifest.declared, spent, looks)
 
 
 def decisions_table(runs: Sequence[EarlyRun]) -> Table:
@@ -59,12 +66,11 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
     lines: list[list[Value]] = []
     for run in runs:
         for name, one in run.early.headlines.items():
-            against = (run.early.against or "").rstrip("/").rsplit("/", 1)[-1]
             lines.append(
                 [
                     run.label,
                     name,
-                    against or "nothing",
+                    run.against,
                     _outcome(one, run.early),
                     _points(one.difference, one.low, one.high),
                     _share(one.value.estimate, one.value.low, one.value.high),
@@ -109,12 +115,16 @@ def _notes(runs: Iterable[EarlyRun]) -> list[str]:
 def _outcome(one: EarlyHeadline, early: Early) -> str:
     if one.outcome is None:
         return "undecided"
-    return f"within {early.margin:g} points" if one.outcome == "within" else one.outcome
+    if one.outcome == "within":
+        return f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
+    return one.outcome
 
 
 def _points(value: float, low: float, high: float) -> str:
     tilde = "" if high - low < 1e-3 else "~"
-    return f"{tilde}{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+    # No number is -0.0.
+    shown, least, most = (f"{round(100 * one, 1) + 0.0:+.1f}" for one in (value, low, high))
+    return f"{tilde}{shown} [{least}, {most}]"
 
 
 def _share(value: float, low: float, high: float) -> str:

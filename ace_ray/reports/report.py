@@ -88,8 +88,9 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
 
 def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
     """What those of the runs decided that were compared."""
+    labels = {run.manifest.run_id: run.label for run in runs}
     found = [
-        early_run(run.label, store, read_summary(store))
+        early_run(run.label, store, read_summary(store), labels)
         for run, store in zip(runs, stores, strict=True)
     ]
     return [one for one in found if one is not None]

@@ -8,7 +8,7 @@ Files, beside one run folder per model (docs/results.md)::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
@@ -141,10 +141,12 @@ def load_sweep(store: Store) -> Sweep | None:
     left_out: list[LeftOut] = []
     line_of: dict[str, LedgerLine] = {}
     early: list[EarlyRun] = []
-    for line, label in zip(lines, _labels(lines), strict=True):
+    labels = _labels(lines)
+    known = {line.run_id: label for line, label in zip(lines, labels, strict=True) if line.run_id}
+    for line, label in zip(lines, labels, strict=True):
         why = line.note or _WHY.get(line.state, "the ledger does not say why")
         if line.state in ("complete", "decided") and line.run_id:
-            early += _compared(label, store.child(line.run_id))
+            early += _compared(label, store.child(line.run_id), known)
         if line.state == "complete" and line.run_id:
             try:
                 run = read_run(store.child(line.run_id))
@@ -163,9 +165,9 @@ def load_sweep(store: Store) -> Sweep | None:
     return Sweep(store.root, manifest, lines, runs, left_out, line_of, early)
 
 
-def _compared(label: str, store: Store) -> list[EarlyRun]:
+def _compared(label: str, store: Store, labels: Mapping[str, str]) -> list[EarlyRun]:
     try:
-        found = early_run(label, store, read_summary(store))
+        found = early_run(label, store, read_summary(store), labels)
     except UserError:
         return []  # the run is left out, with why
     return [found] if found is not None else []

@@ -34,21 +34,23 @@ def run(**more: Any) -> EarlyRun:
             for rows in range(0, 200, 2)
         ]
     }
-    return EarlyRun("step 20", early, scored=80, declared=200, device_s=800.0, looks=looks)
+    return EarlyRun(
+        "step 20", "step 10", early, scored=80, declared=200, device_s=800.0, looks=looks
+    )
 
 
 def test_a_stopped_run_has_estimates_only() -> None:
     table = decisions_table([run()])
     (line,) = table.lines
     assert line == [
-        "step 20", "acebench/official", "step-10", "better", "~+3.1 [+0.4, +6.0]",
+        "step 20", "acebench/official", "step 10", "better", "~+3.1 [+0.4, +6.0]",
         "~42.0 [30.0, 50.0]", "50 of 100", "80 of 200", "0.33",
     ]  # fmt: skip
     assert any("estimates" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"), [("within", "within 1 points"), (None, "undecided"), ("worse", "worse")]
+    ("outcome", "said"), [("within", "within 1 point"), (None, "undecided"), ("worse", "worse")]
 )
 def test_outcomes(outcome: str | None, said: str) -> None:
     headlines = {"acebench/official": {**HEADLINE, "outcome": outcome}}
@@ -62,6 +64,12 @@ def test_a_complete_run_has_saved_nothing_and_no_tilde() -> None:
     line = decisions_table([made]).lines[0]
     assert line[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
     assert line[-1] == "0.00"
+
+
+def test_no_difference_has_no_sign_of_its_own() -> None:
+    none = {**HEADLINE, "difference": -1e-9, "low": -1e-9, "high": 1e-9}
+    line = decisions_table([run(headlines={"acebench/official": none})]).lines[0]
+    assert line[4] == "+0.0 [+0.0, +0.0]"
 
 
 def test_the_sequence_is_drawn_over_the_rows() -> None:
@@ -88,15 +96,16 @@ def stopped(folder: Path) -> None:
 def test_read_back_from_a_folder(tmp_path: Path) -> None:
     stopped(tmp_path / "run")
     store = open_store(str(tmp_path / "run"))
-    found = early_run("x", store, read_summary(store))
+    found = early_run("x", store, read_summary(store), {"step-10": "step 10"})
     assert found is not None
     assert found.early.stopped
+    assert found.against == "step 10"
     assert len(found.looks["acebench/official"]) == 1
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     manifest["early"]["looks"] = [{"headlines": 3}]
     (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="a look that is none"):
-        early_run("x", store, read_summary(store))
+        early_run("x", store, read_summary(store), {"step-10": "step 10"})
 
 
 def test_reports_and_comparisons_of_a_stopped_run(tmp_path: Path, here: Any) -> None:
