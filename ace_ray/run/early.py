@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +22,7 @@ from ace_ray.early.units import Item, Unit, value_of
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 from ace_ray.run.planning.plan import Plan
+from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import NOT_RETRYABLE, part_names, read_part
 from ace_ray.run.storage.rows import ResultRow, result_columns, result_rows, rows_schema
 from ace_ray.run.storage.stored import MANIFEST, SUMMARY, Manifest, read_manifest
@@ -43,6 +44,36 @@ def is_decided(store: Store) -> bool:
     try:
         tree = json_tree(store.get(SUMMARY) or b"{}")
         return bool(tree["early"]["stopped"])
+    except (ValueError, LookupError, TypeError):
+        return False
+
+
+def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
+    """Look once more at a complete run whose comparison ended undecided: the reference may have
+    more rows by now. Returns whether the summary says something new.
+
+    Raises `UserError`: the reference is none, or another process is at work on the run."""
+    if store.get(SUCCESS) is None or not _is_undecided(store):
+        return False
+    lease = Lease.acquire(store, say)
+    try:
+        looks = EarlyLooks(plan, store)
+        looks.check_rules()
+        if looks.look(at_once=True):
+            looks.note()
+        summary = json_tree(store.get(SUMMARY) or b"{}")
+        found = json_tree(as_json(looks.summary(stopped=False)))
+        if found == summary["early"]:
+            return False
+        store.put(SUMMARY, as_json({**summary, "early": found}))
+        return True
+    finally:
+        lease.release()
+
+
+def _is_undecided(store: Store) -> bool:
+    try:
+        return json_tree(store.get(SUMMARY) or b"{}")["early"]["decided"] is False
     except (ValueError, LookupError, TypeError):
         return False
 

@@ -14,7 +14,7 @@ from ace_ray import log
 from ace_ray.config import EarlyConfig, RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.publishers.registry import check_publishers
-from ace_ray.run.early import is_decided
+from ace_ray.run.early import decide_again, is_decided
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
@@ -174,6 +174,7 @@ class Sweep:
                 self._say(f"completing the best: {', '.join(run.label for run in best)}")
                 self._completing |= {run.run_id for run in best}
                 self._work_through()
+            self._decide_again()
         finally:
             self._end_lanes()
         return self._patiently(self._write_ledger)
@@ -366,6 +367,24 @@ class Sweep:
             if run.run_id not in self._failed
             and self._patiently(partial(is_decided, self.store.child(run.run_id)))
         ]
+
+    def _decide_again(self) -> None:
+        """Look once more at what ended undecided: what it is compared with may have ended later, in
+        another lane, or have been completed since."""
+        for run in self._compared():
+            early = None if self._stop else self.early_of(run)
+            if early is None or early["against"] is None or run.plan is None:
+                continue
+            config = run.plan.config.model_copy(update={"early": EarlyConfig(**early)})
+            try:
+                new = decide_again(
+                    replace(run.plan, config=config), self.store.child(run.run_id), self._say
+                )
+            except UserError as error:
+                self._say(log.warning(f"{run.label}: its comparison cannot be looked at: {error}"))
+                continue
+            if new:
+                self._say(f"{run.label}: its comparison was looked at again")
 
     # How it runs
 

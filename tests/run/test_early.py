@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ace_ray.config import EarlyConfig, load_config
 from ace_ray.early.decision import Outcome
 from ace_ray.early.draw import draw
 from ace_ray.errors import UserError
-from ace_ray.run.early import Comparison, EarlyLooks, Values, is_decided
+from ace_ray.run.early import Comparison, EarlyLooks, Values, decide_again, is_decided
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import Plan, make_manifest
 from ace_ray.run.storage.parts import write_parts
@@ -202,6 +203,45 @@ def test_there_has_to_be_a_reference_and_another_one(
     looks = EarlyLooks(planned(config_file, early={"against": None}), store)
     looks.check(begun=True)
     assert not looks.look(at_once=True)
+
+
+def test_what_ended_undecided_is_looked_at_again(
+    benchmark: ACEBench, config_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its reference ends later, as one in another lane does, or is completed."""
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    asked = {"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}
+    early = {"against": other.store.root, "min_rows": 1, "margin": 0.0}
+    plan = planned(config_file, benchmarks=[asked], limit=None, early=early)
+    for stored in (own, other):
+        stored.store.put("run.json", as_json(make_manifest(plan, {})))
+    own.put(*rows_of(benchmark, 4))
+    theirs = rows_of(benchmark, 0)
+    assert plan.drawn is not None
+    order = [unit.items[0].entries[0] for unit in plan.drawn.orders["acebench"].units]
+    other.put(theirs[order[0]])
+    looks = EarlyLooks(plan, own.store)
+    assert looks.look(at_once=True)
+    looks.note()
+    summary: dict[str, Any] = {"complete": True, "early": looks.summary(stopped=False)}
+    assert not summary["early"]["decided"]
+    own.store.put("summary.json", as_json(summary))
+    assert not decide_again(plan, own.store, print), "not complete"
+    own.store.put("_SUCCESS", b"")
+    assert not decide_again(plan, own.store, print), "nothing new"
+
+    other.put(*(theirs[at] for at in order[1:]))
+    assert decide_again(plan, own.store, print)
+    after = json.loads(own.store.get("summary.json") or b"")
+    assert after["complete"]
+    assert after["early"]["decided"]
+    assert not after["early"]["stopped"]
+    (headline,) = after["early"]["headlines"].values()
+    assert (headline["outcome"], headline["units"]) == ("better", 4)
+    noted = json.loads(own.store.get("run.json") or b"")["early"]["looks"]
+    assert [look["headlines"]["acebench/official"]["units"] for look in noted] == [1, 4]
+    assert own.store.get("lease.json") is None
+    assert not decide_again(plan, own.store, print), "it is decided"
 
 
 def test_whether_a_folder_is_decided(tmp_path: Path) -> None:

@@ -507,6 +507,32 @@ class TestEarly:
         with pytest.raises(UserError, match="has no run 'step 3'"):
             Sweep(setup.config(), setup.said.append, ["step 3"])
 
+    def test_at_its_end_each_is_looked_at_again_under_its_share(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: dict[str, Any] = {}
+
+        def look(plan: Any, store: Any, say: Any) -> bool:
+            if plan.config.early.alpha == seen.setdefault("bad", 0.0):
+                raise UserError("cannot be read")
+            seen[store.root.rsplit("/", 1)[-1]] = plan.config.early
+            return True
+
+        monkeypatch.setattr("ace_ray.sweeps.sweep.decide_again", look)
+        setup.save(10, 20, 30)
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
+        assert setup.run(**self.early()) == 0
+        sweep = setup.sweep(**self.early())
+        ids = {run.label: run.run_id for run in sweep.runs}
+        assert seen.keys() == {"bad", ids["step 20"], ids["step 30"]}
+        assert seen[ids["step 30"]].against.endswith(ids["step 20"])
+        assert seen[ids["step 30"]].alpha == pytest.approx(0.0225)
+        assert any("step 30: its comparison was looked at again" in said for said in setup.said)
+        seen["bad"] = seen[ids["step 30"]].alpha
+        setup.said.clear()
+        assert setup.run(**self.early()) == 0
+        assert any("step 20: its comparison cannot be looked at" in said for said in setup.said)
+
     def test_how_many_are_completed_may_change(self, setup: Setup) -> None:
         setup.save(10, 20)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
