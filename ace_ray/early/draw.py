@@ -86,12 +86,14 @@ def draw(
 def _check_population(order: Order, config: EarlyConfig, samples: int) -> None:
     """Raise `UserError` where a stratum is so small that nothing could ever be decided."""
     seen = len(draws_of(order, [(0.0, 0.0)] * len(order.units), config.target))
-    rows = order.rows(samples)
+    rows = order.rows(samples, weighed=True)
     if rows[:seen].sum() < min(config.min_rows, rows.sum()):
-        smallest = min(set(order.strata), key=list(order.strata).count)
+        weights = order.weights
+        left = {s for s, w in zip(order.strata[seen:], weights[seen:], strict=True) if w > 0}
+        gone = {s for s, w in zip(order.strata[:seen], weights, strict=False) if w > 0} - left
         raise UserError(
             f"of a population can be said nothing more after {seen} of {len(order.units)} tasks of "
-            f"{order.benchmark.name}: then none of {smallest.rpartition(' ')[0]} is left",
+            f"{order.benchmark.name}: then none of {min(gone).rpartition(' ')[0]} is left",
             where="early.target",
             fix="use target: benchmark, leave small categories out, or lower early.min_rows",
         )

@@ -25,8 +25,12 @@ def draws_of(order: Order, bounds: Sequence[Bounds], target: str) -> Draws:
     if target == "benchmark":
         return Draws(lows, highs, weights[:count])
     names, cell = np.unique(np.array(order.strata), return_inverse=True)
+    count = min(count, int(np.count_nonzero(weights)))
     of_cell = np.zeros((len(weights), len(names)))
     of_cell[np.arange(len(weights)), cell] = weights
+    # What has no weight comes last in the order, and says nothing.
+    weighs = of_cell.sum(axis=0) > 0
+    of_cell, cell = of_cell[:, weighs], np.cumsum(weighs)[cell] - 1
     total = of_cell.sum(axis=0)
     left = total - np.vstack([np.zeros(len(names)), np.cumsum(of_cell, axis=0)[:-1]])
     left = np.where(left < 1e-12, 0.0, left)

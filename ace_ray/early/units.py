@@ -82,9 +82,12 @@ class Order:
         whole: np.ndarray = weights / weights.sum()
         return whole
 
-    def rows(self, samples: int) -> np.ndarray:
-        """Of each unit, how many rows it has."""
-        entries = [sum(len(item.entries) for item in unit.items) for unit in self.units]
+    def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
+        """Of each unit, how many rows it has; ``weighed``: that count in the headline."""
+        entries = [
+            sum(len(item.entries) for item in unit.items if item.weight > 0 or not weighed)
+            for unit in self.units
+        ]
         return np.array(entries) * samples
 
 

@@ -113,11 +113,10 @@ def _notes(runs: Iterable[EarlyRun]) -> list[str]:
 
 
 def _outcome(one: EarlyHeadline, early: Early) -> str:
-    if one.outcome is None:
-        return "undecided"
+    said = one.outcome or "undecided"
     if one.outcome == "within":
-        return f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
-    return one.outcome
+        said = f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
+    return f"{said}, by older verdicts" if early.stale else said
 
 
 def _points(value: float, low: float, high: float) -> str:

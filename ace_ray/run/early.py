@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,13 @@ from ace_ray.run.planning.plan import Plan
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import NOT_RETRYABLE, part_names, read_part
 from ace_ray.run.storage.rows import ResultRow, result_columns, result_rows, rows_schema
-from ace_ray.run.storage.stored import MANIFEST, SUMMARY, Manifest, read_manifest
+from ace_ray.run.storage.stored import (
+    MANIFEST,
+    SUMMARY,
+    Manifest,
+    read_manifest,
+    read_summary,
+)
 from ace_ray.run.summary import SUCCESS, as_json
 from ace_ray.store import Store, open_store
 
@@ -40,24 +47,33 @@ Key = tuple[str, str, str, str, int]
 
 
 def is_decided(store: Store) -> bool:
-    """Whether the run of this folder was stopped since its comparison was decided."""
+    """Whether the run of this folder was stopped since its comparison was decided, by the verdicts
+    that it has."""
+    early = _noted_early(store)
+    return bool(early.get("stopped")) and not early.get("stale")
+
+
+def _noted_early(store: Store) -> dict[str, Any]:
+    """``summary.json`` -> ``early``; empty where there is none."""
     try:
-        tree = json_tree(store.get(SUMMARY) or b"{}")
-        return bool(tree["early"]["stopped"])
+        return dict(json_tree(store.get(SUMMARY) or b"{}")["early"])
     except (ValueError, LookupError, TypeError):
-        return False
+        return {}
 
 
 def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
-    """Look once more at a complete run whose comparison ended undecided: the reference may have
-    more rows by now. Returns whether the summary says something new.
+    """Look once more at a complete run whose comparison ended undecided, since the reference may
+    have more rows by now, or was decided by verdicts that have been made anew. Returns whether the
+    summary says something new.
 
     Raises `UserError`: the reference is none, or another process is at work on the run."""
-    if store.get(SUCCESS) is None or not _is_undecided(store):
+    known = _noted_early(store)
+    if store.get(SUCCESS) is None or not known or (known.get("decided") and not known.get("stale")):
         return False
     lease = Lease.acquire(store, say)
     try:
         looks = EarlyLooks(plan, store)
+        looks.check(begun=True)
         looks.check_rules()
         if looks.look(at_once=True):
             looks.note()
@@ -69,13 +85,6 @@ def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
         return True
     finally:
         lease.release()
-
-
-def _is_undecided(store: Store) -> bool:
-    try:
-        return json_tree(store.get(SUMMARY) or b"{}")["early"]["decided"] is False
-    except (ValueError, LookupError, TypeError):
-        return False
 
 
 class Values:
@@ -101,6 +110,10 @@ class Values:
         """By item: its rows; None for one that has no verdict and gets none."""
         self._known: dict[int, dict[str, Bounds]] = {}
         """By item whose rows are all settled: by rule set."""
+        self._stored_twice: set[int] = set()
+        """Items that got another verdict when all had one: the later one counts, as in a ledger."""
+        self._held: set[int] = set()
+        """Those of them whose rows are kept."""
         self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
         for name, order in drawn.orders.items():
             for unit in order.units:
@@ -113,24 +126,37 @@ class Values:
 
     def read(self) -> None:
         """Look at parts that were not there before."""
-        schema, columns = rows_schema(self._rule_sets), result_columns(self._rule_sets)
         for name in part_names(self._store):
-            if name in self._seen:
-                continue
-            table = read_part(self._store, name, columns, schema)
-            self._seen.add(name)
-            if isinstance(table, str):
-                continue  # the ledger says so, and its rows are pending
-            for row in result_rows([table]):
-                self._take(row)
+            if name not in self._seen:
+                self._read(name, None)
+        while again := self._stored_twice - self._held:
+            self._held |= again
+            for item in again:
+                del self._known[item]
+            for name in part_names(self._store):
+                if name in self._seen:
+                    self._read(name, again)
 
-    def _take(self, row: ResultRow) -> None:
+    def _read(self, name: str, only: AbstractSet[int] | None) -> None:
+        """Take the rows of a part, or ``only`` those of these items."""
+        columns = result_columns(self._rule_sets)
+        table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
+        # Where it cannot be read, the ledger says so, and its rows are pending.
+        for row in () if isinstance(table, str) else result_rows([table]):
+            self._take(row, only)
+        self._seen.add(name)
+
+    def _take(self, row: ResultRow, only: AbstractSet[int] | None) -> None:
         key = (row.benchmark, row.language, row.category, row.id, row.sample)
         found = self._place.get(key)
         if row.repeat or found is None:
             return
         item, name = found
+        if only is not None and id(item) not in only:
+            return
         if id(item) in self._known and id(item) not in self._rows:
+            if row.status == "scored":
+                self._stored_twice.add(id(item))
             return
         retried = row.status == "infra_error" and row.error_class not in NOT_RETRYABLE
         if row.status != "scored" and retried and not self._final:
@@ -142,7 +168,7 @@ class Values:
         if len(rows) == len(item.entries) * self._samples:
             self._known[id(item)] = self._bounds(name, rows)
             # Where a verdict lacks, a later command may still give it.
-            if all(one is not None for one in rows.values()):
+            if id(item) not in self._held and all(one is not None for one in rows.values()):
                 del self._rows[id(item)]
 
     def of(self, item: Item, rules: str) -> Bounds | None:
@@ -262,7 +288,7 @@ class Comparison:
         return draws_of(self._drawn.orders[one.benchmark], bounds, self._config.target)
 
     def _rule(self, one: Headline) -> Rule:
-        rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples))
+        rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples, weighed=True))
         # Of a benchmark that is shorter, all of it.
         least = int(np.searchsorted(rows, min(self._config.min_rows, int(rows[-1])))) + 1
         return Rule(self._alpha, self._config.margin / 100, least)
@@ -300,6 +326,9 @@ class EarlyLooks:
         every = (rules for b in plan.benchmarks.values() for rules in b.rule_sets)
         self._own = self._values(store, tuple(dict.fromkeys(every)), final=False)
         self._reference: Values | None = None
+        self._reference_has_ended: Callable[[], bool] = lambda: False
+        self._is_final = False
+        """Whether it had when it was opened."""
         self._looked_at = float("-inf")
         self._looks: list[dict[str, Any]] = []
         self._noted: dict[str, tuple[int, Any]] | None = None
@@ -330,6 +359,8 @@ class EarlyLooks:
         now = time.monotonic()
         if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
             return False
+        if not self._is_final and self._reference_has_ended():
+            self._reference = None
         self.check(begun=False)
         if self._reference is None:
             return False
@@ -401,6 +432,13 @@ class EarlyLooks:
                 where=self._store.root,
                 fix="use what it was begun with, or another run_id",
             )
+        orders = self._drawn.as_json()["orders"]
+        if known.get("looks") and known.get("orders") not in (None, json_tree(as_json(orders))):
+            raise UserError(
+                "its comparison was looked at in another order of its entries",
+                where=self._store.root,
+                fix="use the ace_ray that it was begun with, or another run_id",
+            )
 
     def summary(self, *, stopped: bool) -> dict[str, Any]:
         """``summary.json`` -> ``early``; ``stopped``: rows are left out."""
@@ -438,8 +476,16 @@ class EarlyLooks:
             return None
         manifest = read_manifest(store)
         check_same(self._plan, manifest, store)
-        whole = store.get(SUCCESS) is not None or is_decided(store)
-        return self._values(store, manifest.all_rule_sets, final=whole)
+        whole = store.get(SUCCESS) is not None
+        stopped = not whole and is_decided(store)
+        # What else was in flight when it was stopped is there by chance.
+        summary = read_summary(store) if stopped else None
+        cut = summary.early.headlines if summary is not None and summary.early is not None else {}
+        for one in self.comparison.headlines:
+            one.most = cut[one.name].decided_at_units if one.name in cut else None
+        self._is_final = whole or stopped
+        self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
+        return self._values(store, manifest.all_rule_sets, final=self._is_final)
 
 
 def _sequence(draws: Draws, alpha: float) -> Bounds:
@@ -473,10 +519,24 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
         )
 
 
+_OF_THE_CANDIDATE = ("model", "revision", "adapter", "chat_template_kwargs", "engine")
+"""What a role that the candidate plays has of it."""
+
+
 def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Of an identity what must be the same for rows to be compared, as JSON has it."""
     tree = json_tree(json.dumps(identity, default=vars))
     found = {f"benchmarks.{name}": one for name, one in (tree.get("benchmarks") or {}).items()}
+    found |= {key: tree[key] for key in ("episode_timeout_s", "replay_reasoning") if tree.get(key)}
+    for name, roles in (tree.get("roles") or {}).items():
+        for role, part in roles.items():
+            own = _OF_THE_CANDIDATE if part.get("kind") == "same" else ()
+            found[f"{role} of {name}"] = {k: v for k, v in part.items() if k not in own}
+            found[f"{role} of {name}"].pop("sampling", None)
+            sampling = part.get("sampling") or {}
+            found[f"{role} of {name}, sampling"] = {
+                k: v for k, v in sampling.items() if k != "seed"
+            }
     for number, one in enumerate(tree.get("sampling") or ()):
         found |= {f"sampling.{number}.{key}": v for key, v in one.items() if key != "seed"}
     return found

@@ -233,7 +233,8 @@ def opened(
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(begun=False)
-            run.looks.check_rules()
+            if run.declared:
+                run.looks.check_rules()
             run.look(at_once=True)
         yield run
     finally:

@@ -242,9 +242,10 @@ def _summarized(
 ) -> tuple[int, dict[str, Any]]:
     early = earlier_decision(store)
     why = ""
-    if early is not None and early["stopped"]:
-        why = "stopped early, and its verdicts were made anew: its own command decides again"
+    if early is not None:
         early = {**early, "stale": True}
+        if early["stopped"]:
+            why = "stopped early, and its verdicts were made anew: its own command decides again"
     timing = earlier_timing(store)
     summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
         **({"early": early} if early is not None else {}),

@@ -50,25 +50,29 @@ class Shares(BaseModel):
         """Give those of ``run_ids``, in the order of training, that have none their share; whether
         there were any.
 
-        Those of one call have the same, 0.9 of the alpha in the first, and in the b-th after it
-        6 / (pi b)^2 of the rest. A sweep that watches gives the k-th comparison 6 / (pi k)^2 of
-        all. Either adds up to no more than the alpha."""
+        Each takes a part of what is left, so that all add up to no more than the alpha, whatever
+        calls and watches follow each other. The comparisons of a first call have 0.9 of it, alike,
+        those of the b-th after it 6 / (pi b)^2 of what the first left; a sweep that watches gives
+        the k-th comparison 6 / (pi k)^2 of all."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]
-        part = FIRST_BATCH
-        if self.batches:
-            part = (1 - FIRST_BATCH) * 6 / (math.pi * self.batches) ** 2
+        part = _of_the_rest(self.batches) if self.batches else FIRST_BATCH
+        each = self._left(config) * part / max(1, len(compared))
         for run_id in new:
             alpha = config.alpha
             if against[run_id] is not None and watched:
                 self.comparisons += 1
-                alpha *= 6 / (math.pi * self.comparisons) ** 2
+                alpha = self._left(config) * _of_the_rest(self.comparisons)
             elif against[run_id] is not None:
-                alpha *= part / len(compared)
+                alpha = each
             self.shares[run_id] = Share(against=against[run_id], alpha=alpha)
         self.batches += bool(compared)
         return bool(new)
+
+    def _left(self, config: EarlyConfig) -> float:
+        given = sum(one.alpha for one in self.shares.values() if one.against is not None)
+        return max(0.0, config.alpha - given)
 
     def _against(
         self, config: EarlyConfig, run_ids: Sequence[str], run_id: str, store: Store
@@ -81,6 +85,12 @@ class Shares(BaseModel):
         # The first one that there ever was, whatever has become of its checkpoint.
         first = next((name for name, one in self.shares.items() if one.against is None), run_ids[0])
         return None if run_id == first else store.child(first).root
+
+
+def _of_the_rest(k: int) -> float:
+    """The k-th of the weights 6 / (pi j)^2, which add up to 1, as a share of those from it on."""
+    weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
+    return weights[-1] / (1 - sum(weights[:-1]))
 
 
 def read_shares(store: Store) -> Shares:

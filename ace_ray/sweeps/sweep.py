@@ -349,16 +349,17 @@ class Sweep:
         if early is None or not early.stop or self._stop:
             return []
         by_id = {run.run_id: run for run in runs}
-        if self._shares.best_of != sorted(by_id) or len(self._shares.best) < early.best:
-            ranked = []
-            for run in runs:
-                summary = self._patiently(partial(read_summary, self.store.child(run.run_id)))
-                if summary is not None and summary.early is not None and summary.early.headlines:
-                    first = next(iter(summary.early.headlines.values()))
-                    ranked.append((first.value.estimate, run.run_id))
+        ranked = []
+        for run in runs:
+            summary = self._patiently(partial(read_summary, self.store.child(run.run_id)))
+            if summary is not None and summary.early is not None and summary.early.headlines:
+                first = next(iter(summary.early.headlines.values()))
+                ranked.append((first.value.estimate, run.run_id))
+        there = sorted(run_id for _, run_id in ranked)
+        if self._shares.best_of != there or len(self._shares.best) < early.best:
             ranked.sort(key=lambda one: one[0], reverse=True)
             self._shares.best = [run_id for _, run_id in ranked[: early.best]]
-            self._shares.best_of = sorted(by_id)
+            self._shares.best_of = there
             self._patiently(partial(write_shares, self.store, self._shares))
         chosen = [by_id[run_id] for run_id in self._shares.best[: early.best] if run_id in by_id]
         return [

@@ -180,6 +180,8 @@ class Early(Stored):
     target: Line = "benchmark"
     decided: bool = False
     stopped: bool = False
+    stale: bool = False
+    """Whether verdicts have been made anew since."""
     headlines: dict[Line, EarlyHeadline] = Field(default_factory=dict)
 
 
