@@ -32,7 +32,7 @@ def draws_of(order: Order, bounds: Sequence[Bounds], target: str) -> Draws:
     weighs = of_cell.sum(axis=0) > 0
     of_cell, cell = of_cell[:, weighs], np.cumsum(weighs)[cell] - 1
     total = of_cell.sum(axis=0)
-    left = total - np.vstack([np.zeros(len(names)), np.cumsum(of_cell, axis=0)[:-1]])
+    left = total - np.vstack([np.zeros(len(total)), np.cumsum(of_cell, axis=0)[:-1]])
     left = np.where(left < 1e-12, 0.0, left)
     whole = np.flatnonzero((left[:count] <= 0).any(axis=1))
     count = int(whole[0]) if len(whole) else count

@@ -192,6 +192,32 @@ def test_a_population_of_which_too_little_is_known_is_refused() -> None:
         draw(config, {"simple": benchmark}, benchmark.dataset(), 1)
 
 
+class Weightless(Simple):
+    """Of category b, which has most entries, no headline speaks."""
+
+    @classmethod
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        value = summary["categories"]["a"][rules]["accuracy"]
+        return [Score("Only a", "a", Estimate(value, (0, 1), 1))]
+
+
+def test_what_weighs_nothing_is_no_stratum_of_a_population() -> None:
+    """BFCL's relevance counts in no headline."""
+    one = order(Weightless())
+    weighed = sum(unit.weight > 0 for unit in one.units)
+    assert 0 < weighed < len(one.units)
+    assert sum(one.rows(2, weighed=True)) == 2 * 10
+    assert sum(one.rows(2)) == 2 * 50
+    draws = draws_of(one, [(0.5, 0.5)] * len(one.units), "population")
+    # Single entries and those of a group are two strata.
+    assert 0 < len(draws) < weighed
+    assert draws.scales is not None
+    assert np.isfinite(draws.scales).all()
+    config = EarlyConfig(target="population", min_rows=50)
+    with pytest.raises(UserError, match=r"then none of .*a .*is left"):
+        draw(config, {"simple": Weightless()}, Weightless().dataset(), 1)
+
+
 def test_installed_benchmarks_can_be_decided(tmp_path: Any) -> None:
     for name, options in (
         ("acebench", {}),

@@ -15,7 +15,14 @@ from ace_ray.config import EarlyConfig, load_config
 from ace_ray.early.decision import Outcome
 from ace_ray.early.draw import draw
 from ace_ray.errors import UserError
-from ace_ray.run.early import Comparison, EarlyLooks, Values, decide_again, is_decided
+from ace_ray.run.early import (
+    Comparison,
+    EarlyLooks,
+    Values,
+    _asked,
+    decide_again,
+    is_decided,
+)
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import Plan, make_manifest
 from ace_ray.run.storage.parts import write_parts
@@ -162,6 +169,60 @@ def test_a_verdict_that_comes_last_decides(benchmark: ACEBench, drawn: Any, tmp_
     assert comparison.decided
 
 
+def test_of_two_verdicts_the_later_one_counts(
+    benchmark: ACEBench, drawn: Any, tmp_path: Path
+) -> None:
+    """As in the ledger: rows were judged anew, and the older part is still there."""
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    other.put(*rows_of(benchmark, 0))
+    own.put(*rows_of(benchmark, 0))
+    mine, theirs = both(benchmark, drawn, own, other)
+    comparison = compared(benchmark, drawn)
+    comparison.advance(mine, theirs)
+    own.put(*rows_of(benchmark, 3)[:3])
+    mine.read()
+    assert comparison.advance(mine, theirs)
+    (one,) = comparison.headlines
+    assert sorted(one.differences) == [(0.0, 0.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)]
+    own.put(rows_of(benchmark, 0)[0])
+    mine.read()
+    comparison.advance(mine, theirs)
+    assert sorted(one.differences)[:2] == [(0.0, 0.0), (0.0, 0.0)]
+    # Whoever reads all of it at once sees the same.
+    again, _ = both(benchmark, drawn, own, other)
+    fresh = compared(benchmark, drawn)
+    fresh.advance(again, theirs)
+    assert fresh.headlines[0].differences == one.differences
+
+
+def test_a_stopped_reference_counts_up_to_its_own_decision(
+    benchmark: ACEBench, config_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """What else was in flight when it was stopped is there by chance."""
+    own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
+    asked = {"name": "acebench", "languages": ["en"], "categories": ["normal_atom_bool"]}
+    early = {"against": other.store.root, "min_rows": 1, "margin": 0.0}
+    plan = planned(config_file, benchmarks=[asked], limit=None, early=early)
+    other.store.put("run.json", as_json(make_manifest(plan, {})))
+    own.store.put("run.json", as_json(make_manifest(plan, {})))
+    other.put(*rows_of(benchmark, 0))
+    own.put(*rows_of(benchmark, 0))
+    looks = EarlyLooks(plan, own.store)
+    looks.look(at_once=True)
+    assert len(looks.comparison.headlines[0].differences) == 4, "it is at work"
+    headline = {"outcome": "worse", "decided_at_units": 2, "units": 4}
+    decided = {"decided": True, "stopped": True, "headlines": {"acebench/official": headline}}
+    other.store.put("summary.json", as_json({"early": decided}))
+    looks = EarlyLooks(plan, own.store)
+    looks.look(at_once=True)
+    assert len(looks.comparison.headlines[0].differences) == 2
+    # Completed later, it counts whole; also for who looked at it before.
+    other.store.put("_SUCCESS", b"")
+    looks = EarlyLooks(plan, own.store)
+    looks.look(at_once=True)
+    assert len(looks.comparison.headlines[0].differences) == 4
+
+
 def planned(config_file: Callable[..., Path], **changes: Any) -> Plan:
     return plan_run(load_config(str(config_file(**changes))))
 
@@ -187,6 +248,39 @@ def test_a_run_of_other_rows_is_no_reference(
     EarlyLooks(planned(config_file, early=early, sampling={"seed": 3}), own).check(begun=True)
     with pytest.raises(UserError, match=what):
         EarlyLooks(planned(config_file, early=early, **changes), own).check(begun=True)
+
+
+def test_who_plays_with_the_candidate_has_to_be_the_same() -> None:
+    def identity(**role: Any) -> dict[str, Any]:
+        return {"benchmarks": {}, "sampling": [], "roles": {"tau2": {"user": role}}}
+
+    one = _asked(identity(kind="served", model="u", sampling={"temperature": 0, "seed": 1}))
+    assert one == _asked(
+        identity(kind="served", model="u", sampling={"temperature": 0, "seed": 2})
+    ), "what two seeds differ by is chance"
+    assert one != _asked(identity(kind="served", model="v", sampling={"temperature": 0}))
+    assert one != _asked(identity(kind="served", model="u", sampling={"temperature": 1}))
+    assert one != _asked(identity(kind="same", model="u"))
+    assert _asked(identity(kind="same", model="u")) == _asked(identity(kind="same", model="v"))
+
+
+def test_another_order_is_not_gone_on_with(
+    config_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    plan = planned(config_file, early={"against": str(tmp_path / "no")})
+    store = LocalStore(str(tmp_path / "own"))
+    store.put("run.json", as_json(make_manifest(plan, {})))
+    looks = EarlyLooks(plan, store)
+    looks.note()
+    looks.check_rules()
+    tree = json.loads(store.get("run.json") or b"")
+    tree["early"]["orders"]["acebench"]["sha256"] = "0"
+    store.put("run.json", as_json(tree))
+    looks.check_rules()  # nobody has looked
+    tree["early"]["looks"] = [{"headlines": {}}]
+    store.put("run.json", as_json(tree))
+    with pytest.raises(UserError, match="in another order of its entries"):
+        looks.check_rules()
 
 
 def test_there_has_to_be_a_reference_and_another_one(
@@ -242,6 +336,10 @@ def test_what_ended_undecided_is_looked_at_again(
     assert [look["headlines"]["acebench/official"]["units"] for look in noted] == [1, 4]
     assert own.store.get("lease.json") is None
     assert not decide_again(plan, own.store, print), "it is decided"
+    stale = {**after, "early": {**after["early"], "stale": True}}
+    own.store.put("summary.json", as_json(stale))
+    assert decide_again(plan, own.store, print), "by verdicts that were made anew since"
+    assert json.loads(own.store.get("summary.json") or b"") == after
 
 
 def test_whether_a_folder_is_decided(tmp_path: Path) -> None:
@@ -250,6 +348,7 @@ def test_whether_a_folder_is_decided(tmp_path: Path) -> None:
     for content, decided in (
         (b"{}", False), (b"[", False), (b'{"early": 3}', False),
         (b'{"early": {"stopped": false}}', False), (b'{"early": {"stopped": true}}', True),
+        (b'{"early": {"stopped": true, "stale": true}}', False),
     ):  # fmt: skip
         store.put("summary.json", content)
         assert is_decided(store) is decided

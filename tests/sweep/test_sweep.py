@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ace_ray.config import EarlyConfig
 from ace_ray.errors import UserError
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import make_manifest
@@ -24,6 +25,7 @@ from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweeps import runs as runs_module
 from ace_ray.sweeps import sweep as module
 from ace_ray.sweeps.config import SweepConfig, load_sweep
+from ace_ray.sweeps.early import Shares
 from ace_ray.sweeps.ledger import write_ledger
 from ace_ray.sweeps.packing import Lane, Machine
 from ace_ray.sweeps.runs import SweepRun, is_finished
@@ -481,6 +483,17 @@ class TestEarly:
         with pytest.raises(UserError, match="holds what alpha was given"):
             setup.sweep()
 
+    def test_calls_and_watches_share_one_alpha(self, setup: Setup) -> None:
+        for first in (False, True):
+            shares, config = Shares(), EarlyConfig(against="baseline")
+            names = [f"run-{number}" for number in range(60)]
+            for count, watched in ((11, first), (30, not first), (45, first), (60, not first)):
+                shares.give(config, names[:count], setup.folder, watched=watched)
+            given = [one.alpha for one in shares.shares.values() if one.against is not None]
+            assert len(given) == 59
+            assert min(given) > 0
+            assert sum(given) <= 0.05
+
     def test_where_more_may_come_the_shares_are_those_of_a_series(self, setup: Setup) -> None:
         setup.save(*range(10, 400, 10))
         sweep = setup.sweep(**self.early(), watch=True, stop_file=str(setup.tmp_path / "stop"))
@@ -532,6 +545,23 @@ class TestEarly:
         setup.said.clear()
         assert setup.run(**self.early()) == 0
         assert any("step 20: its comparison cannot be looked at" in said for said in setup.said)
+
+    def test_one_that_comes_later_may_be_the_best(self, setup: Setup) -> None:
+        def script(lane: FakeLane) -> None:
+            if any(run.step == 20 for run in lane.lane.runs) and not repaired:
+                return lane.tell(lane.lane.runs[-1], failed="no")
+            return decide(setup, lane, lambda run: {10: 0.5, 20: 0.9}[run.step or 0])
+
+        repaired: list[bool] = []
+        setup.script = script
+        setup.save(10)
+        assert setup.run(**self.early()) == 0
+        assert setup.states() == {"step 10": "complete"}
+        setup.save(20)
+        assert setup.run(**self.early()) != 0
+        repaired.append(True)
+        assert setup.run(**self.early()) == 0
+        assert setup.states()["step 20"] == "complete"
 
     def test_how_many_are_completed_may_change(self, setup: Setup) -> None:
         setup.save(10, 20)
