@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,16 @@ class Cluster:
     """``ray start``, the head's first; each leads a process group, which is all of its node."""
 
     def join(self, cpus: float, gpus: int = 0) -> subprocess.Popen[bytes]:
-        """Another node, which may not be up yet."""
-        # A folder each: a node that unpacks a job's files removes what is there.
-        where = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
-        self.nodes.append(_started(self.env, cpus, gpus, where))
-        return self.nodes[-1]
+        """Another node, which is up."""
+        for _ in range(STARTS):
+            name = f"node-{len(self.nodes)}"
+            # A folder each: a node that unpacks a job's files removes what is there.
+            where = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
+            mark = f"--resources={json.dumps({name: 1})}"
+            self.nodes.append(_started(self.env, cpus, gpus, [*where, mark]))
+            if _comes_up(self.nodes[-1], partial(_has, self, name)):
+                return self.nodes[-1]
+        pytest.fail("no node came up")
 
     @property
     def driver_env(self) -> dict[str, str]:
@@ -97,8 +103,12 @@ def running(folder: Path, cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
     head = ["--head", f"--port={port}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}"]
     cluster = Cluster(address, env, gcs, folder)
     try:
-        cluster.nodes.append(_started(env, cpus[0], gpus, head))
-        wait_for(lambda: answers(address), "the head did not come up")
+        for _ in range(STARTS):
+            cluster.nodes.append(_started(env, cpus[0], gpus, head))
+            if _comes_up(cluster.nodes[-1], lambda: answers(address) and alive(cluster) == 1):
+                break
+        else:
+            pytest.fail("the head did not come up")
         for count in cpus[1:]:
             cluster.join(count, gpus)
         wait_for(lambda: alive(cluster) == len(cpus), "not all nodes came up")
@@ -107,6 +117,19 @@ def running(folder: Path, cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
         # Asked to end, a raylet takes half a minute for it. All of a node is one process group.
         for node in cluster.nodes:
             end_node(node)
+
+
+STARTS = 5
+"""A raylet ends when its agent is not there within 15 s, as on a machine that is busy."""
+
+
+def _comes_up(node: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
+    """Wait until it is; False: it has ended before."""
+    wait_for(lambda: node.poll() is not None or is_up(), "a node neither came up nor ended")
+    if node.poll() is None:
+        return True
+    end_node(node)
+    return False
 
 
 def end_node(node: subprocess.Popen[bytes]) -> None:
@@ -150,8 +173,17 @@ def answers(address: str) -> bool:
 
 def alive(cluster: Cluster) -> int:
     """Nodes that are up; 0 while the dashboard cannot tell yet."""
+    return len(_alive(cluster))
+
+
+def _alive(cluster: Cluster) -> list[dict[str, Any]]:
     try:
         found = cluster.call("/api/v0/nodes")["data"]["result"]["result"]
     except OSError:
-        return 0
-    return sum(node["state"] == "ALIVE" for node in found)
+        return []
+    return [node for node in found if node["state"] == "ALIVE"]
+
+
+def _has(cluster: Cluster, resource: str) -> bool:
+    """Whether a node that is up has it."""
+    return any(resource in node["resources_total"] for node in _alive(cluster))

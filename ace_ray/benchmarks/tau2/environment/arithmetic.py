@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_CHARS = 1_000
-MAX_BITS = 10_000
+MAX_BITS = 100_000
 """Of an integer that a power makes; beyond it a float would overflow by far."""
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
