@@ -432,12 +432,28 @@ class Sweep:
         ordered = [
             replace(run, swap_group="") if run.run_id in self._alone else run for run in ordered
         ]
-        return lanes(ordered, self.machine, swap=self._options.swap)
+        left, made = lanes(ordered, self.machine, swap=self._options.swap), []
+        while left:
+            first = next((lane for lane in left if not self._awaits(lane, left)), left[0])
+            left.remove(first)
+            made.append(first)
+        return made
+
+    def _awaits(self, lane: Lane, others: Sequence[Lane]) -> bool:
+        """Whether one of its runs is compared with a run of these ``others``: before that one has
+        begun there is nothing to decide by."""
+        theirs = {run.run_id for other in others if other is not lane for run in other.runs}
+        shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
+        against = {share.against for share in shares if share is not None and share.against}
+        return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
 
     def _start(self, waiting: list[Lane]) -> None:
-        """Start the first lanes that fit into what is free."""
+        """Start the first lanes that fit into what is free. Of lanes that await each other the
+        first one starts when nothing else is at work."""
         for lane in list(waiting):
             if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
+                continue
+            if self._running and self._awaits(lane, waiting):
                 continue
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0

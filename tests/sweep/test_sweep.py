@@ -546,6 +546,34 @@ class TestEarly:
         assert setup.run(**self.early()) == 0
         assert any("step 20: its comparison cannot be looked at" in said for said in setup.said)
 
+    def test_what_others_are_compared_with_begins_first(self, setup: Setup) -> None:
+        """Though its lane is the shorter one, and longer ones begin first."""
+        setup.save(10, 20, 30)
+        setup._make_checkpoint(setup.tmp_path / "base", 5.0, 1.0)
+        source = str(setup.tmp_path / "base")
+        model = {"source": source, "label": "base", "engine": {"default": "x"}}
+        assert setup.sweep(models=[model]).lanes()[0].runs[0].label == "step 10"
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
+        assert setup.run(models=[model], **self.early(against="baseline", best=0)) == 0
+        assert setup.lanes == [["base"], ["step 10", "step 20", "step 30"]]
+
+    @pytest.mark.parametrize("slots", [1, 2])
+    def test_lanes_that_await_each_other_come_through(self, setup: Setup, slots: int) -> None:
+        """A chain that changes its engine twice."""
+        setup.machine = Machine(0, None, slots=slots)
+        sources = [setup.tmp_path / name for name in "abcd"]
+        for number, source in enumerate(sources):
+            setup._make_checkpoint(source, float(number), 1.0)
+        models = [
+            {"source": str(source), "label": source.name, "engine": {"default": f"{at % 2}"}}
+            for at, source in enumerate(sources)
+        ]
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
+        early = self.early(best=0)
+        assert setup.run(checkpoints=None, models=models, **early) == 0
+        assert sorted(setup.lanes) == [["a", "c"], ["b", "d"]]
+        assert set(setup.states().values()) == {"decided"}
+
     def test_one_that_comes_later_may_be_the_best(self, setup: Setup) -> None:
         def script(lane: FakeLane) -> None:
             if any(run.step == 20 for run in lane.lane.runs) and not repaired:
