@@ -344,7 +344,7 @@ class Sweep:
 
     def _best(self) -> list[SweepRun]:
         """The decided runs among the best of all, by the estimate of the first headline; chosen
-        once for the runs that there are."""
+        once for the runs that there are. One that is worse than another of the sweep is none."""
         early, runs = self._any_run.early, self._compared()
         if early is None or not early.stop or self._stop:
             return []
@@ -354,7 +354,8 @@ class Sweep:
             summary = self._patiently(partial(read_summary, self.store.child(run.run_id)))
             if summary is not None and summary.early is not None and summary.early.headlines:
                 first = next(iter(summary.early.headlines.values()))
-                ranked.append((first.value.estimate, run.run_id))
+                if first.outcome != "worse" or early.against not in ("previous", "baseline"):
+                    ranked.append((first.value.estimate, run.run_id))
         there = sorted(run_id for _, run_id in ranked)
         if self._shares.best_of != there or len(self._shares.best) < early.best:
             ranked.sort(key=lambda one: one[0], reverse=True)

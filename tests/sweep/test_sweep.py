@@ -427,13 +427,15 @@ class TestToTheEnd:
         assert (again.uri, setup.lanes) == (setup.folder.root, [])
 
 
-def decide(setup: Setup, lane: FakeLane, value: Callable[[SweepRun], float]) -> None:
+def decide(
+    setup: Setup, lane: FakeLane, value: Callable[[SweepRun], float], outcome: str = "better"
+) -> None:
     """All runs of a lane end as stopped ones, or, where they are told to go on, whole."""
     for run, spec in zip(lane.lane.runs, lane.specs, strict=True):
         early = spec["config"]["early"]
         store = setup.put(run, complete=not early["stop"])
         tree = json.loads(store.get("summary.json") or b"")
-        headline = {"outcome": "worse", "value": {"estimate": value(run)}}
+        headline = {"outcome": outcome, "value": {"estimate": value(run)}}
         tree["early"] = {"stopped": early["stop"], "headlines": {"acebench/official": headline}}
         store.put("summary.json", as_json(tree))
         if not early["stop"]:
@@ -590,6 +592,12 @@ class TestEarly:
         repaired.append(True)
         assert setup.run(**self.early()) == 0
         assert setup.states()["step 20"] == "complete"
+
+    def test_what_is_worse_than_another_one_is_not_completed(self, setup: Setup) -> None:
+        setup.save(10, 20)
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.9, "worse")
+        assert setup.run(**self.early()) == 0
+        assert set(setup.states().values()) == {"decided"}
 
     def test_how_many_are_completed_may_change(self, setup: Setup) -> None:
         setup.save(10, 20)
