@@ -519,7 +519,7 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
         )
 
 
-_OF_THE_CANDIDATE = ("model", "revision", "adapter", "chat_template_kwargs", "engine")
+_OF_THE_CANDIDATE = ("model", "revision", "adapter")
 """What a role that the candidate plays has of it."""
 
 

@@ -60,6 +60,12 @@ def rows_of(benchmark: ACEBench, right: int, **more: Any) -> list[dict[str, Any]
     return made
 
 
+def unjudged(one: dict[str, Any], status: str, error_class: str) -> dict[str, Any]:
+    """The row without a verdict."""
+    none = (f"{r}_{p}" for r in RULES for p in ("valid", "error_type", "error", "metrics"))
+    return one | {"status": status, "error_class": error_class, **dict.fromkeys(none)}
+
+
 def values(benchmark: ACEBench, stored: Stored, drawn: Any, *, final: bool) -> Values:
     return Values(stored.store, RULES, drawn, benchmark.dataset(), 1, final=final)
 
@@ -108,9 +114,7 @@ def test_a_failed_row_stops_the_clock_until_it_is_settled(
     other.put(*rows_of(benchmark, 1))
     good = rows_of(benchmark, 4)
     order = [unit.items[0].entries[0] for unit in drawn.orders["acebench"].units]
-    failed = good[order[1]] | {"status": "infra_error", "error_class": "TimeoutError"}
-    for rules in RULES:
-        failed |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
+    failed = unjudged(good[order[1]], "infra_error", "TimeoutError")
     own.put(good[order[0]], failed, good[order[2]], good[order[3]])
     mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
@@ -132,9 +136,7 @@ def test_one_that_gets_no_verdict_may_be_anything_and_its_verdict_may_still_come
     own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
     other.put(*rows_of(benchmark, 4))
     good = rows_of(benchmark, 4)
-    bad = good[0] | {"status": "quarantined", "error_class": "KilledEngine"}
-    for rules in RULES:
-        bad |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
+    bad = unjudged(good[0], "quarantined", "KilledEngine")
     own.put(bad, *good[1:])
     mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
@@ -155,9 +157,7 @@ def test_a_verdict_that_comes_last_decides(benchmark: ACEBench, drawn: Any, tmp_
     own, other = Stored(tmp_path / "own"), Stored(tmp_path / "other")
     other.put(*rows_of(benchmark, 0))
     good = rows_of(benchmark, 1)
-    bad = good[0] | {"status": "quarantined", "error_class": "KilledEngine"}
-    for rules in RULES:
-        bad |= {f"{rules}_{p}": None for p in ("valid", "error_type", "error", "metrics")}
+    bad = unjudged(good[0], "quarantined", "KilledEngine")
     own.put(bad, *good[1:])
     mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
@@ -207,16 +207,17 @@ def test_a_stopped_reference_counts_up_to_its_own_decision(
     own.store.put("run.json", as_json(make_manifest(plan, {})))
     other.put(*rows_of(benchmark, 0))
     own.put(*rows_of(benchmark, 0))
-    looks = EarlyLooks(plan, own.store)
-    looks.look(at_once=True)
-    assert len(looks.comparison.headlines[0].differences) == 4, "it is at work"
+    before = EarlyLooks(plan, own.store)
+    before.look(at_once=True)
+    assert len(before.comparison.headlines[0].differences) == 4, "it is at work"
     headline = {"outcome": "worse", "decided_at_units": 2, "units": 4}
     decided = {"decided": True, "stopped": True, "headlines": {"acebench/official": headline}}
     other.store.put("summary.json", as_json({"early": decided}))
     looks = EarlyLooks(plan, own.store)
-    looks.look(at_once=True)
-    assert len(looks.comparison.headlines[0].differences) == 2
-    # Completed later, it counts whole; also for who looked at it before.
+    for one in (looks, before):
+        one.look(at_once=True)
+        assert len(one.comparison.headlines[0].differences) == 2
+    # Completed later, it counts whole.
     other.store.put("_SUCCESS", b"")
     looks = EarlyLooks(plan, own.store)
     looks.look(at_once=True)
