@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,6 +160,11 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
                 fix="list each model once, or leave this copy out",
             )
         seen[run.run_id] = run
+
+
+def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
+    """In that of training; what is of no step comes first, in the order in which it is listed."""
+    return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
 
 
 def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:

@@ -11,18 +11,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ace_ray import log
-from ace_ray.config import EarlyConfig, RunConfig
+from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.publishers.registry import check_publishers
-from ace_ray.run.early import decide_again, is_decided
 from ace_ray.run.evaluate import check_lasting
 from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
-from ace_ray.run.storage.stored import read_manifest, read_summary
 from ace_ray.store import open_store
 from ace_ray.sweeps.checkpoints import Checkpoint, find_checkpoints
+from ace_ray.sweeps.comparisons import Comparisons
 from ace_ray.sweeps.config import SweepConfig, claim, sweep_id_of
-from ace_ray.sweeps.early import Shares, read_shares, write_shares
 from ace_ray.sweeps.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
 from ace_ray.sweeps.machine import find_machine
 from ace_ray.sweeps.packing import Lane, Machine, check_sizes, lanes, resolved
@@ -30,6 +28,7 @@ from ace_ray.sweeps.processes import LaneProcess, signals_to
 from ace_ray.sweeps.runs import (
     SweepRun,
     check_distinct,
+    in_order,
     is_finished,
     run_of_checkpoint,
     run_of_model,
@@ -100,12 +99,10 @@ class Sweep:
             for checkpoint in self._first_look():
                 self._take(checkpoint)
         check_distinct(self.runs)
-        self._completing = self._named(complete)
-        """Ids of the runs that do not stop when they are decided."""
-        self._shares = read_shares(self.store) if any_run.early else Shares()
+        self.comparisons = Comparisons(any_run, self.store, say)
+        self.comparisons.complete(complete, self._in_order())
         self._give_shares(keep=False)
-        if any_run.early and any_run.early.against not in (None, "previous", "baseline"):
-            self._check_reference(any_run.early)
+        self.comparisons.check_reference()
         self.machine = self._find_machine()
         check_sizes([run for run in self.runs if run.plan], self.machine)
 
@@ -115,7 +112,7 @@ class Sweep:
 
     def saving(self, like: str) -> list[Saved]:
         """What early decisions would have saved in the sweep at ``like``. Raises `UserError`."""
-        plan = next((run.plan for run in self._compared() if run.plan), None)
+        plan = next((run.plan for run in self._in_order()), None)
         if plan is None or plan.drawn is None:
             raise UserError(
                 "asks what early decisions save, and the sweep makes none",
@@ -151,10 +148,8 @@ class Sweep:
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
-            if self._any_run.early is not None:
-                # Another call may have given some since this one looked.
-                self._shares = read_shares(self.store)
-                self._give_shares(keep=True)
+            self.comparisons.read()  # another call may have given some since this one looked
+            self._give_shares(keep=True)
             with signals_to(self._ask_to_stop):
                 try:
                     return self._evaluate()
@@ -170,11 +165,12 @@ class Sweep:
             self._work_through()
             while self._watch():
                 self._work_through()
-            if best := self._best():
+            if not self._stop and (best := self._patiently(self._choose_best)):
                 self._say(f"completing the best: {', '.join(run.label for run in best)}")
-                self._completing |= {run.run_id for run in best}
                 self._work_through()
-            self._decide_again()
+            for run in self._in_order():
+                if not self._stop:
+                    self.comparisons.look_again(run)
         finally:
             self._end_lanes()
         return self._patiently(self._write_ledger)
@@ -288,105 +284,19 @@ class Sweep:
         """Raises `UserError`: the store is away."""
         if run.plan is None or run.run_id in self._failed:
             return False
-        return not is_finished(self.store, run.plan, whole=run.run_id in self._completing)
+        return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
 
-    # Decided early
-
-    def _named(self, labels: Sequence[str]) -> set[str]:
-        """The ids of the runs with these labels. Raises `UserError`: there is none of one."""
-        by_label = {run.label: run.run_id for run in self.runs if run.plan}
-        if unknown := [label for label in labels if label != "all" and label not in by_label]:
-            raise UserError(
-                f"has no run {unknown[0]!r}",
-                where="--complete",
-                fix=f"name one of {', '.join(by_label)}, or all",
-            )
-        return {run_id for label, run_id in by_label.items() if {label, "all"} & {*labels}}
-
-    def _check_reference(self, early: EarlyConfig) -> None:
-        """Raise `UserError` where the run that all are compared with is none."""
-        where = self._store_options
-        assert early.against is not None
-        read_manifest(
-            open_store(early.against, endpoint_url=where.endpoint_url, region=where.region)
-        )
-
-    def _compared(self) -> list[SweepRun]:
+    def _in_order(self) -> list[SweepRun]:
         """Those that can be evaluated, in the order of training."""
-        planned = [run for run in self.runs if run.plan]
-        return sorted(planned, key=lambda run: -1 if run.step is None else run.step)
-
-    def early_of(self, run: SweepRun) -> dict[str, Any] | None:
-        """The section ``early`` of a run: what it is compared with, and its share of the alpha."""
-        assert run.plan is not None
-        early = run.plan.config.early
-        if early is None:
-            return None
-        share = self._shares.shares[run.run_id]
-        stop = early.stop and run.run_id not in self._completing
-        return {
-            **early.model_dump(),
-            "against": share.against,
-            "alpha": share.alpha,
-            "stop": stop,
-        }
+        return in_order(run for run in self.runs if run.plan)
 
     def _give_shares(self, *, keep: bool) -> None:
-        """Give runs that have come their share of the alpha. Raises `UserError`: the store is
-        away."""
-        early = self._any_run.early
-        if early is None:
-            return
-        run_ids = [run.run_id for run in self._compared()]
+        """Raises `UserError`: the store is away."""
         watched = self._watching is not None
-        if self._shares.give(early, run_ids, self.store, watched=watched) and keep:
-            write_shares(self.store, self._shares)
+        self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
 
-    def _best(self) -> list[SweepRun]:
-        """The decided runs among the best of all, by the estimate of the first headline; chosen
-        once for the runs that there are. One that is worse than another of the sweep is none."""
-        early, runs = self._any_run.early, self._compared()
-        if early is None or not early.stop or self._stop:
-            return []
-        by_id = {run.run_id: run for run in runs}
-        ranked = []
-        for run in runs:
-            summary = self._patiently(partial(read_summary, self.store.child(run.run_id)))
-            if summary is not None and summary.early is not None and summary.early.headlines:
-                first = next(iter(summary.early.headlines.values()))
-                if first.outcome != "worse" or early.against not in ("previous", "baseline"):
-                    ranked.append((first.value.estimate, run.run_id))
-        there = sorted(run_id for _, run_id in ranked)
-        if self._shares.best_of != there or len(self._shares.best) < early.best:
-            ranked.sort(key=lambda one: one[0], reverse=True)
-            self._shares.best = [run_id for _, run_id in ranked[: early.best]]
-            self._shares.best_of = there
-            self._patiently(partial(write_shares, self.store, self._shares))
-        chosen = [by_id[run_id] for run_id in self._shares.best[: early.best] if run_id in by_id]
-        return [
-            run
-            for run in chosen
-            if run.run_id not in self._failed
-            and self._patiently(partial(is_decided, self.store.child(run.run_id)))
-        ]
-
-    def _decide_again(self) -> None:
-        """Look once more at what ended undecided: what it is compared with may have ended later, in
-        another lane, or have been completed since."""
-        for run in self._compared():
-            early = None if self._stop else self.early_of(run)
-            if early is None or early["against"] is None or run.plan is None:
-                continue
-            config = run.plan.config.model_copy(update={"early": EarlyConfig(**early)})
-            try:
-                new = decide_again(
-                    replace(run.plan, config=config), self.store.child(run.run_id), self._say
-                )
-            except UserError as error:
-                self._say(log.warning(f"{run.label}: its comparison cannot be looked at: {error}"))
-                continue
-            if new:
-                self._say(f"{run.label}: its comparison was looked at again")
+    def _choose_best(self) -> list[SweepRun]:
+        return self.comparisons.choose_best(self._in_order(), self._failed)
 
     # How it runs
 
@@ -428,25 +338,19 @@ class Sweep:
         return find_machine(max(cpus), self._options.gpu_memory_gib)
 
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
-        """Checkpoints in the order of training: neighbours share an engine."""
-        ordered = sorted(runs, key=lambda run: -1 if run.step is None else run.step)
+        """Neighbours in the order of training share an engine."""
         ordered = [
-            replace(run, swap_group="") if run.run_id in self._alone else run for run in ordered
+            replace(run, swap_group="") if run.run_id in self._alone else run
+            for run in in_order(runs)
         ]
         left, made = lanes(ordered, self.machine, swap=self._options.swap), []
         while left:
-            first = next((lane for lane in left if not self._awaits(lane, left)), left[0])
+            first = next(
+                (lane for lane in left if not self.comparisons.awaits(lane, left)), left[0]
+            )
             left.remove(first)
             made.append(first)
         return made
-
-    def _awaits(self, lane: Lane, others: Sequence[Lane]) -> bool:
-        """Whether one of its runs is compared with a run of these ``others``: before that one has
-        begun there is nothing to decide by."""
-        theirs = {run.run_id for other in others if other is not lane for run in other.runs}
-        shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
-        against = {share.against for share in shares if share is not None and share.against}
-        return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
 
     def _start(self, waiting: list[Lane]) -> None:
         """Start the first lanes that fit into what is free. Of lanes that await each other the
@@ -454,7 +358,7 @@ class Sweep:
         for lane in list(waiting):
             if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
                 continue
-            if self._running and self._awaits(lane, waiting):
+            if self._running and self.comparisons.awaits(lane, waiting):
                 continue
             waiting.remove(lane)
             several = len(waiting) + len(self._running) > 0
@@ -465,7 +369,8 @@ class Sweep:
             parts = [
                 {
                     "run_id": run.run_id,
-                    "config": resolved(run, lane, self.machine) | {"early": self.early_of(run)},
+                    "config": resolved(run, lane, self.machine)
+                    | {"early": self.comparisons.early_of(run)},
                 }
                 for run in lane.runs
             ]
@@ -607,13 +512,13 @@ class Sweep:
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:
             line = cost_record(run, self.store, self._options.price_per_hour)
-            if line.state == "decided" and run.run_id in self._completing:
+            if line.state == "decided" and self.comparisons.is_whole(run):
                 line.state, line.note = "incomplete", "it is to be completed, and is not yet"
             # Another process may have completed it.
             if (
                 run.run_id in self._failed
                 and run.plan
-                and not is_finished(self.store, run.plan, whole=run.run_id in self._completing)
+                and not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
             ):
                 line.state, line.note = "failed", self._failed[run.run_id]
             elif line.state not in ("complete", "decided") and run.run_id in self._later:

@@ -452,20 +452,20 @@ class TestEarly:
     def test_each_is_told_its_reference_and_its_share(self, setup: Setup) -> None:
         setup.save(10, 20, 30)
         sweep = setup.sweep(**self.early())
-        found = {run.label: sweep.early_of(run) or {} for run in sweep.runs}
+        found = {run.label: sweep.comparisons.early_of(run) or {} for run in sweep.runs}
         ids = {run.label: run.run_id for run in sweep.runs}
         assert found["step 10"]["against"] is None
         assert found["step 20"]["against"].endswith(ids["step 10"])
         assert found["step 30"]["against"].endswith(ids["step 20"])
         assert [found[f"step {n}"]["alpha"] for n in (20, 30)] == pytest.approx([0.0225] * 2)
         sweep = setup.sweep(**self.early(against="baseline"))
-        found = {run.label: sweep.early_of(run) or {} for run in sweep.runs}
+        found = {run.label: sweep.comparisons.early_of(run) or {} for run in sweep.runs}
         assert found["step 30"]["against"].endswith(ids["step 10"])
         with pytest.raises(UserError, match="is not a run"):
             setup.sweep(**self.early(against=str(setup.tmp_path)))
         reference = setup.put(sweep.runs[0], complete=True).root
         sweep = setup.sweep(**self.early(against=reference))
-        found = {run.label: sweep.early_of(run) or {} for run in sweep.runs}
+        found = {run.label: sweep.comparisons.early_of(run) or {} for run in sweep.runs}
         assert {one["against"] for one in found.values()} == {reference}
         assert [one["alpha"] for one in found.values()] == pytest.approx([0.05 * 0.9 / 3] * 3)
 
@@ -499,7 +499,7 @@ class TestEarly:
     def test_where_more_may_come_the_shares_are_those_of_a_series(self, setup: Setup) -> None:
         setup.save(*range(10, 400, 10))
         sweep = setup.sweep(**self.early(), watch=True, stop_file=str(setup.tmp_path / "stop"))
-        found = [sweep.early_of(run) or {} for run in sweep.runs]
+        found = [sweep.comparisons.early_of(run) or {} for run in sweep.runs]
         shares = [one["alpha"] for one in found if one["against"]]
         assert len(shares) == 38
         assert shares[0] == pytest.approx(0.05 * 6 / 3.14159265**2)
@@ -533,7 +533,7 @@ class TestEarly:
             seen[store.root.rsplit("/", 1)[-1]] = plan.config.early
             return True
 
-        monkeypatch.setattr("ace_ray.sweeps.sweep.decide_again", look)
+        monkeypatch.setattr("ace_ray.sweeps.comparisons.decide_again", look)
         setup.save(10, 20, 30)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
         assert setup.run(**self.early()) == 0
