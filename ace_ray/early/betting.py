@@ -107,12 +107,15 @@ def rejected_at(draws: Draws, null: float, alpha: float) -> np.ndarray:
 def lower_bounds(draws: Draws, alpha: float, at: np.ndarray, precision: float = 1e-4) -> np.ndarray:
     """The lower confidence sequence of one comparison after ``at`` draws each, ascending (k,):
     below the difference at all of them with a chance of at least 1 - ``alpha``. To
-    ``precision``."""
+    ``precision``, and exact where all is drawn."""
     found = np.full(len(at), -1.0)
     for place, count in enumerate(at):
+        seen = draws.first(int(count))
         # What was rejected once stays rejected.
         low, high = float(found[place - 1]) if place else -1.0 - precision, 1.0
-        seen = draws.first(int(count))
+        if seen.scales is None:  # it is there even if all that is left were -1
+            drawn = float(seen.weights.sum())
+            low = max(low, float(np.sum(seen.weights * seen.lows)) - max(0.0, 1.0 - drawn))
         while high - low > precision:
             middle = (low + high) / 2
             if np.isinf(rejected_at(seen, middle, alpha)):
