@@ -22,6 +22,7 @@ from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.cluster import Nodes, fit, largest, nodes
 from ace_ray.run.planning.formats import choice_line, facts_of
+from ace_ray.run.planning.machine import gpu_count, is_local, slow_dtype
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 from ace_ray.run.storage.parts import stored_rows
@@ -60,6 +61,8 @@ def examine(
     if config.backend == ENDPOINT:
         arguments = "none of this run's own"
     yield Line("engine", failure or arguments, problem=bool(failure))
+    if slow := slow_dtype(config):
+        yield Line("dtype", slow)
     model, failure = tried(lambda: preflight.resolve_model(config))
     yield Line("model", failure or _named(model), problem=bool(failure))
     if model and model.adapter:
@@ -217,8 +220,8 @@ def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
 
 def _nodes() -> Nodes:
     """Of the cluster that a run would join, else of this machine. Raises `UserError`."""
-    if os.environ.get("RAY_ADDRESS", "local") == "local":
-        return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
+    if is_local():
+        return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(gpu_count())}]
     connect()
     try:
         return nodes()
@@ -254,9 +257,5 @@ def machine() -> Iterator[Line]:
 
 
 def _gpus() -> str:
-    count = _gpu_count()
+    count = gpu_count()
     return f"{count} NVIDIA GPU(s)" if count else "no GPU"
-
-
-def _gpu_count() -> int:
-    return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
