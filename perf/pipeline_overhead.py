@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("--dummy", action="store_true", help="tiny dummy-weight Llama")
     parser.add_argument("--model", default=SMOLLM2, help="source of the weights")
     parser.add_argument("--layers", type=int, default=16, help="of the dummy: more are slower")
+    parser.add_argument("--dtype", default="bfloat16", help="float32 on a CPU without AVX-512")
     parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
     names = ["bare", "tuned", "idle Ray", "HTTP", "pipeline"]
     parser.add_argument("--sides", nargs="+", choices=[*names, "drawn"], default=names)
@@ -121,9 +122,10 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
     from ace_ray.models.sources import materialize, resolve
 
     folder = materialize(resolve(args.model, revision=None))
-    engine, dummy = ENGINE, {**ENGINE, "load_format": "dummy"}
+    engine: dict[str, Any] = {**ENGINE, "dtype": args.dtype}
     if args.dummy:
-        folder, engine = tiny_llama(folder, scratch / "tiny", args.layers), dummy
+        folder = tiny_llama(folder, scratch / "tiny", args.layers)
+        engine["load_format"] = "dummy"
     config = {
         "model": {"source": str(folder)},
         # One model call a row, as on the bare side; episodes have a script of their own.
