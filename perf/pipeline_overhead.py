@@ -48,9 +48,6 @@ ROOT = Path(__file__).resolve().parents[1]
 TRIES = 3
 """Rounds at most for each that is to count."""
 
-DRAWN = ("--set", "early={min_rows: 1}")
-"""Nothing to compare with: the order alone, in as many windows as there may be."""
-
 IN_FLIGHT = 64
 """Requests of the HTTP client."""
 
@@ -105,6 +102,12 @@ def main() -> None:
     parser.add_argument("--model", default=SMOLLM2, help="source of the weights")
     parser.add_argument("--layers", type=int, default=16, help="of the dummy: more are slower")
     parser.add_argument("--dtype", default="bfloat16", help="float32 on a CPU without AVX-512")
+    parser.add_argument(
+        "--min-rows",
+        type=int,
+        default=1,
+        help="of the drawn order: 1 for as many windows as may be",
+    )
     parser.add_argument("--data", required=True, help="ACEBench data folder, or mini")
     names = ["bare", "tuned", "idle Ray", "HTTP", "pipeline"]
     parser.add_argument("--sides", nargs="+", choices=[*names, "drawn"], default=names)
@@ -154,13 +157,15 @@ def compare(args: argparse.Namespace, rows: int, scratch: Path) -> None:
     }
     (scratch / "spec.json").write_text(json.dumps(spec))
 
+    # Nothing to compare with: the order alone.
+    drawn = ("--set", f"early={{min_rows: {args.min_rows}}}")
     sides: dict[str, Side] = {
         "bare": lambda: of_bare(scratch, len(messages)),
         "tuned": lambda: of_tuned(scratch, len(messages)),
         "idle Ray": lambda: beside_ray(scratch, len(messages)),
         "HTTP": lambda: over_http(scratch, spec),
         "pipeline": lambda: of_pipeline(scratch),
-        "drawn": lambda: {"drawn": pipeline(scratch, *DRAWN)["until_stored_s"]},
+        "drawn": lambda: {"drawn": pipeline(scratch, *drawn)["until_stored_s"]},
     }
     seconds: dict[str, list[float]] = {name: [] for name in ("again", *sides)}
     for number in range(TRIES * args.rounds):
