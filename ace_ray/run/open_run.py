@@ -19,7 +19,6 @@ from ace_ray.run.early import EarlyLooks
 from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_id
 from ace_ray.run.health.processes import KINDS, Kind, give_back_memory
 from ace_ray.run.planning.formats import choice_facts
-from ace_ray.run.planning.machine import slow_dtype
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.storage.lease import LEASE, Lease
@@ -222,8 +221,6 @@ def opened(
     facts = check_chat(plan) | {"format": choice_facts(plan.choice)}
     if note := base_differs(plan.model):
         say(log.warning(note))
-    if slow := slow_dtype(plan.config):
-        say(log.warning(slow))
     check_services(plan)
     lease = Lease.acquire(output_store(plan), say)
     try:

@@ -35,6 +35,7 @@ from ace_ray.run.monitoring.timing import timing
 from ace_ray.run.open_run import OpenRun
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import Resources
+from ace_ray.run.planning.machine import slow_dtype
 from ace_ray.run.planning.plan import PlannedRows
 from ace_ray.run.planning.preflight import ask_candidate
 from ace_ray.run.storage.parts import new_session, part_names
@@ -138,6 +139,8 @@ class Session:
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
+        if pending and (slow := slow_dtype(self._config)):
+            self._say(log.warning(slow))
         while pending and not self._interrupts.asked:
             if aside:
                 line = f"{_count(pending)} rows that processes died on are tried once more"
