@@ -128,9 +128,11 @@ class Comparisons:
         there = sorted(run_id for _, run_id in ranked)
         if self._shares.best_of != there or len(self._shares.best) < early.best:
             ranked.sort(key=lambda one: one[0], reverse=True)
-            self._shares.best = [run_id for _, run_id in ranked[: early.best]]
-            self._shares.best_of = there
-            write_shares(self._store, self._shares)
+            best = [run_id for _, run_id in ranked[: early.best]]
+            # Known once it is stored: whoever asks again, after an outage, has to write it.
+            shares = self._shares.model_copy(update={"best": best, "best_of": there})
+            write_shares(self._store, shares)
+            self._shares = shares
         by_id = {run.run_id: run for run in runs}
         chosen = [
             by_id[run_id]

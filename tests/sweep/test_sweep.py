@@ -25,7 +25,7 @@ from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweeps import runs as runs_module
 from ace_ray.sweeps import sweep as module
 from ace_ray.sweeps.config import SweepConfig, load_sweep
-from ace_ray.sweeps.early import Shares
+from ace_ray.sweeps.early import Shares, write_shares
 from ace_ray.sweeps.ledger import write_ledger
 from ace_ray.sweeps.packing import Lane, Machine
 from ace_ray.sweeps.runs import SweepRun, is_finished
@@ -521,6 +521,27 @@ class TestEarly:
         assert set(setup.states().values()) == {"complete"}
         with pytest.raises(UserError, match="has no run 'step 3'"):
             Sweep(setup.config(), setup.said.append, ["step 3"])
+
+    def test_the_best_are_noted_though_the_store_was_away_when_they_were_chosen(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        setup.save(10, 20)
+        setup.script = lambda lane: decide(setup, lane, lambda run: 0.9 if run.step == 20 else 0.5)
+        monkeypatch.setattr(module, "AGAIN_S", 0.0)
+        left = [1]
+
+        def writes(store: Any, shares: Shares) -> None:
+            if shares.best and left:
+                left.pop()
+                raise UserError("the store is away")
+            write_shares(store, shares)
+
+        monkeypatch.setattr("ace_ray.sweeps.comparisons.write_shares", writes)
+        assert setup.run(**self.early()) == 0
+        assert not left
+        noted = json.loads(setup.folder.get("early.json") or b"")
+        (best,) = (run.run_id for run in setup.sweep(**self.early()).runs if run.step == 20)
+        assert noted["best"] == [best]
 
     def test_at_its_end_each_is_looked_at_again_under_its_share(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
