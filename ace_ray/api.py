@@ -156,6 +156,7 @@ def evaluate(
     benchmarks: str | Sequence[str | Mapping[str, Any]] | None = None,
     output: str | None = None,
     limit: int | None = None,
+    ids: str | Sequence[str] | None = None,
     resume: bool = True,
     console: Console | None = None,
     **settings: Any,
@@ -168,6 +169,7 @@ def evaluate(
         benchmarks: names, or sections as of a config.
         output: folder or ``s3://bucket/prefix`` of the run folders.
         limit: evaluate at most so many entries, in turns from every category.
+        ids: evaluate only these entries, as `ids` of a config.
         resume: go on with a run that is there; False: remove it and start anew.
         console: where progress goes; by default what rich takes for the terminal or the notebook.
         settings: further keys of a config (docs/configuration.md): ``engine={...}``,
@@ -179,7 +181,8 @@ def evaluate(
     """
     from ace_ray.run.evaluate import evaluate as run
 
-    asked = _config(config, model, benchmarks, output, limit, settings)
+    settings = {**settings, "output": output, "limit": limit, "ids": _listed(ids)}
+    asked = _config(config, model, benchmarks, settings)
     console = console or Console()
     code, summary = run(asked, fresh=not resume, console=console)
     if code == COMPLETE and summary["complete"]:
@@ -236,6 +239,7 @@ def sweep(
     *,
     output: str | None = None,
     limit: int | None = None,
+    ids: str | Sequence[str] | None = None,
     console: Console | None = None,
 ) -> list[Run]:
     """Evaluate the models of a sweep's config, and return their runs in its order; models that
@@ -246,7 +250,7 @@ def sweep(
     from ace_ray.sweeps.sweep import Sweep
     from ace_ray.track.beside import run_published
 
-    given = {"output": output, "limit": limit}
+    given = {"output": output, "limit": limit, "ids": _listed(ids)}
     values = {name: value for name, value in given.items() if value is not None}
     say = log.say_on(console)
     asked = Sweep(load_sweep(str(config), (), values), say)
@@ -326,6 +330,10 @@ def publish(
     send(_opens([run])(uri), to, options, log.say_on(console), again=again)
 
 
+def _listed(ids: str | Sequence[str] | None) -> list[str] | None:
+    return [ids] if isinstance(ids, str) else ids if ids is None else list(ids)
+
+
 def _uris(runs: Sequence[str | Run]) -> list[str]:
     return [run.uri if isinstance(run, Run) else run for run in runs]
 
@@ -351,8 +359,6 @@ def _config(
     config: Config | None,
     model: str | None,
     benchmarks: str | Sequence[str | Mapping[str, Any]] | None,
-    output: str | None,
-    limit: int | None,
     settings: Mapping[str, Any],
 ) -> RunConfig:
     """Raises `UserError`: it is none."""
@@ -362,7 +368,7 @@ def _config(
     else:
         source = str(config) if isinstance(config, Path) else config
     named = [benchmarks] if isinstance(benchmarks, str) else benchmarks
-    given = {"benchmarks": named, "output": output, "limit": limit, **settings}
+    given = {"benchmarks": named, **settings}
     values = {name: value for name, value in given.items() if value is not None}
     overrides = [] if model is None else [f"model.source={json.dumps(model)}"]
     tree = read_tree(source, overrides, values)

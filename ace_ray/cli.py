@@ -24,6 +24,7 @@ from ace_ray.options import (
     BENCHMARKS,
     ENDPOINT_URL,
     FULL,
+    IDS,
     LIMIT,
     MODEL,
     OUTPUT,
@@ -51,9 +52,17 @@ def _show(line: str) -> None:
 
 
 def _given(
-    output: str | None, limit: int | None = None, benchmarks: tuple[str, ...] = ()
+    output: str | None,
+    limit: int | None = None,
+    benchmarks: tuple[str, ...] = (),
+    ids: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    asked = {"output": output, "limit": limit, "benchmarks": benchmarks or None}
+    asked = {
+        "output": output,
+        "limit": limit,
+        "benchmarks": benchmarks or None,
+        "ids": list(ids) or None,
+    }
     return {key: value for key, value in asked.items() if value is not None}
 
 
@@ -83,6 +92,7 @@ def _is_own_process() -> bool:
 @OUTPUT
 @OVERRIDES
 @LIMIT
+@IDS
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
 @FULL
 @click.option("--complete", is_flag=True, help="All rows, though the comparison is decided early.")
@@ -104,6 +114,7 @@ def run_evaluate(
     output: str | None = None,
     overrides: tuple[str, ...] = (),
     limit: int | None = None,
+    ids: tuple[str, ...] = (),
     resume: bool = True,
     full: bool = False,
     complete: bool = False,
@@ -117,9 +128,10 @@ def run_evaluate(
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
+    values = _given(output, limit, benchmarks, ids)
     if only_plan:
-        return _show_plan(config, asked, _given(output, limit, benchmarks))
-    work = partial(_evaluate, config, asked, _given(output, limit, benchmarks), resume, full)
+        return _show_plan(config, asked, values)
+    work = partial(_evaluate, config, asked, values, resume, full)
     return supervised(work) if own_process else work()
 
 
@@ -175,7 +187,8 @@ def _evaluate(
 @click.argument("config")
 @click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
 @OVERRIDES
-@click.option("--limit", type=click.IntRange(min=1), help="As of evaluate, for every model.")
+@LIMIT
+@IDS
 @click.option(
     "--complete",
     multiple=True,
@@ -197,6 +210,7 @@ def run_sweep(
     output: str | None = None,
     overrides: tuple[str, ...] = (),
     limit: int | None = None,
+    ids: tuple[str, ...] = (),
     complete: tuple[str, ...] = (),
     only_plan: bool = False,
     like: str | None = None,
@@ -211,12 +225,13 @@ def run_sweep(
 
     console = Console()
     say = log.say_on(console)
-    sweep = Sweep(load_sweep(config, overrides, _given(output, limit)), say, complete)
+    values = _given(output, limit, ids=ids)
+    sweep = Sweep(load_sweep(config, overrides, values), say, complete)
     if only_plan:
         print_plan(
             sweep,
             lambda: make_submission(
-                "sweep", config, overrides=overrides, output=output, limit=limit
+                "sweep", config, overrides=overrides, output=output, limit=limit, ids=ids
             ),
             console,
             like,
@@ -243,6 +258,7 @@ def run_sweep(
 @OUTPUT
 @OVERRIDES
 @LIMIT
+@IDS
 def doctor(
     config: str | None,
     model: str | None,
@@ -250,6 +266,7 @@ def doctor(
     output: str | None,
     overrides: tuple[str, ...],
     limit: int | None,
+    ids: tuple[str, ...],
 ) -> None:
     """Check a config and this machine, without loading the model.
 
@@ -262,13 +279,13 @@ def doctor(
     from ace_ray.sweeps.doctor import examine_sweep, names_a_sweep
 
     _check_config(config, model, benchmarks)
-    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks)
+    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
     lines = examine(
         lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
     )
     if config is not None and names_a_sweep(config, read_tree):
         path = config
-        lines = examine_sweep(lambda: load_sweep(path, overrides, _given(output, limit)))
+        lines = examine_sweep(lambda: load_sweep(path, overrides, _given(output, limit, ids=ids)))
     failed = 0
     for line in lines:
         failed += line.problem
@@ -558,7 +575,8 @@ def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: A
 @click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
 @click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
 @OVERRIDES
-@click.option("--limit", type=click.IntRange(min=1), help="Evaluate at most N entries.")
+@LIMIT
+@IDS
 @click.option(
     "--job",
     type=click.Choice(["evaluate", "sweep", "score", "report"]),
@@ -576,6 +594,7 @@ def submit(
     output: str | None,
     overrides: tuple[str, ...],
     limit: int | None,
+    ids: tuple[str, ...],
     job: str,
     endpoint_url: str | None,
     region: str | None,
@@ -587,11 +606,11 @@ def submit(
     from ace_ray.run.submit import submit as send
 
     if job in ("score", "report"):
-        if overrides or limit is not None or (output is not None and job == "score"):
+        if overrides or ids or limit is not None or (output is not None and job == "score"):
             raise UserError(
                 "takes a run as it is",
                 where=f"submit --job {job}",
-                fix="leave out --set and --limit, and --output of score",
+                fix="leave out --set, --limit and --id, and --output of score",
             )
         opener(endpoint_url, region)  # refused here, not on the cluster
         place = {"endpoint-url": endpoint_url, "region": region}
@@ -603,11 +622,15 @@ def submit(
             fix="write --set store.endpoint_url=... in place of --endpoint-url",
         )
     else:
-        submission = make_submission(job, config, overrides=overrides, output=output, limit=limit)
+        submission = make_submission(
+            job, config, overrides=overrides, output=output, limit=limit, ids=ids
+        )
     if job == "sweep":
         from ace_ray.sweeps.config import load_sweep
 
-        load_sweep(config, overrides, _given(output, limit))  # refused here, not on the cluster
+        load_sweep(
+            config, overrides, _given(output, limit, ids=ids)
+        )  # refused here, not on the cluster
     if dry_run:
         click.echo(submission.command(address))
         return

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -275,15 +276,39 @@ class StoreConfig(Section):
     region: str | None = Field(None, description="of S3; default: the environment's")
 
 
+def _each_once(names: list[str] | None) -> list[str] | None:
+    return None if names is None else list(dict.fromkeys(names))
+
+
+Ids = Annotated[Annotated[list[_Text], Field(min_length=1)] | None, AfterValidator(_each_once)]
+
+
 class BenchmarkConfig(BaseModel):
     """A benchmark by name; the other keys are its own and checked by it."""
 
-    model_config = ConfigDict(extra="allow")
-    name: str
+    model_config = ConfigDict(extra="allow", strict=True)
+    name: str = Field(
+        description="an installed benchmark, or a class in a local file, FILE.py:CLASS"
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description="evaluate at most N of the benchmark's entries, in turns from every category "
+        "and language; in place of the run's `limit`",
+    )
+    ids: Ids = Field(
+        None,
+        description="evaluate only these entries: ID, in every language and category that has it, "
+        "or CATEGORY/ID, or LANGUAGE/CATEGORY/ID; in place of the run's `ids`",
+    )
 
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+
+SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
+"""Keys that a section of ``benchmarks`` has beside its benchmark's own."""
 
 
 class PublishConfig(BaseModel):
@@ -408,7 +433,13 @@ class RunConfig(Section):
     limit: int | None = Field(
         None,
         ge=1,
-        description="evaluate at most N entries, in turns from every category and language",
+        description="evaluate at most N entries, in turns from every category and language; for "
+        "the benchmarks that have no `limit` of their own",
+    )
+    ids: Ids = Field(
+        None,
+        description="evaluate only these entries, each of at least one benchmark; for the "
+        "benchmarks that have no `ids` of their own",
     )
     output: str = Field(
         "runs", min_length=1, description="folder or s3://bucket/prefix that holds run folders"
@@ -480,8 +511,9 @@ def load_config(
     Args:
         path: the file, or the name of one that is shipped; None: there is none.
         overrides: ``a.b=c`` items, whose values are YAML.
-        values: top-level keys that win over everything else, taken as they are; but of
-            ``benchmarks`` names mean sections of the file where it has them.
+        values: top-level keys that win over everything else, taken as they are; ``limit`` and
+            ``ids`` also over those of the file's benchmarks. Names among ``benchmarks`` mean
+            sections of the file where it has them.
 
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
@@ -510,6 +542,11 @@ def read_tree(
         tree["benchmarks"] = _sections(tree["benchmarks"])
     if tree.get("sampling") == "model":
         tree["sampling"] = {"defaults": "model"}
+    sections = tree.get("benchmarks")
+    for section in sections if isinstance(sections, list) else ():
+        for key in {"limit", "ids"} & values.keys():
+            if isinstance(section, dict):
+                section.pop(key, None)
     if names := values.pop("benchmarks", ()):
         tree["benchmarks"] = [
             _section_of(tree.get("benchmarks"), name) if isinstance(name, str) else name
@@ -647,11 +684,13 @@ def _override(tree: dict[str, Any], item: str) -> None:
         raise UserError(f"{last!r} leads nowhere", where=f"--set {key}", fix="check the path")
 
 
-def validated(model: type[M], tree: Mapping[str, Any], *, where: str) -> M:
-    """``model`` built from ``tree``; its unknown keys, or the first other problem, become a
-    `UserError`."""
+def validated(
+    model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
+) -> M:
+    """Build ``model`` from ``tree``. Its unknown keys, or the first other problem, become a
+    `UserError`, which suggests the keys that the section may have ``beside`` the model's, too."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        refused = mistake(model, error, where=where, run=RunConfig)
+        refused = mistake(model, error, where=where, run=RunConfig, beside=beside)
     raise refused

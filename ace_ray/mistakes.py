@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -15,6 +15,8 @@ from ace_ray.errors import UserError
 
 Sections = Mapping[str, Sequence[str]]
 """Dotted path of a section -> its keys; "" is the top level."""
+_LONGEST = 200
+"""Characters of a name that are compared."""
 _LIKE, _ALIKE = 0.5, 0.8
 """How much a name has to look like another one: of its own section, and of another."""
 
@@ -50,16 +52,22 @@ def refuse_unknown(checks: Iterable[tuple[str, Callable[[], object]]], *, where:
 
 
 def mistake(
-    model: type[BaseModel], error: ValidationError, *, where: str, run: type[BaseModel]
+    model: type[BaseModel],
+    error: ValidationError,
+    *,
+    where: str,
+    run: type[BaseModel],
+    beside: Sequence[str] = (),
 ) -> UserError:
-    """Of what ``model`` did not take: all unknown keys, else the first problem.
+    """Build the error about what ``model`` did not take: all unknown keys, else the first problem.
 
-    ``run`` is the model of a whole run's config, where keys may belong that are not ``model``'s.
+    ``run`` is the model of a whole run's config, where keys may belong that are not ``model``'s;
+    ``beside`` has further keys of the same section.
     """
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
     if unknown:
-        return _unknown(model, unknown, where, run)
+        return _unknown(model, unknown, where, run, beside)
     first = problems[0]
     path = _path(model, first["loc"])
     key = ".".join(path)
@@ -68,14 +76,16 @@ def mistake(
         lacking = ".".join(str(part) for part in first["loc"])
         return UserError(f"{lacking!r} is missing", where=where, fix="add it")
     # A value that may be of several kinds has one problem for each.
-    rules = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
-    rule = " or ".join(dict.fromkeys(_plain(rule) for rule in rules))
-    quotes = first["type"] == "string_type" and isinstance(first["input"], int | float)
-    return UserError(
-        f"{key!r} is {_short(first['input'])}, it should be {rule}",
-        where=where,
-        fix="put it in quotes" if quotes else "correct the value",
-    )
+    same = [p for p in problems if _path(model, p["loc"]) == path]
+    rule = " or ".join(dict.fromkeys(_plain(p["msg"]) for p in same))
+    value, fix = first["input"], "correct the value"
+    choices = [p["msg"] for p in same if p["type"] == "literal_error"]
+    if first["type"] == "string_type" and isinstance(value, int | float):
+        fix = "put it in quotes"
+    elif isinstance(value, str):
+        near = closest_of(value, re.findall(r"'([^']*)'", " ".join(choices)), _LIKE)
+        fix = f"did you mean {near!r}?" if near else fix
+    return UserError(f"{key!r} is {_short(value)}, it should be {rule}", where=where, fix=fix)
 
 
 def _unknown(
@@ -83,6 +93,7 @@ def _unknown(
     places: Sequence[tuple[str | int, ...]],
     where: str,
     run: type[BaseModel],
+    beside: Sequence[str],
 ) -> UserError:
     elsewhere = sections_of(model)
     elsewhere |= {path: keys for path, keys in sections_of(run).items() if model is not run}
@@ -93,6 +104,7 @@ def _unknown(
             name, fix = ".".join([*path, last]), "correct it or leave it out"
         else:
             name, own = ".".join(path), _keys(model, path[:-1])
+            own += beside if len(path) == 1 else ()
             fix = instead(last, own, elsewhere, but=".".join(path[:-1]) if model is run else None)
         fixes[name] = fix
     return unknown_keys(fixes, where=where)
@@ -148,8 +160,31 @@ def _under(path: str) -> str:
     return f"under {path!r}" if path else "at the top level"
 
 
-def closest_of(key: str, known: Sequence[str], cutoff: float) -> str | None:
-    return next(iter(difflib.get_close_matches(key, sorted(known), n=1, cutoff=cutoff)), None)
+def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
+    """Return the known name that is most like ``key``, whatever the case; None for none."""
+    plain = {_folded(name): name for name in sorted(known)}
+    near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
+    return plain[near[0]] if near else None
+
+
+def _folded(name: str) -> str:
+    """``Multi-turn`` and ``multi_turn`` are one name."""
+    return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return what to write in place of ``name``: the nearest known name, else one of them all."""
+    known = list(known)
+    near = closest_of(name, known, _LIKE)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+
+
+def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:
+    """Raise `UserError` for the first of ``names`` that is not ``known``, with the nearest one."""
+    for name in names:
+        if name not in known:
+            fix = did_you_mean(name, known)
+            raise UserError(f"there is no {what} {name!r:.100}", where=where, fix=fix)
 
 
 def _likeness(one: str, other: str) -> float:
@@ -167,6 +202,7 @@ def _plain(rule: str) -> str:
         r"^Value error, ": "",
     }
     rule = re.sub(r"^String should match pattern", "of the form", rule)
+    rule = re.sub(r" after validation, not \d+$", "", rule)
     for pattern, plain in words.items():
         rule = re.sub(pattern, plain, rule)
     return rule

@@ -66,6 +66,13 @@ LIMIT = click.option(
     type=click.IntRange(min=1),
     help="Evaluate at most N entries, in turns from every category.",
 )
+IDS = click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Evaluate only this entry: ID, CATEGORY/ID or LANGUAGE/CATEGORY/ID. May be repeated.",
+)
 FULL = click.option("--full", is_flag=True, help="Print the tables of all categories, too.")
 OVERRIDES = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."

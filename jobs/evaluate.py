@@ -23,6 +23,7 @@ def main() -> int:
             output=args.output,
             overrides=tuple(args.overrides),
             limit=args.limit,
+            ids=tuple(args.ids),
             resume=args.resume,
             own_process=True,
         )

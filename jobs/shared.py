@@ -21,6 +21,7 @@ def config_parser(purpose: str) -> argparse.ArgumentParser:
     parser.add_argument("--output", metavar="URI")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="A.B=C")
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--id", dest="ids", action="append", default=[], metavar="ID")
     parser.add_argument(
         "--file", dest="files", action="append", default=[], metavar="NAME:TEXT", help="a module"
     )

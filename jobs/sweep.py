@@ -21,6 +21,7 @@ def main() -> int:
             output=args.output,
             overrides=tuple(args.overrides),
             limit=args.limit,
+            ids=tuple(args.ids),
             only_plan=args.plan,
         )
 

@@ -29,7 +29,7 @@ from ace_ray.benchmarks.results import (
 )
 from ace_ray.benchmarks.second_reading import Unread
 from ace_ray.benchmarks.transcript import Step, of_messages
-from ace_ray.config import Section, validated
+from ace_ray.config import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
 from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
@@ -52,6 +52,10 @@ class Benchmark(ABC):
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Group -> categories, in print order. Categories are printed in the order they have here."""
 
+    choices: ClassVar[Mapping[str, Mapping[str, Sequence[str]]]] = {}
+    """Options that choose among the entries, such as ``categories``: what each takes, and of a
+    group its members."""
+
     # On the class, so that a benchmark with an ``__init__`` of its own need not know of them.
     options: Any = None
     _dataset: list[Entry] | None = None
@@ -63,7 +67,8 @@ class Benchmark(ABC):
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """The benchmark of a section of the config. Raises `UserError`: a key or a value of it is
         wrong."""
-        return cls(validated(cls.Options, options, where=f"benchmarks.{cls.name}"))
+        where = f"benchmarks.{cls.name}"
+        return cls(validated(cls.Options, options, where=where, beside=SECTION_KEYS))
 
     def __getstate__(self) -> dict[str, Any]:
         # Entries travel once, as a table of their own.

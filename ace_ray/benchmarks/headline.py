@@ -15,23 +15,33 @@ FEW = 2
 
 
 def scores_of(
-    benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool
+    benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool, partial: bool = False
 ) -> dict[str, list[Score]]:
-    """By rule set, of the benchmark's part of a summary. Without a ``headline``, since too many
-    rows have no verdict, they have no estimates."""
+    """Return the scores of the benchmark's part of a summary, by rule set.
+
+    Without a ``headline``, since too many rows have no verdict, scores have no estimates. With
+    ``partial``, since the run evaluated named entries only, all estimates are partial.
+    """
     found = {}
     for rules in benchmark.rule_sets:
         with own_code(benchmark, "scores"):
             scores = list(benchmark.scores(summary, rules))
-        found[rules] = scores if headline else [replace(one, estimate=None) for one in scores]
+        if not headline:
+            scores = [replace(one, estimate=None) for one in scores]
+        if partial:
+            scores = [
+                replace(one, estimate=one.estimate and replace(one.estimate, partial=True))
+                for one in scores
+            ]
+        found[rules] = scores
     return found
 
 
 def with_scores(
-    benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool
+    benchmark: type[Benchmark], summary: Mapping[str, Any], *, headline: bool, partial: bool = False
 ) -> dict[str, Any]:
-    """The benchmark's part of a summary with its ``scores`` (docs/results.md)."""
-    found = scores_of(benchmark, summary, headline=headline)
+    """Return the benchmark's part of a summary with its ``scores`` (docs/results.md)."""
+    found = scores_of(benchmark, summary, headline=headline, partial=partial)
     return {**summary, "scores": {r: [one.as_json() for one in s] for r, s in found.items()}}
 
 

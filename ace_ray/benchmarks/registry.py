@@ -16,9 +16,10 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.statistics import ALL_ROWS
-from ace_ray.config import Section
+from ace_ray.config import SECTION_KEYS, Section
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
+from ace_ray.mistakes import closest_of
 
 GROUP = "ace_ray.benchmarks"
 """The entry-point group; a point leads to a subclass of `Benchmark`."""
@@ -68,10 +69,12 @@ def benchmark_class(name: str) -> type[Benchmark]:
         cls.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
         return cls
     if name not in offered:
+        near = closest_of(name, offered, 0.5)
+        meant = f"did you mean {near!r}? " if near else ""
         raise UserError(
             f"no benchmark is called {name!r}",
             where="benchmarks",
-            fix=f"installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
+            fix=f"{meant}installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
     places = {point.value for point in entry_points(group=GROUP, name=name)}
     if name in BUILT_IN:  # an old install may say where it was
@@ -207,6 +210,8 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
         return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
     if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
         return "Options is no subclass of ace_ray.config.Section"
+    if taken := sorted(cls.Options.model_fields.keys() & SECTION_KEYS):
+        return f"Options has a key {taken[0]!r}, which the section of every benchmark has"
     groups: Any = cls.groups
     if not isinstance(groups, Mapping) or not all(
         isinstance(group, str)

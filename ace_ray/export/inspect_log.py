@@ -223,7 +223,12 @@ def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[
     most, declared = run.manifest.config.max_unscored, run.manifest.declared
     unscored = declared - sum(row.status == "scored" for row in run.rows)
     summary = benchmark.statistics(rows, most)
-    return scores_of(benchmark, summary, headline=unscored <= most * declared)
+    return scores_of(
+        benchmark,
+        summary,
+        headline=unscored <= most * declared,
+        partial=run.manifest.restriction(rows[0].benchmark).ids is not None,
+    )
 
 
 def model_name(source: str) -> str:

@@ -85,6 +85,7 @@ def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
             "model_args": f"pretrained={model}",
             "model_revision": manifest.tree["model"].get("revision"),
             "limit": manifest.config.limit,
+            "restricted": {name: part.words for name, part in manifest.restricted.items()},
             "gen_kwargs": manifest.tree["identity"].get("sampling"),
         },
         "git_hash": None,
@@ -193,9 +194,9 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
             fix="evaluate them one by one: a dataset is of one benchmark",
         )
     ((benchmark, rows),) = found.items()
-    if run.manifest.config.limit is not None:
+    if words := run.manifest.restriction(benchmark).words:
         raise UserError(
-            f"the run is limited to {run.manifest.config.limit} entries",
+            f"the run is limited to {words}",
             where=run.uri,
             fix="publish a whole run",
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import _nearest
+from ace_ray.mistakes import did_you_mean
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.tool_parsers import MARKED_CHARS, MAX_CHARS, ParserLog
 from ace_ray.records import ToolAnswer, ToolCall
@@ -64,7 +64,7 @@ def parser_class(
             raise UserError(
                 f"vLLM has no {kind} parser {name!r}",
                 where=where,
-                fix=_nearest(name, known, f"known: {', '.join(sorted(known))}"),
+                fix=did_you_mean(name, sorted(known)),
             )
         try:
             getattr(manager, getter)(name)

@@ -6,7 +6,6 @@ Importing vLLM's argument classes costs 5-20 s of CPU; a misspelt key should cos
 from __future__ import annotations
 
 import ast
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from ace_ray import vllm_source
 from ace_ray.config import RunConfig, SamplingConfig
 from ace_ray.errors import UserError
-from ace_ray.mistakes import instead, sections_of, unknown_keys
+from ace_ray.mistakes import did_you_mean, instead, sections_of, unknown_keys
 
 INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
 RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
@@ -134,20 +133,16 @@ def check_reasoning_parser(name: str) -> None:
         return
     known = {"auto", "none", *reasoning_parsers()}
     if len(known) > 2 and name not in known:
-        fix = _nearest(name, known, f"known: {', '.join(sorted(known))}")
         raise UserError(
-            f"there is no reasoning parser {name!r}", where="model.reasoning_parser", fix=fix
+            f"there is no reasoning parser {name!r}",
+            where="model.reasoning_parser",
+            fix=did_you_mean(name, sorted(known)),
         )
 
 
 def reasoning_parsers() -> set[str]:
     """The names of vLLM's own, none where it has another layout."""
     return _string_keys(_parsed("reasoning/__init__.py"))
-
-
-def _nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def _vllm() -> Path:

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import _nearest, _parsed, _string_keys
+from ace_ray.mistakes import did_you_mean
+from ace_ray.models.engine_args import _parsed, _string_keys
 
 MAX_CHARS = 65_536
 """Longest text that is given to a parser; some take time quadratic in it."""
@@ -67,5 +68,5 @@ def _unknown(name: str, known: Sequence[str] | set[str]) -> UserError:
     return UserError(
         f"vLLM has no tool parser {name!r}",
         where=_WHERE,
-        fix=_nearest(name, known, f"known: {', '.join(sorted(known))}"),
+        fix=did_you_mean(name, sorted(known)),
     )

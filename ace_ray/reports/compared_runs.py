@@ -160,7 +160,9 @@ def _conditions(runs: Sequence[ComparedRun], benchmark: str) -> dict[str, dict[s
         conditions = dict(c.run.conditions(benchmark))
         if None not in declared:
             conditions["entries"] = canonical_json(entries)
-            conditions["limit"] = canonical_json(c.run.manifest.config.limit)
+            part = c.run.manifest.restriction(benchmark)
+            conditions["limit"] = canonical_json(part.limit)
+            conditions["ids"] = canonical_json(part.ids)
         conditions["rules"] = canonical_json(f"ace_ray {c.run.judged_by}")
         for key in _HARMLESS:
             conditions.pop(key, None)

@@ -216,7 +216,8 @@ class Headline:
 def headline_of(holders: BenchmarkRuns) -> Headline:
     rule_sets = holders.reporting.rule_sets
     found = [
-        scores_of(holders.reporting, run.summary, headline=run.headline) for run in holders.reported
+        scores_of(holders.reporting, run.summary, headline=run.headline, partial=run.partial)
+        for run in holders.reported
     ]
     first = found[0][rule_sets[0]]
     held = {

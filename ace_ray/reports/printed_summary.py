@@ -15,6 +15,7 @@ from ace_ray.benchmarks.results import Score
 from ace_ray.clean import one_line
 from ace_ray.records import STATUSES
 from ace_ray.reports.table import cell, plain, say
+from ace_ray.run.storage.stored import Restriction
 
 WIDTH = 72
 """Columns of the summary, so that it is read anywhere."""
@@ -22,7 +23,7 @@ WIDTH = 72
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
-    "limit", "failures", "notes", "incomplete",
+    "limit", "restricted", "failures", "notes", "incomplete",
 )  # fmt: skip
 
 
@@ -65,6 +66,9 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     timing, tokens = summary["timing"], summary["tokens"]
     if summary["limit"]:
         yield f"limited to {summary['limit']} entries: a sample of the benchmark, not its score"
+    for name, part in summary.get("restricted", {}).items():
+        words = Restriction.model_validate(part).words
+        yield f"{name} is limited to {words}: a sample of the benchmark, not its score"
     yield f"declared {summary['declared']} = {totals}{missing}"
     yield from (f"  {line}" for line in failure_lines(summary.get("failures", ())))
     if not summary["headline"]:

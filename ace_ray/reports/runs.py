@@ -114,6 +114,7 @@ class Run:
             summary=summarize_rows(rows, self.manifest.config.max_unscored),
             plays=[r for r, part in self._roles(benchmark).items() if part.get("kind") == _SAME],
             headline=self.totals["headline"],
+            partial=self.manifest.restriction(benchmark).ids is not None,
             incomplete=self.incomplete,
             step=self.step,
         )
@@ -293,8 +294,8 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
         yield f"behind an endpoint; unknown of its model: {unknown}"
         yield from endpoint_notes(run.totals.get("endpoint"))
-    if run.manifest.config.limit is not None:
-        yield f"limited to {run.manifest.config.limit} entries, a sample only"
+    if words := run.manifest.restriction(benchmark).words:
+        yield f"limited to {words}, a sample only"
     for finding in diagnose(run.rows_of(benchmark)):
         yield finding.text
     if benchmark in run.comparable:

@@ -30,6 +30,7 @@ from ace_ray.run.storage.stored import (
     MANIFEST,
     SUMMARY,
     Manifest,
+    Restriction,
     read_manifest,
     read_summary,
 )
@@ -505,6 +506,10 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
             what = f"its entries of {name} are others"
     if limit is not None and limit != plan.config.limit:
         what = f"its limit is {limit}"
+    for name in plan.benchmarks:
+        own, other = plan.restricted.get(name, {}), manifest.restricted.get(name, Restriction())
+        if other.words and other != Restriction.model_validate(own):
+            what = f"it is limited to {other.words} of {name}"
     if samples != plan.config.samples:
         what = f"it has {samples} samples an entry"
     mine, other = (_asked(tree) for tree in (plan.identity, manifest.tree.get("identity") or {}))

@@ -25,15 +25,21 @@ def listed(kind: str) -> dict[str, Any]:
     known = dict(installed())
     if kind == "categories":
         return {
-            name: {group: list(members) for group, members in cls.groups.items()}
+            name: {
+                option: {one: list(members) for one, members in choices.items()}
+                for option, choices in cls.choices.items()
+            }
             for name, cls in known.items()
+            if cls.choices
         }
     return {name: _described(cls) for name, cls in known.items()}
 
 
 def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
-    named = dict.fromkeys(one for members in benchmark.groups.values() for one in members)
-    return {"rule_sets": list(benchmark.rule_sets), "categories": len(named)}
+    members = {one for group in benchmark.groups.values() for one in group}
+    chosen = next(iter(benchmark.choices.values()), dict.fromkeys(members, ()))
+    categories = [one for one in chosen if not chosen[one]]
+    return {"rule_sets": list(benchmark.rule_sets), "categories": len(categories)}
 
 
 def _purpose(text: str) -> str:
@@ -53,7 +59,12 @@ def lines(kind: str, found: Mapping[str, Any]) -> list[str]:
             for name, facts in found.items()
         ]
     told = []
-    for name, groups in found.items():
-        told.append(name)
-        told += [f"  {group}: {', '.join(members)}" for group, members in groups.items()]
+    for name, options in found.items():
+        for option, choices in options.items():
+            told.append(f"{name} ({option})")
+            groups = {one: members for one, members in choices.items() if members}
+            told += [f"  {one}: {', '.join(members)}" for one, members in groups.items()]
+            grouped = {member for members in groups.values() for member in members}
+            if alone := [one for one in choices if one not in {*groups, *grouped}]:
+                told.append(f"  {', '.join(alone)}")
     return told

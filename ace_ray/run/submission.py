@@ -141,6 +141,7 @@ def make_submission(
     overrides: Sequence[str] = (),
     output: str | None = None,
     limit: int | None = None,
+    ids: Sequence[str] = (),
     checkout: Path = CHECKOUT,
 ) -> Submission:
     """The submission of ``config`` to ``jobs/{job}.py``.
@@ -153,7 +154,7 @@ def make_submission(
     """
     _check_checkout(job, checkout)
     config = config_path(config)
-    asked = {"output": output, "limit": limit}
+    asked = {"output": output, "limit": limit, "ids": list(ids) or None}
     values = {key: value for key, value in asked.items() if value is not None}
     if job == "evaluate":
         # Validated here: a typing error should not cost a cluster's start.
@@ -166,6 +167,7 @@ def make_submission(
     arguments = [*_config_arguments(config, checkout)]
     for flag, value in (("--output", output), ("--limit", limit)):
         arguments += [] if value is None else [f"{flag}={value}"]
+    arguments += [f"--id={one}" for one in ids]
     arguments += [f"--set={item}" for item in overrides]
     arguments += travelling
     return _submission(job, tree, arguments, checkout, config)

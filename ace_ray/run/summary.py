@@ -78,8 +78,14 @@ def summarize(
     unscored = declared - statuses["scored"]
     allowed = float(manifest["config"]["max_unscored"])
     headline = not why and unscored <= allowed * declared
+    restricted = manifest.get("restricted") or {}
     blocks = {
-        name: with_scores(type(benchmarks[name]), block, headline=headline)
+        name: with_scores(
+            type(benchmarks[name]),
+            block,
+            headline=headline,
+            partial="ids" in restricted.get(name, ()),
+        )
         for name, block in blocks.items()
     }
     return {
@@ -88,6 +94,7 @@ def summarize(
         "model": manifest["model"],
         "backend": manifest["config"]["backend"],
         "limit": manifest["config"]["limit"],
+        "restricted": restricted,
         "declared": declared,
         **statuses,
         "missing": missing,

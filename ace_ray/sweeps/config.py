@@ -174,7 +174,7 @@ def load_sweep(
     Raises:
         UserError: what a run's config raises; a key that belongs to neither; no model at all.
     """
-    tree = {**read_tree(path, overrides), **(values or {})}
+    tree = read_tree(path, overrides, values)
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
     own, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))

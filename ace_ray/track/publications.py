@@ -219,10 +219,12 @@ def _words(run: _Run) -> dict[str, Scalar]:
         if first.estimate is None:
             told += f": no number, {run.summary.why or 'nothing was scored'}"
         elif first.estimate.partial:
-            told += f": partial, without {few(first.missing)}"
+            told += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
         words[_metric(benchmark, rules, "headline_is")] = told
     if (limit := run.manifest.config.limit) is not None:
         words["limited_to"] = limit
+    for name, part in run.manifest.restricted.items():
+        words[_metric(name, "limited_to")] = part.words
     if run.manifest.config.backend == "fake":
         words["backend"] = "fake, a test of the pipeline and not an evaluation"
     return words

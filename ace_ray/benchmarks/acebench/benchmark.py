@@ -25,6 +25,7 @@ from ace_ray.benchmarks.acebench.episode.rollout import (
 )
 from ace_ray.benchmarks.acebench.episode.shown import transcript
 from ace_ray.benchmarks.acebench.options import (
+    CHOICES,
     UPSTREAM_MESSAGES,
     check_native,
     chosen,
@@ -75,6 +76,7 @@ class ACEBench(Benchmark):
     rule_sets = RULE_SETS
     Options = ACEBenchOptions
     groups = paper.PAPER_GROUPS
+    choices = CHOICES
 
     def __init__(self, options: ACEBenchOptions) -> None:
         super().__init__(options)

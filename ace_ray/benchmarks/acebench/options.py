@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +12,9 @@ from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench.prompts import OFFICIAL_FILE
 from ace_ray.config import Section
 from ace_ray.errors import UserError
+from ace_ray.mistakes import check_names
 
-_GROUPS = {
+GROUPS = {
     "all": groups.CATEGORIES,
     "generation": groups.GENERATION,
     "agent": groups.AGENT,
@@ -22,6 +23,12 @@ _GROUPS = {
     "multi_turn": groups.MULTI_TURN,
     "normal": groups.NORMAL,
     "special": groups.SPECIAL,
+}
+
+
+CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "categories": {**GROUPS, **dict.fromkeys(groups.CATEGORIES, ())},
+    "languages": dict.fromkeys(groups.LANGUAGES, ()),
 }
 
 
@@ -120,12 +127,8 @@ def settled(choice: str, data: str) -> str:
 def chosen(names: Sequence[str]) -> list[str]:
     """The categories of these names and groups, each once. Raises `UserError`."""
     categories: list[str] = []
+    where = "benchmarks.acebench.categories"
+    check_names(names, CHOICES["categories"], what="category or group", where=where)
     for name in names:
-        if name not in _GROUPS and name not in groups.CATEGORIES:
-            raise UserError(
-                f"there is no category or group {name!r}",
-                where="benchmarks.acebench.categories",
-                fix=f"choose among {', '.join([*_GROUPS, *groups.CATEGORIES])}",
-            )
-        categories += _GROUPS.get(name, (name,))
+        categories += GROUPS.get(name, (name,))
     return list(dict.fromkeys(categories))

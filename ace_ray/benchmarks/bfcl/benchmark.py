@@ -25,8 +25,8 @@ from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettin
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, check_all, gold_text
+from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
-from ace_ray.benchmarks.bfcl.options import absent, chosen, named
 from ace_ray.benchmarks.bfcl.prompts import (
     WithoutSystem,
     official,
@@ -79,6 +79,7 @@ class BFCL(Benchmark):
     replay_reasoning = "tool_steps"
     Options = BFCLOptions
     groups = tables.TITLED_GROUPS
+    choices = CHOICES
     refused_fix = (
         f"use a model whose template takes them, or write {_WHERE}.system: user for system "
         f"messages and {_WHERE}.results: user for those of tools"

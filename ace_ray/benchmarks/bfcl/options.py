@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -11,6 +11,15 @@ from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.episode.services import EmbeddingsConfig, WebSearchConfig
 from ace_ray.config import Section
 from ace_ray.errors import UserError
+from ace_ray.mistakes import check_names
+
+CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "categories": {
+        "all": groups.SCORING,
+        **groups.GROUPS,
+        **dict.fromkeys(groups.CATEGORIES, ()),
+    }
+}
 
 
 class Options(Section):
@@ -87,25 +96,20 @@ def chosen(options: Options) -> list[str]:
         UserError: a name is unknown, or a category was named that cannot be run as configured.
     """
     missing = absent(options)
+    where = "benchmarks.bfcl.categories"
+    check_names(options.categories, CHOICES["categories"], what="category or group", where=where)
     named: set[str] = set()
     for name in options.categories:
         if name == "all":
             named.update(category for category in groups.SCORING if category not in missing)
-        elif name in groups.GROUPS or name in groups.CATEGORIES:
+        else:
             members: Sequence[str] = groups.GROUPS.get(name, (name,))
             runnable = [category for category in members if category not in missing]
             if not runnable:
                 raise UserError(
                     f"{name!r} cannot be run: {missing[members[0]]}",
-                    where="benchmarks.bfcl.categories",
+                    where=where,
                     fix="configure it, or leave the category out",
                 )
             named.update(runnable)
-        else:
-            names = ", ".join(["all", *groups.GROUPS, *groups.CATEGORIES])
-            raise UserError(
-                f"there is no category or group {name!r}",
-                where="benchmarks.bfcl.categories",
-                fix=f"known: {names}",
-            )
     return [category for category in groups.CATEGORIES if category in named]

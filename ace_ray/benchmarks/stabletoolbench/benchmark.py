@@ -34,7 +34,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     template_probe,
 )
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
-from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
+from ace_ray.benchmarks.stabletoolbench.options import CHOICES, FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.results.answers import converted_json, read_reference
@@ -75,6 +75,7 @@ class StableToolBench(Benchmark):
     shared_roles = frozenset({"simulator"})
     Options = StableToolBenchOptions
     groups = LEVELS
+    choices = CHOICES
     judge_benchmark = "stabletoolbench_judge"
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 

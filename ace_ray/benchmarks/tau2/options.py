@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
 from ace_ray.config import Section
-from ace_ray.errors import UserError
+from ace_ray.mistakes import check_names
 
 _WHERE = "benchmarks.tau2"
 MAX_STEPS = 200
 MAX_ERRORS = 10
 """Upstream's defaults (``config.py``)."""
+
+
+CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {"domains": dict.fromkeys(CATEGORIES, ())}
 
 
 class Options(Section):
@@ -73,14 +77,9 @@ class Options(Section):
 
 def check(options: Options) -> None:
     """Raise `UserError` for a domain that is not known."""
-    asked = [*options.domains, *(options.split if isinstance(options.split, dict) else ())]
-    for name in asked:
-        if name not in CATEGORIES:
-            raise UserError(
-                f"there is no domain {name!r}",
-                where=f"{_WHERE}.domains",
-                fix=f"choose among {', '.join(CATEGORIES)}",
-            )
+    by_domain = options.split if isinstance(options.split, dict) else ()
+    for key, names in (("domains", options.domains), ("split", by_domain)):
+        check_names(names, CATEGORIES, what="domain", where=f"{_WHERE}.{key}")
 
 
 def split_of(options: Options, category: str) -> str:

@@ -10,7 +10,15 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.registry import benchmark_class, is_local
-from ace_ray.config import COMMAND_LINE, ENDPOINT, RunConfig, read_tree, run_config, validated
+from ace_ray.config import (
+    COMMAND_LINE,
+    ENDPOINT,
+    SECTION_KEYS,
+    RunConfig,
+    read_tree,
+    run_config,
+    validated,
+)
 from ace_ray.mistakes import refuse_unknown
 from ace_ray.models.engine_args import refuse_unknown_args
 from ace_ray.models.fake import FakeScript
@@ -43,7 +51,7 @@ def checks(tree: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], object]]
         if not isinstance(section, Mapping) or not isinstance(name := section.get("name"), str):
             continue
         if not is_local(name):  # its code is run later
-            own = {key: value for key, value in section.items() if key != "name"}
+            own = {key: value for key, value in section.items() if key not in SECTION_KEYS}
             yield f"benchmarks.{number}", partial(_options, name, own)
     trackers = tree.get("publish")
     for number, section in enumerate(trackers if isinstance(trackers, list) else ()):
@@ -63,7 +71,7 @@ def engine_checks(
 
 
 def _options(name: str, options: Mapping[str, Any]) -> None:
-    validated(benchmark_class(name).Options, options, where=name)
+    validated(benchmark_class(name).Options, options, where=name, beside=SECTION_KEYS)
 
 
 def _tracker_options(to: str, options: Mapping[str, Any]) -> None:

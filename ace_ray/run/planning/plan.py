@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, overload
 
@@ -34,6 +33,7 @@ from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
 from ace_ray.run.planning.formats import choice_identity, choose_format, is_native, replayed
+from ace_ray.run.planning.selection import select
 from ace_ray.run.roles import RoleBindings, bind_roles
 
 REPORTS = "report/"
@@ -109,6 +109,8 @@ class Plan:
     """How chats are written and answers read."""
     replay: dict[str, str]
     """By benchmark: the reasoning that the candidate is shown again."""
+    restricted: dict[str, dict[str, Any]]
+    """By benchmark: the ``ids`` and the ``limit`` that it alone was restricted to."""
     drawn: Drawn | None = None
     """The order in which entries are drawn, where a comparison is to be decided early."""
 
@@ -132,15 +134,16 @@ def make_plan(
             where="benchmarks",
             fix="name each once; two variants are two runs",
         )
-    entries: list[Entry] = []
     for benchmark in benchmarks:
         with own_code(type(benchmark), "ready"):
             benchmark.ready(named=True)  # by the config
-        entries += benchmark.dataset()
-    if config.limit is not None:
-        entries = spread(entries, config.limit)
+    entries, restricted = select(config, benchmarks)
     if not entries:
         raise UserError("there is nothing to evaluate", where="benchmarks", fix="widen the filter")
+    if config.ids is not None:  # a benchmark without any of them starts no roles or services
+        asked = {entry.benchmark for entry in entries}
+        benchmarks = [benchmark for benchmark in benchmarks if benchmark.name in asked]
+        by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     own = completed(config.sampling, model, config.engine, where="sampling")
     config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
@@ -240,6 +243,7 @@ def make_plan(
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),
         choice=choice,
         replay=replay,
+        restricted={name: restricted[name] for name in by_name if name in restricted},
         drawn=drawn,
     )
 
@@ -281,26 +285,6 @@ def is_repeated(entry: Entry, share: float) -> bool:
     return int(key[:8], 16) < share * (1 << 32)
 
 
-def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
-    """At most ``limit`` entries, taken in turns from every category and language, in order.
-
-    A dialogue is taken whole or not at all, unless nothing else would be left.
-    """
-    dialogues: dict[tuple[str, str, str, str], list[int]] = {}
-    for index, entry in enumerate(entries):
-        key = (entry.benchmark, entry.category, entry.language, entry.group)
-        dialogues.setdefault(key, []).append(index)
-    lanes: dict[tuple[str, ...], list[list[int]]] = {}
-    for key, indices in dialogues.items():
-        lanes.setdefault(key[:3], []).append(indices)
-    chosen: list[int] = []
-    for turn in zip_longest(*lanes.values(), fillvalue=[]):
-        for indices in turn:
-            if len(chosen) + len(indices) <= limit:
-                chosen += indices
-    return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
-
-
 def _run_id(benchmarks: Sequence[str], model: ModelRef, identity: str) -> str:
     name = re.sub(r"[^a-z0-9._-]+", "-", f"{'-'.join(benchmarks)}-{model.name}".lower())
     return f"{name[:80].strip('-.')}-{identity[:10]}"
@@ -321,9 +305,14 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     if adapter and adapter.ref.kind == "hub":
         resolved["model"]["adapter_revision"] = adapter.ref.revision
     resolved["benchmarks"] = [
-        {"name": benchmark.source or name, **benchmark.resolved()}
+        {
+            "name": benchmark.source or name,
+            **benchmark.resolved(),
+            **plan.restricted.get(name, {}),
+        }
         for name, benchmark in plan.benchmarks.items()
     ]
+    resolved["ids"] = None  # each benchmark has its own
     for key in ("chat_template", "plugins"):
         resolved["model"][key] = _absolute(resolved["model"][key])
     # Else that of the environment, which the next machine may not have.
@@ -337,6 +326,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         "rule_sets": {name: list(b.rule_sets) for name, b in plan.benchmarks.items()},
         "groups": {name: groups_of(b) for name, b in plan.benchmarks.items()},
         "entries": {name: data_hash(b.dataset()) for name, b in plan.benchmarks.items()},
+        "restricted": plan.restricted,
         "config": resolved,
         "model": {
             "source": plan.model.source,

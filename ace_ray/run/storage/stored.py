@@ -77,6 +77,21 @@ class _Place(Stored):
     region: Line | None = None
 
 
+class Restriction(Stored):
+    """The part of a benchmark's entries that a run evaluates, beside the run's own ``limit``."""
+
+    limit: Annotated[int | None, Field(ge=1)] = None
+    ids: Annotated[list[Line], Field(min_length=1)] | None = None
+
+    @property
+    def words(self) -> str:
+        """What the run is limited to, "" for nothing: "20 entries", "3 named ids"."""
+        entries = f"{self.limit} entries" if self.limit else ""
+        count = len(self.ids or ())
+        named = f"{count} named id{'s' * (count > 1)}" if count else ""
+        return " of ".join(filter(None, (entries, named)))
+
+
 class _Config(Stored):
     backend: Line
     limit: Annotated[int | None, Field(ge=1)]
@@ -98,6 +113,8 @@ class Manifest(Stored):
     groups: dict[Name, dict[Line, list[Line]]] = Field(default_factory=dict)
     """By benchmark: group -> categories. Older runs name none."""
     entries: dict[str, Line] = Field(default_factory=dict)
+    restricted: dict[Name, Restriction] = Field(default_factory=dict)
+    """By benchmark; those that have no ``ids`` or ``limit`` of their own are left out."""
     model: _Model
     identity: _Identity
     config: _Config
@@ -105,6 +122,11 @@ class Manifest(Stored):
 
     def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))
+
+    def restriction(self, benchmark: str) -> Restriction:
+        """Return what the run restricts ``benchmark`` to, the run's own ``limit`` included."""
+        own = self.restricted.get(benchmark, Restriction())
+        return own.model_copy(update={"limit": own.limit or self.config.limit})
 
     @property
     def all_rule_sets(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.stub import stub_answer
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of, canonical_key
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import UserError
+from ace_ray.mistakes import check_names
 
 BACKENDS = ("cache", "real", "simulator", "stub")
 NO_ANSWER = "The API server has no answer to this request."
@@ -28,11 +29,10 @@ def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
     Raises `UserError`: an unknown name, one that is named twice or out of that order, or none.
     """
     names = tuple(backends)
-    unknown = [name for name in names if name not in BACKENDS]
+    check_names(names, BACKENDS, what="backend", where=where)
     fix = f"write some of {', '.join(BACKENDS)}, in this order"
-    if unknown or not names:
-        what = f"{unknown[0]!r:.60} is no backend" if unknown else "no backend"
-        raise UserError(what, where=where, fix=fix)
+    if not names:
+        raise UserError("no backend", where=where, fix=fix)
     places = [BACKENDS.index(name) for name in names]
     if places != sorted(set(places)):
         raise UserError(f"{', '.join(names)} is not in order", where=where, fix=fix)

@@ -24,13 +24,12 @@ from ace_ray.benchmarks.stabletoolbench.data.shapes import (
 )
 from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
 from ace_ray.errors import UserError
+from ace_ray.mistakes import check_names
 from ace_ray.records import Entry
 
 MINI = Path(__file__).parents[1] / "mini"
 QUERIES = "solvable_queries"
 GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
-
-_KNOWN = ", ".join(GROUPS)
 
 WithoutApis = Literal["refuse", "skip"]
 
@@ -60,9 +59,7 @@ def load(
     nobody: it is an error, or left out with a warning where ``without_apis`` is "skip". Raises
     `UserError` naming the file and the query at fault.
     """
-    for name in groups:
-        if name not in GROUPS:
-            raise UserError(f"there is no group {name!r}", where=where, fix=f"known: {_KNOWN}")
+    check_names(groups, GROUPS, what="group", where=where)
     warnings: list[str] = []
     entries = [
         entry

@@ -18,6 +18,7 @@ from ace_ray.benchmarks.tau2.data.upstream_package import (
 )
 from ace_ray.benchmarks.tau2.data.upstream_texts import read_text
 from ace_ray.errors import UserError
+from ace_ray.mistakes import did_you_mean
 from ace_ray.records import Entry
 
 _FIX = "use an unmodified copy of the data"
@@ -79,7 +80,7 @@ def _split(package: UpstreamPackage, category: Category, split: str) -> list[str
         raise UserError(
             f"{category.domain} has no split {split!r}",
             where="benchmarks.tau2.split",
-            fix=f"choose among {', '.join(known)}",
+            fix=did_you_mean(split, known),
         )
     return known[split]
 

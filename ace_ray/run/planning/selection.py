@@ -1,0 +1,139 @@
+"""Choose the entries that a run evaluates: by `ids`, then by `limit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.mistakes import closest_of
+from ace_ray.records import Entry
+
+_SHOWN = 3
+"""Ids that a message names before it counts the rest."""
+
+
+def select(
+    config: RunConfig, benchmarks: Sequence[Benchmark]
+) -> tuple[list[Entry], dict[str, dict[str, Any]]]:
+    """Return the entries to evaluate, and what each restricted benchmark was restricted to.
+
+    The second value maps a benchmark to ``{"ids": [...], "limit": n}``, as far as it has them.
+    A benchmark's own ``ids`` and ``limit`` take the place of the run's. A benchmark that none of
+    the run's ids belongs to has no entries.
+
+    Raises:
+        UserError: an id is of no entry, or the benchmark's options leave its entry out.
+    """
+    chosen: dict[str, list[Entry]] = {}
+    restricted: dict[str, dict[str, Any]] = {}
+    shared: list[Entry] = []
+    unknown = list(config.ids or ())
+    sharing = []
+    for benchmark, section in zip(benchmarks, config.benchmarks, strict=True):
+        entries, own = benchmark.dataset(), section.ids
+        if ids := own or config.ids:
+            entries, lacking = _named(entries, ids)
+            if own and lacking:
+                raise _no_entry(lacking, [benchmark], f"benchmarks.{benchmark.name}.ids")
+            if not own:
+                sharing.append(benchmark)
+                unknown = [one for one in unknown if one in lacking]
+            found = [one for one in ids if one not in lacking]
+            restricted[benchmark.name] = {"ids": sorted(set(found))}
+        if section.limit is not None:
+            entries = spread(entries, section.limit)
+            restricted.setdefault(benchmark.name, {})["limit"] = section.limit
+        elif config.limit is not None:
+            shared += entries
+        chosen[benchmark.name] = entries
+    if unknown:
+        raise _no_entry(unknown, sharing, "ids")
+    if config.limit is not None and shared:
+        for name in {entry.benchmark for entry in shared}:
+            chosen[name] = []
+        for entry in spread(shared, config.limit):
+            chosen[entry.benchmark].append(entry)
+    return [entry for entries in chosen.values() for entry in entries], restricted
+
+
+def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
+    """At most ``limit`` entries, taken in turns from every category and language, in order.
+
+    A dialogue is taken whole or not at all, unless nothing else would be left.
+    """
+    dialogues: dict[tuple[str, str, str, str], list[int]] = {}
+    for index, entry in enumerate(entries):
+        key = (entry.benchmark, entry.category, entry.language, entry.group)
+        dialogues.setdefault(key, []).append(index)
+    lanes: dict[tuple[str, ...], list[list[int]]] = {}
+    for key, indices in dialogues.items():
+        lanes.setdefault(key[:3], []).append(indices)
+    chosen: list[int] = []
+    for turn in zip_longest(*lanes.values(), fillvalue=[]):
+        for indices in turn:
+            if len(chosen) + len(indices) <= limit:
+                chosen += indices
+    return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
+
+
+def _names(entry: Entry) -> tuple[str, str, str]:
+    """The texts that name ``entry`` in `ids`, the shortest first."""
+    return entry.id, f"{entry.category}/{entry.id}", f"{entry.language}/{entry.category}/{entry.id}"
+
+
+def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], list[str]]:
+    """The entries that ``ids`` name, in their own order, and the ids that name none."""
+    asked, found, lacking = set(ids), [], dict.fromkeys(ids)
+    for entry in entries:
+        if names := asked.intersection(_names(entry)):
+            found.append(entry)
+            for name in names:
+                lacking.pop(name, None)
+    return found, list(lacking)
+
+
+def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
+    """Build the error about ``ids``, which name no entry of ``benchmarks``."""
+    if not benchmarks:
+        what = "every benchmark has ids of its own, so these would choose nothing"
+        return UserError(what, where=where, fix="leave one of them out")
+    several = len(ids) > 1
+    quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    for benchmark in benchmarks:
+        if entry := next(_left_out(benchmark, ids), None):
+            keys = " and ".join(benchmark.choices) or "the options of the benchmark"
+            return UserError(
+                f"{benchmark.name} is asked for entry {entry.id!r} of {entry.language}/"
+                f"{entry.category}, and its {keys} leave that out",
+                where=where,
+                fix=f"widen {keys}, or leave the id out",
+            )
+    known = {name: None for b in benchmarks for e in b.dataset() for name in _names(e)[:1]}
+    near = dict.fromkeys(closest_of(one.rpartition("/")[2], list(known), 0.5) for one in ids)
+    meant = [repr(name) for name in list(near)[:_SHOWN] if name is not None]
+    names = ", ".join(benchmark.name for benchmark in benchmarks)
+    example = next(iter(known), "")
+    return UserError(
+        f"{names} {'have' if len(benchmarks) > 1 else 'has'} no "
+        f"{'entries' if several else 'entry'} {quoted}{more}",
+        where=where,
+        fix=f"did you mean {', '.join(meant)}?" if meant else f"write an id such as {example!r}",
+    )
+
+
+def _left_out(benchmark: Benchmark, ids: Sequence[str]) -> Iterator[Entry]:
+    """The entries of the benchmark's data that ``ids`` name and its options leave out."""
+    asked = set(ids)
+    entries = benchmark.output_entries()
+    for language in entries.languages:
+        for category in entries.categories:
+            of: Mapping[str, Entry] = {}
+            with suppress(UserError):  # data without the category has no such entry
+                of = entries.of(language, category)
+            yield from (entry for entry in of.values() if asked.intersection(_names(entry)))
