@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.dataset import python_tree
 from ace_ray.benchmarks.statistics import ALL_ROWS
 from ace_ray.config import SECTION_KEYS, Section
 from ace_ray.errors import UserError
@@ -131,6 +133,32 @@ def local_parts(name: str) -> tuple[Path, str]:
     """The file and the class of ``./file.py:Class``. Raises `UserError`."""
     path, _, attribute = name.rpartition(":")
     return folder_of(path, "benchmarks"), attribute
+
+
+def check_source(name: str, text: str) -> None:
+    """Raise `UserError` unless ``text``, the file of ``./file.py:Class``, is Python with the class.
+
+    Runs nothing of it.
+    """
+    path, attribute = local_parts(name)
+    try:
+        tree = python_tree(text.encode())
+    except ValueError as error:
+        raise UserError(
+            f"{path} is not Python that can be read ({error})",
+            where="benchmarks",
+            fix="correct the code",
+        ) from error
+    bound = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {alias.asname or alias.name for alias in node.names}
+    if attribute not in bound and "*" not in bound:
+        raise UserError(
+            f"{path} has no {attribute}", where="benchmarks", fix="name a class of the file"
+        )
 
 
 def code_hash(benchmark: type[Benchmark]) -> str:

@@ -24,7 +24,7 @@ import yaml
 
 import ace_ray
 from ace_ray import log
-from ace_ray.benchmarks.registry import benchmark_class, is_local, local_parts
+from ace_ray.benchmarks.registry import check_source, is_local, local_parts
 from ace_ray.config import (
     RunConfig,
     config_path,
@@ -203,9 +203,9 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
         name = str(section.get("name"))
         if not is_local(name):
             continue
-        benchmark_class(name)  # refused here, not on the cluster
         path, attribute = local_parts(name)
         there, text = _travelling(str(path), "benchmark")
+        check_source(name, text)
         cast(dict[str, Any], section)["name"] = f"./{there}:{attribute}"
         yield f"--file={there}:{text}"
         yield f"--set=benchmarks.{number}.name=./{there}:{attribute}"
