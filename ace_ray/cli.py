@@ -226,7 +226,7 @@ def run_sweep(
     console = Console()
     say = log.say_on(console)
     values = _given(output, limit, ids=ids)
-    sweep = Sweep(load_sweep(config, overrides, values), say, complete)
+    sweep = Sweep(load_sweep(config, overrides, values), say, complete, preview=only_plan)
     if only_plan:
         print_plan(
             sweep,

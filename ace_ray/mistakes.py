@@ -172,11 +172,12 @@ def _folded(name: str) -> str:
     return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return what to write in place of ``name``: the nearest known name, else one of them all."""
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what to write in place of ``name``: the nearest known name, else ``otherwise``, by
+    default all of them."""
     known = list(known)
-    near = closest_of(name, known, _LIKE)
-    return f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
+    near = closest_of(name, known, _LIKE) if isinstance(name, str) else None
+    return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
 
 
 def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:

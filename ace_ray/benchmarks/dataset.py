@@ -21,6 +21,7 @@ from typing import Any
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
+from ace_ray.mistakes import did_you_mean
 from ace_ray.records import Entry, digest
 
 DATA_LIMIT_BYTES = 64 << 20
@@ -53,7 +54,7 @@ def locate(
         raise UserError(
             f"{name!r} is neither mini, imported, imported:<version> nor a folder",
             where="data",
-            fix=get_data,
+            fix=did_you_mean(name, ["mini", "imported"], get_data),
         )
     check(folder)
     return folder

@@ -21,6 +21,7 @@ from ace_ray.benchmarks.dataset import (
 )
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
+from ace_ray.mistakes import did_you_mean
 
 UNKNOWN = "unknown"
 """The version of a folder that does not say, and whose data are not those of the known one."""
@@ -115,7 +116,9 @@ class UpstreamCopy:
                     f"{spec!r} is neither {mini}installed, imported, imported:<version>, a folder"
                     " nor a wheel file",
                     where="data",
-                    fix=upstream.get_data,
+                    fix=did_you_mean(
+                        spec, ["mini"] * bool(mini) + ["installed", "imported"], upstream.get_data
+                    ),
                 )
         _check_version(copy, asked_version)
         return copy

@@ -25,6 +25,7 @@ from ace_ray.config import (
     validated,
 )
 from ace_ray.errors import UserError
+from ace_ray.mistakes import did_you_mean
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
@@ -77,8 +78,12 @@ def parse_role(value: Any, where: str) -> Role:
         raise UserError(
             f"{given!r:.60} names no role",
             where=where,
-            fix="write same, or a mapping with either model: {source: ...} or "
-            "endpoint: {url: ..., model: ...}",
+            fix=did_you_mean(
+                value,
+                ["same"],
+                "write same, or a mapping with either model: {source: ...} or "
+                "endpoint: {url: ..., model: ...}",
+            ),
         )
     tree = dict(value)
     # On its own, so that a bad key in it is named by its full path.

@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from ace_ray import log
-from ace_ray.config import RunConfig
+from ace_ray.config import RunConfig, SamplingConfig
 from ace_ray.errors import UserError
+from ace_ray.models.sources import ModelRef
 from ace_ray.publishers.registry import check_publishers
 from ace_ray.run import connection
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
@@ -36,6 +37,16 @@ def plan_run(config: RunConfig) -> Plan:
     benchmarks = make_benchmarks(config)
     model = resolve_model(config)
     return make_plan(config, model, benchmarks, facts_of(config, model))
+
+
+def check_config(config: RunConfig) -> None:
+    """Raise `UserError` for a mistake in ``config`` that no model could make good."""
+    check_engine(config)
+    check_publishers(config.publish)
+    # Parsers and the model's own sampling are left open: only a model's files settle them.
+    sampling = config.sampling if config.sampling.is_complete else SamplingConfig()
+    trial = config.model_copy(update={"backend": "fake", "sampling": sampling})
+    make_plan(trial, ModelRef("any", "fake", "any", "any"), make_benchmarks(config))
 
 
 def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:

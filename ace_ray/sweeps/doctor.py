@@ -18,7 +18,7 @@ def examine_sweep(load: Callable[[], SweepConfig]) -> Iterator[Line]:
     if config is None:
         yield Line("config", failure, problem=True)
         return
-    sweep, failure = tried(lambda: Sweep(config, lambda line: None))
+    sweep, failure = tried(lambda: Sweep(config, lambda line: None, preview=True))
     if sweep is None:
         yield Line("sweep", failure, problem=True)
         return

@@ -127,16 +127,21 @@ def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -
     return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
 
+def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> Plan:
+    """Plan the run of a checkpoint. Raises `UserError`: it cannot be evaluated as asked."""
+    model = SweepModel(source=checkpoint.source)
+    if sweep.base is not None:
+        model = SweepModel(adapter=checkpoint.source)
+    return plan_run(sweep.run_of(model, output))
+
+
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
     """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
     can tell now."""
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
     try:
-        model = SweepModel(source=checkpoint.source)
-        if sweep.base is not None:
-            model = SweepModel(adapter=checkpoint.source)
-        plan = plan_run(sweep.run_of(model, output))
+        plan = plan_of_checkpoint(sweep, checkpoint, output)
         weights = plan.model.adapter.ref if plan.model.adapter else plan.model
         if weights.kind == "folder":
             check_whole(Path(weights.location))

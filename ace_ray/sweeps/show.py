@@ -50,6 +50,9 @@ def print_plan(
     print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
     for run in refused:
         print_line(console, f"{run.label}: refused, {run.refused}")
+    for run in sweep.runs:
+        if run.awaited:
+            print_line(console, f"{run.label}: {run.awaited}")
     for run in planned:
         if not run.gpus:
             print_line(console, f"{run.label}: behind an endpoint, its time is unknown")

@@ -14,10 +14,10 @@ from ace_ray import log
 from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.publishers.registry import check_publishers
-from ace_ray.run.evaluate import check_lasting
+from ace_ray.run.evaluate import check_config, check_lasting
 from ace_ray.run.planning import cluster
 from ace_ray.run.storage.lease import Lease, LeaseLost
-from ace_ray.store import open_store
+from ace_ray.store import Unreachable, open_store
 from ace_ray.sweeps.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweeps.comparisons import Comparisons
 from ace_ray.sweeps.config import SweepConfig, claim, sweep_id_of
@@ -30,6 +30,7 @@ from ace_ray.sweeps.runs import (
     check_distinct,
     in_order,
     is_finished,
+    plan_of_checkpoint,
     run_of_checkpoint,
     run_of_model,
     unplanned,
@@ -56,10 +57,21 @@ class Sweep:
     """One call. Raises `UserError`: it cannot be started as asked; nothing was written."""
 
     def __init__(
-        self, config: SweepConfig, say: Callable[[str], None], complete: Sequence[str] = ()
+        self,
+        config: SweepConfig,
+        say: Callable[[str], None],
+        complete: Sequence[str] = (),
+        *,
+        preview: bool = False,
     ) -> None:
-        """``complete``: labels of runs whose rows are all to be evaluated though their comparison
-        is decided; "all": of all."""
+        """Plan the runs of the models and checkpoints that are there.
+
+        Args:
+            complete: labels of runs whose rows are all to be evaluated though their comparison is
+                decided; "all": of all.
+            preview: only show the plan. A watched folder's checkpoints are planned without waiting
+                until they settle.
+        """
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
         any_run = config.any_run
@@ -96,8 +108,8 @@ class Sweep:
         """What has come of every run, once it has been gathered."""
         self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
-            for checkpoint in self._first_look():
-                self._take(checkpoint)
+            check_config(any_run)
+            self._take_first(preview=preview)
         check_distinct(self.runs)
         self.comparisons = Comparisons(any_run, self.store, say)
         self.comparisons.complete(complete, self._in_order())
@@ -189,10 +201,36 @@ class Sweep:
 
     # What there is
 
-    def _first_look(self) -> list[Checkpoint]:
-        if self._watching is None:
-            return find_checkpoints(self._options, self._store_options, self._steps)
-        return self._watching.look()
+    def _take_first(self, *, preview: bool) -> None:
+        """Plan the checkpoints that are there. Raises `UserError`: there are none, or the config
+        fits none of them."""
+        there = find_checkpoints(self._options, self._store_options, self._steps)
+        settled = there if self._watching is None or preview else self._watching.look()
+        for checkpoint in settled:
+            if checkpoint.lacks and self._watching is not None:
+                self._put(unplanned(checkpoint, awaited=f"it is waited for: {checkpoint.lacks}"))
+            else:
+                self._take(checkpoint)
+        if not any(run.plan for run in self.runs if run.step is not None):
+            self._check_with([checkpoint for checkpoint in there if not checkpoint.lacks])
+
+    def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Raise `UserError` where the config fits none of ``checkpoints``, which are whole.
+
+        An error about a file of the checkpoint does not count: it may still be written."""
+        mistakes = []
+        for checkpoint in checkpoints:
+            try:
+                plan_of_checkpoint(self._config, checkpoint, self.uri)
+            except Unreachable:
+                raise
+            except UserError as error:
+                mistakes.append((checkpoint, error))
+            else:
+                return
+        for checkpoint, error in mistakes:
+            if checkpoint.name not in error.where:
+                raise error
 
     def _invalid(self) -> list[SweepRun]:
         """What came while watching and is no checkpoint that could be told from others."""

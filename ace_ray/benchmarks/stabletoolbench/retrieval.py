@@ -18,6 +18,7 @@ from ace_ray.benchmarks.stabletoolbench.names import function_name
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.tools import Rules, apis_of, schemas
 from ace_ray.errors import UserError
+from ace_ray.mistakes import did_you_mean
 from ace_ray.records import Entry, digest
 
 Kind = Literal["query", "distractors", "retrieved", "all"]
@@ -52,7 +53,8 @@ def parse_scope(value: Any, where: str = _WHERE) -> Scope:
                     f"{kind} is {k!r:.40}", where=where, fix="write a number of at least 1"
                 )
             return Scope(kind, k)
-    raise UserError(f"{value!r:.60} is no scope", where=where, fix=_FIX)
+    fix = did_you_mean(value, ["query", "all"], _FIX)
+    raise UserError(f"{value!r:.60} is no scope", where=where, fix=fix)
 
 
 class ToolPool:
