@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import SHIPPED, load_config, shipped_configs
+from ace_ray.errors import UserError
 
 QUICK = ["--set", "backend=fake"]
 
@@ -116,12 +120,39 @@ def test_all_unknown_keys_are_told_at_once_before_missing_ones(
 def test_what_can_be_named_is_listed(here: Any) -> None:
     benchmarks = json.loads(here("list", "--json").stdout)
     assert benchmarks["acebench"]["categories"] == 17
-    categories = json.loads(here("list", "categories", "--json").stdout)
-    assert "live_simple" in categories["bfcl"]["Live"]
-    assert "  Live: live_simple" in here("list", "categories").stdout
+    assert benchmarks["tau2"]["categories"] == 5
     configs = here("list", "configs").stdout
     assert all(name in configs for name in shipped_configs())
     assert "CREATE OR REPLACE MACRO run_rows" in here("list", "sql").stdout
+
+
+SERVICE = {"url": "http://localhost:9/x"}
+NEEDED = {"bfcl": {"embedding": SERVICE | {"model": "m"}, "web_search": {}}}
+NEEDED["bfcl"]["web_search"] = {"search": SERVICE, "fetch": SERVICE}
+
+
+def test_every_name_that_list_prints_can_be_pasted_into_a_config(here: Any) -> None:
+    told = [
+        line for line in here("list", "categories").stdout.splitlines() if not line.startswith(" ")
+    ]
+    assert told == [
+        "acebench (categories)",
+        "acebench (languages)",
+        "bfcl (categories)",
+        "stabletoolbench (groups)",
+        "tau2 (domains)",
+    ]
+    listed = json.loads(here("list", "categories", "--json").stdout)
+    for benchmark, options in listed.items():
+        for option, choices in options.items():
+            names = dict.fromkeys([*choices, *(one for many in choices.values() for one in many)])
+            assert len(names) > 1
+            for name in names:
+                section = {option: [name], **NEEDED.get(benchmark, {})}
+                # Names are looked at before the data, which need not be here.
+                absent = benchmark == "tau2" and find_spec("tau2") is None
+                with pytest.raises(UserError, match="^data: ") if absent else nullcontext():
+                    assert make_benchmark(benchmark, section).dataset()
 
 
 def test_parsers_are_vllms(here: Any) -> None:

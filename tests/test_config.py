@@ -86,6 +86,18 @@ def test_a_later_override_wins_and_values_win_over_all(path: str) -> None:
     assert (config.samples, config.output) == (5, "b #1: c")
 
 
+def test_limit_and_ids_of_the_command_line_win_over_those_of_the_files_benchmarks(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("model: {source: m}\nbenchmarks: [{name: bfcl, limit: 9, ids: [a, b, a]}]\n")
+    (as_written,) = load_config(str(file)).benchmarks
+    assert (as_written.limit, as_written.ids) == (9, ["a", "b"])
+    config = load_config(str(file), (), {"limit": 2, "ids": ["c"]})
+    assert (config.limit, config.ids) == (2, ["c"])
+    assert (config.benchmarks[0].limit, config.benchmarks[0].ids) == (None, None)
+
+
 def test_an_override_makes_the_section_it_needs(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("model: {source: m}\nbenchmarks: [acebench]\nengine:\n")

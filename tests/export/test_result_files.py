@@ -96,16 +96,21 @@ def test_the_hubs_own_reader_takes_the_file(here: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "limit", "words"),
+    ("rows", "changes", "words"),
     [
-        (block("en", "normal_atom_bool", 3, 4), None, "is not whole: without en/"),
-        (everything({}), 5, "the run is limited to 5 entries"),
+        (block("en", "normal_atom_bool", 3, 4), {}, "is not whole: without en/"),
+        (everything({}), {"limit": 5}, "the run is limited to 5 entries"),
+        (
+            everything({}),
+            {"restricted": {"acebench": {"ids": ["x", "y"], "limit": 1}}},
+            "the run is limited to 1 entries of 2 named ids",
+        ),
     ],
 )
 def test_what_is_no_result_of_a_benchmark(
-    here: Any, tmp_path: Path, rows: Any, limit: int | None, words: str
+    here: Any, tmp_path: Path, rows: Any, changes: dict[str, Any], words: str
 ) -> None:
-    folder = write_run(tmp_path / "run", rows, limit=limit)
+    folder = write_run(tmp_path / "run", rows, **changes)
     out = ("--output", tmp_path / "out")
     ended = here("export", folder, "--to", "hf", "--dataset", "o/d", *out)
     assert ended.code == 2

@@ -121,6 +121,7 @@ def write_run(
     finished: bool = True,
     max_unscored: float = 0.0,
     limit: int | None = None,
+    restricted: dict[str, Any] | None = None,
     backend: str = "vllm",
     extra_identity: dict[str, Any] | None = None,
     parameters: int | None = None,
@@ -165,6 +166,7 @@ def write_run(
         identity=identity,
         run_id=run_id or folder.name,
         choice=FormatChoice(),
+        restricted=restricted or {},
         drawn=None,
     )
     manifest = json.loads(json.dumps(make_manifest(cast(Any, plan), {})))

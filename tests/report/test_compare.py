@@ -68,6 +68,8 @@ def run_compare(folders: list[Path], **asked: Any) -> str:
         ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
         ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
         ({"limit": 5}, "limit is null in A; 5 in B"),
+        ({"restricted": {"acebench": {"limit": 5}}}, "limit is null in A; 5 in B"),
+        ({"restricted": {"acebench": {"ids": ["x"]}}}, 'ids is null in A; ["x"] in B'),
         (
             {"extra_identity": {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}},
             'roles.user.model is not recorded in A; "m" in B',

@@ -10,6 +10,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.conditions import comparable_sets, differences
+from ace_ray.benchmarks.results import Estimate
 from ace_ray.errors import UserError
 from ace_ray.reports.content import comparison_table
 from ace_ray.reports.runs import by_benchmark, load_runs
@@ -234,6 +235,25 @@ def test_adapters_are_models_of_their_own(tmp_path: Path) -> None:
     twins = [write_run(tmp_path / f"twin{n}", ROWS, adapter=f"/loras/run-{n}/last") for n in (1, 2)]
     (line,) = differences(reported(*twins))
     assert line.startswith("not the same candidate: adapter is ")
+
+
+def test_named_entries_have_a_partial_headline(tmp_path: Path) -> None:
+    """Though they are of every category."""
+    restricted = {"acebench": {"ids": ["a", "b"]}}
+    folder = write_run(tmp_path / "run", everything({}), restricted=restricted)
+    (held,) = by_benchmark(load_runs([str(folder)]))
+    table = comparison_table(held, "official")
+    shares = [cell for cell in table.lines[0] if isinstance(cell, Estimate)]
+    assert shares
+    assert all(share.partial for share in shares)
+    assert "limited to 2 named ids, a sample only" in " ".join(table.notes)
+    whole = write_run(tmp_path / "whole", everything({}))
+    (held,) = by_benchmark(load_runs([str(whole)]))
+    assert not any(
+        cell.partial
+        for cell in comparison_table(held, "official").lines[0]
+        if isinstance(cell, Estimate)
+    )
 
 
 def test_some_categories_have_a_partial_headline(tmp_path: Path) -> None:

@@ -74,12 +74,14 @@ def test_any_other_config_goes_as_text_with_its_options(config: Path) -> None:
         overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"],
         output="s3://b/--odd",
         limit=7,
+        ids=["--odd", "a/b"],
     )
     read = parsed(made.entrypoint)
     assert read["config"] is None
     assert yaml.safe_load(read["config_text"]) == yaml.safe_load(config.read_text())
     assert read["output"] == "s3://b/--odd"
     assert read["limit"] == 7
+    assert read["ids"] == ["--odd", "a/b"]
     assert read["overrides"] == ["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"]
 
 
@@ -336,6 +338,59 @@ def test_score_and_report_take_no_options_of_a_config(here: Any) -> None:
         done = here("submit", "s3://b/p/r", "--job", "score", "--dry-run", *option)
         assert done.code == 2
         assert "takes a run as it is" in done.stderr
+
+
+MARKED = """
+from pathlib import Path
+from ace_ray.benchmarks.base import Benchmark
+
+Path({mark!r}).touch()
+
+class Mine(Benchmark):
+    name = "mine"
+"""
+
+
+@pytest.mark.parametrize("form", ["config", "run.json", "sweep"])
+def test_a_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path, form: str) -> None:
+    mark, code = tmp_path / "mark", tmp_path / "mine.py"
+    code.write_text(MARKED.format(mark=str(mark)))
+    tree: dict[str, Any] = {
+        "model": {"source": "org/m"},
+        "benchmarks": [{"name": f"{code}:Mine"}],
+        "output": "s3://b/p",
+    }
+    if form == "run.json":
+        tree = {"schema_version": 1, "config": tree}
+    elif form == "sweep":
+        tree["models"] = [{"source": "org/m"}]
+        del tree["model"]
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(tree))
+    job = ["--job", "sweep"] if form == "sweep" else []
+    done = here("submit", path, "--dry-run", *job)
+    assert done.code == 0, done.stderr
+    assert "class Mine(Benchmark)" in done.stdout
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "words"),
+    [
+        ("class Mine: pass", "Yours", "has no Yours; name a class of the file"),
+        ("class Mine(", "Mine", "is not Python that can be read (SyntaxError"),
+        (None, "Mine", "cannot be read: No such file"),
+    ],
+)
+def test_a_local_benchmark_that_is_not_there_is_refused_before_the_cluster(
+    tmp_path: Path, config: Path, code: str | None, name: str, words: str
+) -> None:
+    file = tmp_path / "mine.py"
+    if code is not None:
+        file.write_text(code)
+    with pytest.raises(UserError) as refused:
+        make_submission("evaluate", str(config), overrides=[f"benchmarks=['{file}:{name}']"])
+    assert words in str(refused.value)
 
 
 def test_this_checkout_is_one() -> None:

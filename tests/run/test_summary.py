@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import RunConfig
 from ace_ray.records import Verdict
 from ace_ray.run.storage.rows import ResultRow
@@ -56,6 +58,16 @@ def test_the_statuses_add_up_to_what_was_declared() -> None:
     assert [found[part] for part in parts] == [1, 1, 1, 1, 2]
     assert sum(found[part] for part in parts) == found["declared"] == 6
     assert found["error_classes"] == {"Boom": 3}
+
+
+def test_the_scores_of_named_entries_are_partial(tmp_path: Path) -> None:
+    manifest = manifest_of(1) | {"restricted": {"acebench": {"ids": ["a"]}}}
+    made: Any = {"acebench": make_benchmark("acebench", {"languages": ["en"]})}
+    rows = [row("a", benchmark="acebench", category="normal_atom_bool")]
+    for ids, partial in ((manifest, True), (manifest_of(1), False)):
+        found = summarize(ids, made, lambda: iter(rows), {})
+        pooled = found["benchmarks"]["acebench"]["scores"]["official"][-1]
+        assert (pooled["name"], pooled["value"], pooled["partial"]) == ("Accuracy", 1.0, partial)
 
 
 def test_why_rows_have_no_verdict_is_told_once_for_each_reason() -> None:

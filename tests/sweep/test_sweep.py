@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -1104,6 +1105,13 @@ class TestStopping:
         assert setup.states() == {"step 1": "complete"}
 
 
+def refuses(where: str) -> Callable[..., None]:
+    def plan(*_: Any) -> None:
+        raise UserError("not these", where=where)
+
+    return plan
+
+
 class TestWatching:
     @pytest.fixture(autouse=True)
     def watch(self, setup: Setup) -> None:
@@ -1115,6 +1123,45 @@ class TestWatching:
         assert setup.run() == 0
         assert setup.lanes == [["step 1", "step 2"], ["step 3"], ["step 4"]]
         assert set(setup.states().values()) == {"complete"}
+
+    @pytest.mark.parametrize("steps", [(), (1, 2)])
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"categories": ["Atom"]}, "did you mean 'atom'?"),
+            ({"data": "/nowhere"}, "'/nowhere' is neither mini"),
+            ({"user": "sam"}, "did you mean 'same'?"),
+            ({"ids": ["nobody"]}, "acebench has no entry 'nobody'"),
+        ],
+    )
+    def test_a_mistake_in_the_config_ends_it_before_it_waits(
+        self, setup: Setup, steps: tuple[int, ...], changes: dict[str, Any], words: str
+    ) -> None:
+        setup.save(*steps)
+        with pytest.raises(UserError, match=re.escape(words)):
+            setup.sweep(benchmarks=[{"name": "acebench", **changes}], settle_s=60)
+
+    def test_a_mistake_that_only_the_checkpoints_show_ends_it_before_it_waits(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "plan_of_checkpoint", refuses("model.tool_parser"))
+        setup.save(1, 2)
+        with pytest.raises(UserError, match=r"model\.tool_parser: not these"):
+            setup.sweep(settle_s=60)
+        # Of a file of a checkpoint it is no mistake in the config: it may still be written.
+        monkeypatch.setattr(
+            module, "plan_of_checkpoint", refuses(f"{setup.checkpoints}/step_1/config.json")
+        )
+        shutil.rmtree(setup.checkpoints / "step_2")
+        setup.sweep(settle_s=60)
+
+    def test_a_preview_plans_what_is_there(self, setup: Setup) -> None:
+        setup.save(1, 2)
+        (setup.checkpoints / "step_3").mkdir()
+        (setup.checkpoints / "step_3" / "config.json").write_text("{}")
+        sweep = Sweep(setup.config(settle_s=60), setup.said.append, preview=True)
+        assert [run.label for run in sweep.runs if run.plan] == ["step 1", "step 2"]
+        assert sweep.runs[-1].awaited == "it is waited for: there is no tokenizer"
 
     def test_from_an_empty_folder(self, setup: Setup) -> None:
         timer = threading.Timer(0.1, setup.save, (1,))

@@ -1,0 +1,122 @@
+"""Which entries a run evaluates: all, those that `ids` name, and at most `limit` of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.records import Entry
+from ace_ray.run.planning.plan import make_manifest, make_plan
+from ace_ray.run.planning.selection import select
+from tests.run.planning.toy_benchmark import MODEL, Toy, planned
+
+
+class Spoken(Toy):
+    """Each of two ids in two languages and two categories."""
+
+    def entries(self) -> Sequence[Entry]:
+        return [
+            Entry(self.name, category, language, one, {"text": "x"}, "gold", one)
+            for language in ("en", "zh")
+            for category in ("calls", "chats")
+            for one in ("first", "second")
+        ]
+
+
+class Other(Toy):
+    name = "other"
+
+    def entries(self) -> Sequence[Entry]:
+        return [Entry("other", "all", "en", f"o{n}", {"text": "x"}, "", str(n)) for n in range(4)]
+
+
+def config_of(*sections: Any, **changes: Any) -> RunConfig:
+    tree = {"model": {"source": "m"}, "benchmarks": list(sections), **changes}
+    return RunConfig.model_validate(tree)
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        (["first"], ["en/calls", "en/chats", "zh/calls", "zh/chats"]),
+        (["calls/first"], ["en/calls", "zh/calls"]),
+        (["zh/chats/first", "zh/chats/first"], ["zh/chats"]),
+        (["zh/chats/first", "calls/first"], ["en/calls", "zh/calls", "zh/chats"]),
+    ],
+)
+def test_an_id_names_every_entry_that_has_it(ids: list[str], found: list[str]) -> None:
+    entries, restricted = select(config_of({"name": "toy", "ids": ids}), [Spoken()])
+    assert [f"{entry.language}/{entry.category}" for entry in entries] == found
+    assert {entry.id for entry in entries} == {"first"}
+    assert restricted == {"toy": {"ids": sorted(set(ids))}}
+
+
+def test_a_limit_of_named_entries_takes_some_of_them() -> None:
+    entries, _ = select(config_of({"name": "toy", "ids": ["first"], "limit": 3}), [Spoken()])
+    assert len(entries) == 3
+
+
+def test_a_benchmarks_own_limit_takes_the_place_of_the_runs() -> None:
+    benchmarks = [Spoken(), Other()]
+    entries, restricted = select(config_of({"name": "toy", "limit": 5}, "other"), benchmarks)
+    assert [entry.benchmark for entry in entries] == ["toy"] * 5 + ["other"] * 4
+    entries, restricted = select(
+        config_of({"name": "toy", "limit": 5}, "other", limit=2), benchmarks
+    )
+    assert [entry.benchmark for entry in entries] == ["toy"] * 5 + ["other"] * 2
+    assert restricted == {"toy": {"limit": 5}}
+
+
+@pytest.mark.parametrize(
+    ("section", "run", "words"),
+    [
+        ({"ids": ["frist"]}, {}, "benchmarks.toy.ids: toy has no entry 'frist'; did you mean"),
+        ({"ids": ["en/calls/frist"]}, {}, "no entry 'en/calls/frist'; did you mean 'first'?"),
+        ({"ids": ["#", "first"]}, {}, "no entry '#'; write an id such as 'first'"),
+        ({}, {"ids": ["first", "o9"]}, "ids: toy, other have no entry 'o9'; did you mean"),
+        ({}, {"ids": ["?1", "?2", "?3", "?4"]}, "no entries '?1', '?2', '?3' and 1 more"),
+    ],
+)
+def test_an_id_of_no_entry_is_a_mistake(section: Any, run: Any, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        select(config_of({"name": "toy", **section}, "other", **run), [Spoken(), Other()])
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "one", "keys"),
+    [
+        ("acebench", {"categories": ["agent"]}, "normal_atom_bool_0", "categories and languages"),
+        ("acebench", {"languages": ["zh"]}, "en/special_irrelevant/special_irrelevant_0", "lang"),
+        ("bfcl", {"categories": ["live"]}, "multi_turn_base_0", "its categories leave that out"),
+    ],
+)
+def test_an_id_that_the_options_leave_out_is_a_mistake(
+    name: str, options: Any, one: str, keys: str
+) -> None:
+    made = make_benchmark(name, options)
+    with pytest.raises(UserError) as refused:
+        select(config_of({"name": name, **options, "ids": [one]}), [made])
+    assert keys in str(refused.value)
+    assert "leave the id out" in str(refused.value)
+
+
+def test_a_benchmark_with_none_of_the_ids_is_no_part_of_the_run() -> None:
+    config = config_of("toy", "other", ids=["o1"])
+    plan = make_plan(config, MODEL, [Toy(), Other()])
+    assert list(plan.benchmarks) == ["other"]
+    assert plan.run_id.startswith("other-")
+
+
+def test_named_entries_are_another_run_and_its_config_runs_again() -> None:
+    plan = planned(Spoken(), ids=["first"], limit=3)
+    assert plan.run_id != planned(Spoken(), limit=3).run_id
+    manifest = make_manifest(plan, {"machine": {}})
+    again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Spoken()])
+    assert (again.run_id, again.identity) == (plan.run_id, plan.identity)
+    assert manifest["restricted"] == {"toy": {"ids": ["first"]}}
