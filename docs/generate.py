@@ -23,6 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.tau2.options import Options as Tau2Options
 from ace_ray.config import (
+    BenchmarkConfig,
     CandidateEndpoint,
     EarlyConfig,
     EndpointConfig,
@@ -86,6 +87,13 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("sampling", SAMPLING, SamplingConfig),
     ("early", "Of a run, and of a sweep; see [Early decisions](early.md).", EarlyConfig),
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
+    (
+        "benchmarks",
+        "Keys of every item of `benchmarks`, besides those of its benchmark below. A benchmark's own "
+        "`limit` or `ids` takes the place of the run's; `--limit` and `--id` take the place of both. "
+        "`ace-ray list categories` prints what categories, languages, groups and domains take.",
+        BenchmarkConfig,
+    ),
     (
         "benchmarks: acebench",
         "Keys of the item `{name: acebench, ...}` of `benchmarks`; see [ACEBench](acebench.md).",

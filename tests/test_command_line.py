@@ -151,7 +151,7 @@ def test_every_name_that_list_prints_can_be_pasted_into_a_config(here: Any) -> N
                 section = {option: [name], **NEEDED.get(benchmark, {})}
                 # Names are looked at before the data, which need not be here.
                 absent = benchmark == "tau2" and find_spec("tau2") is None
-                with pytest.raises(UserError, match="^data: ") if absent else nullcontext():
+                with pytest.raises(UserError, match=r"^data: ") if absent else nullcontext():
                     assert make_benchmark(benchmark, section).dataset()
 
 
