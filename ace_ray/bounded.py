@@ -113,7 +113,17 @@ def yaml_tree(text: str) -> Any:
     except (
         *(yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError),
     ) as error:
-        raise Unbounded(f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+        raise Unbounded(f"is not YAML{_place(error)}") from error
+
+
+def _place(error: Exception) -> str:
+    """Say what a YAML ``error`` is about, and in which line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or not problem:
+        return f": {' '.join(str(error).split())[:300]}"
+    if "'\\t'" in problem:
+        problem = "a tab, and YAML is indented with spaces"
+    return f" in line {mark.line + 1}, column {mark.column + 1}: {problem}"[:300]
 
 
 class _Loader(yaml.SafeLoader):

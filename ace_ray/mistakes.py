@@ -82,6 +82,8 @@ def mistake(
     choices = [p["msg"] for p in same if p["type"] == "literal_error"]
     if first["type"] == "string_type" and isinstance(value, int | float):
         fix = "put it in quotes"
+    elif isinstance(value, str) and first["type"] == "list_type":
+        fix = f"write a list, [{value:.60}]"
     elif isinstance(value, str):
         near = closest_of(value, re.findall(r"'([^']*)'", " ".join(choices)), _LIKE)
         fix = f"did you mean {near!r}?" if near else fix

@@ -89,9 +89,9 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
     (
         "benchmarks",
-        "Keys of every item of `benchmarks`, besides those of its benchmark below. A benchmark's own "
-        "`limit` or `ids` takes the place of the run's; `--limit` and `--id` take the place of both. "
-        "`ace-ray list categories` prints what categories, languages, groups and domains take.",
+        "Keys of every item of `benchmarks`, besides those of its benchmark below. A benchmark's "
+        "own `limit` or `ids` takes the place of the run's; `--limit` and `--id` take the place "
+        "of both. `ace-ray list categories` prints what categories, languages, groups and domains take.",
         BenchmarkConfig,
     ),
     (
