@@ -91,7 +91,8 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         "benchmarks",
         "Keys of every item of `benchmarks`, besides those of its benchmark below. A benchmark's "
         "own `limit` or `ids` takes the place of the run's; `--limit` and `--id` take the place "
-        "of both. `ace-ray list categories` prints what categories, languages, groups and domains take.",
+        "of both. `ace-ray list categories` prints what categories, languages, groups and "
+        "domains take.",
         BenchmarkConfig,
     ),
     (
