@@ -121,16 +121,18 @@ def test_mistakes_are_one_line(made: Any, tmp_path: Path) -> None:
 def test_a_config_is_made_of_what_is_given(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("model: {source: x, tool_parser: hermes}\nbenchmarks: [acebench]\n")
-    config = _config(file, "y", None, "out", 3, {"sampling": {"temperature": 0.5}})
+    given = {"output": "out", "limit": 3, "ids": ["a"], "sampling": {"temperature": 0.5}}
+    config = _config(file, "y", None, given)
     assert (config.model.source, config.model.tool_parser) == ("y", "hermes")
-    assert (config.output, config.limit, config.sampling.temperature) == ("out", 3, 0.5)
-    keywords = _config(None, "y", "bfcl", None, None, {"backend": "fake"})
+    assert (config.output, config.limit, config.ids) == ("out", 3, ["a"])
+    assert config.sampling.temperature == 0.5
+    keywords = _config(None, "y", "bfcl", {"backend": "fake"})
     assert [one.name for one in keywords.benchmarks] == ["bfcl"]
-    assert _config(keywords, None, None, None, None, {}) == keywords
+    assert _config(keywords, None, None, {}) == keywords
     mapping = {"model": {"source": "z"}, "benchmarks": [{"name": "bfcl", "mode": "native"}]}
-    assert _config(mapping, None, None, None, None, {}).model.source == "z"
+    assert _config(mapping, None, None, {}).model.source == "z"
     with pytest.raises(ace_ray.UserError, match=r"evaluate\(\): unknown key 'sampling_'"):
-        _config(None, "y", "bfcl", None, None, {"sampling_": {}})
+        _config(None, "y", "bfcl", {"sampling_": {}})
 
 
 def test_importing_it_is_light() -> None:

@@ -127,8 +127,12 @@ def test_what_can_be_named_is_listed(here: Any) -> None:
 
 
 SERVICE = {"url": "http://localhost:9/x"}
-NEEDED = {"bfcl": {"embedding": SERVICE | {"model": "m"}, "web_search": {}}}
-NEEDED["bfcl"]["web_search"] = {"search": SERVICE, "fetch": SERVICE}
+NEEDED: dict[str, dict[str, Any]] = {
+    "bfcl": {
+        "embedding": {**SERVICE, "model": "m"},
+        "web_search": {"search": SERVICE, "fetch": SERVICE},
+    }
+}
 
 
 def test_every_name_that_list_prints_can_be_pasted_into_a_config(here: Any) -> None:

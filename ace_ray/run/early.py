@@ -507,9 +507,9 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
     if limit is not None and limit != plan.config.limit:
         what = f"its limit is {limit}"
     for name in plan.benchmarks:
-        own, other = plan.restricted.get(name, {}), manifest.restricted.get(name, Restriction())
-        if other.words and other != Restriction.model_validate(own):
-            what = f"it is limited to {other.words} of {name}"
+        part = manifest.restricted.get(name, Restriction())
+        if part.words and part != Restriction.model_validate(plan.restricted.get(name, {})):
+            what = f"it is limited to {part.words} of {name}"
     if samples != plan.config.samples:
         what = f"it has {samples} samples an entry"
     mine, other = (_asked(tree) for tree in (plan.identity, manifest.tree.get("identity") or {}))

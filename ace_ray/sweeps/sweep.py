@@ -228,9 +228,9 @@ class Sweep:
                 mistakes.append((checkpoint, error))
             else:
                 return
-        for checkpoint, error in mistakes:
-            if checkpoint.name not in error.where:
-                raise error
+        for checkpoint, mistake in mistakes:
+            if checkpoint.name not in mistake.where:
+                raise mistake
 
     def _invalid(self) -> list[SweepRun]:
         """What came while watching and is no checkpoint that could be told from others."""

@@ -114,17 +114,23 @@ def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -
                 where=where,
                 fix=f"widen {keys}, or leave the id out",
             )
-    known = {name: None for b in benchmarks for e in b.dataset() for name in _names(e)[:1]}
-    near = dict.fromkeys(closest_of(one.rpartition("/")[2], list(known), 0.5) for one in ids)
-    meant = [repr(name) for name in list(near)[:_SHOWN] if name is not None]
+    entries = [entry for benchmark in benchmarks for entry in benchmark.dataset()]
+    meant = [repr(near) for one in ids[:_SHOWN] if (near := _nearest(one, entries))]
     names = ", ".join(benchmark.name for benchmark in benchmarks)
-    example = next(iter(known), "")
+    example = entries[0].id if entries else ""
     return UserError(
         f"{names} {'have' if len(benchmarks) > 1 else 'has'} no "
         f"{'entries' if several else 'entry'} {quoted}{more}",
         where=where,
         fix=f"did you mean {', '.join(meant)}?" if meant else f"write an id such as {example!r}",
     )
+
+
+def _nearest(asked: str, entries: Sequence[Entry]) -> str | None:
+    """Return the name of an entry that is most like ``asked``, in the same form."""
+    near = closest_of(asked.rpartition("/")[2], {entry.id for entry in entries}, 0.5)
+    form = min(asked.count("/"), 2)
+    return closest_of(asked, {_names(entry)[form] for entry in entries if entry.id == near}, 0.0)
 
 
 def _left_out(benchmark: Benchmark, ids: Sequence[str]) -> Iterator[Entry]:

@@ -76,7 +76,11 @@ def test_a_benchmarks_own_limit_takes_the_place_of_the_runs() -> None:
     ("section", "run", "words"),
     [
         ({"ids": ["frist"]}, {}, "benchmarks.toy.ids: toy has no entry 'frist'; did you mean"),
-        ({"ids": ["en/calls/frist"]}, {}, "no entry 'en/calls/frist'; did you mean 'first'?"),
+        (
+            {"ids": ["en/calls/frist"]},
+            {},
+            "no entry 'en/calls/frist'; did you mean 'en/calls/first'?",
+        ),
         ({"ids": ["#", "first"]}, {}, "no entry '#'; write an id such as 'first'"),
         ({}, {"ids": ["first", "o9"]}, "ids: toy, other have no entry 'o9'; did you mean"),
         ({}, {"ids": ["?1", "?2", "?3", "?4"]}, "no entries '?1', '?2', '?3' and 1 more"),
