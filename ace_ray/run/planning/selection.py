@@ -44,7 +44,8 @@ def select(
                 sharing.append(benchmark)
                 unknown = [one for one in unknown if one in lacking]
             found = [one for one in ids if one not in lacking]
-            restricted[benchmark.name] = {"ids": sorted(set(found))}
+            if len(entries) < len(benchmark.dataset()):  # else it is the run of all of them
+                restricted[benchmark.name] = {"ids": sorted(found)}
         if section.limit is not None:
             entries = spread(entries, section.limit)
             restricted.setdefault(benchmark.name, {})["limit"] = section.limit

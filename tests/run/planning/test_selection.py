@@ -119,8 +119,13 @@ def test_a_benchmark_with_none_of_the_ids_is_no_part_of_the_run() -> None:
 
 def test_named_entries_are_another_run_and_its_config_runs_again() -> None:
     plan = planned(Spoken(), ids=["first"], limit=3)
-    assert plan.run_id != planned(Spoken(), limit=3).run_id
+    assert plan.run_id != planned(Spoken()).run_id
     manifest = make_manifest(plan, {"machine": {}})
     again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Spoken()])
     assert (again.run_id, again.identity) == (plan.run_id, plan.identity)
     assert manifest["restricted"] == {"toy": {"ids": ["first"]}}
+
+
+def test_the_names_of_all_entries_are_the_whole_run() -> None:
+    plan = planned(Spoken(), ids=["first", "second"])
+    assert (plan.run_id, plan.restricted) == (planned(Spoken()).run_id, {})
