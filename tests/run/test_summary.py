@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.registry import make_benchmark
@@ -60,10 +60,11 @@ def test_the_statuses_add_up_to_what_was_declared() -> None:
     assert found["error_classes"] == {"Boom": 3}
 
 
-def test_the_scores_of_named_entries_are_partial(tmp_path: Path) -> None:
+def test_the_scores_of_named_entries_are_partial() -> None:
     manifest = manifest_of(1) | {"restricted": {"acebench": {"ids": ["a"]}}}
     made: Any = {"acebench": make_benchmark("acebench", {"languages": ["en"]})}
-    rows = [row("a", benchmark="acebench", category="normal_atom_bool")]
+    right = dict.fromkeys(("official", "strict"), Verdict(True))
+    rows = [replace(row("a", benchmark="acebench", category="normal_atom_bool"), verdicts=right)]
     for ids, partial in ((manifest, True), (manifest_of(1), False)):
         found = summarize(ids, made, lambda: iter(rows), {})
         pooled = found["benchmarks"]["acebench"]["scores"]["official"][-1]
