@@ -63,7 +63,9 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     totals = " + ".join(f"{summary[s]} {s}" for s in STATUSES if summary[s] or s == "scored")
     missing = f" + {summary['missing']} missing" if summary["missing"] else ""
     timing, tokens = summary["timing"], summary["tokens"]
-    if summary["limit"]:
+    if "source" in summary:
+        yield from summary["notes"]
+    elif summary["limit"]:
         yield f"limited to {summary['limit']} entries: a sample of the benchmark, not its score"
     yield f"declared {summary['declared']} = {totals}{missing}"
     yield from (f"  {line}" for line in failure_lines(summary.get("failures", ())))

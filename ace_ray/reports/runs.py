@@ -293,8 +293,8 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
         yield f"behind an endpoint; unknown of its model: {unknown}"
         yield from endpoint_notes(run.totals.get("endpoint"))
-    if run.manifest.config.limit is not None:
-        yield f"limited to {run.manifest.config.limit} entries, a sample only"
+    if words := run.manifest.restriction(benchmark).words:
+        yield f"limited to {words}, a sample only"
     for finding in diagnose(run.rows_of(benchmark)):
         yield finding.text
     if benchmark in run.comparable:

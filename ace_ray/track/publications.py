@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,6 +12,7 @@ from pydantic import Field
 
 from ace_ray.benchmarks.headline import few, titles
 from ace_ray.benchmarks.results import Score
+from ace_ray.bounded import bounded_time
 from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.publishers.base import Point, Publication, Scalar
@@ -70,7 +70,7 @@ class _Run:
         return str(self.manifest.tree.get("created_at") or "")
 
     def point(self, step: int | None) -> Point:
-        return Point(step, _metrics(self), _time(self.created))
+        return Point(step, _metrics(self), bounded_time(self.created).timestamp())
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
@@ -293,13 +293,6 @@ def _key(name: str, created: str) -> str:
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")
-
-
-def _time(created: str) -> float:
-    try:
-        return datetime.fromisoformat(created).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def by_step(points: Iterable[Point]) -> dict[str, Mapping[str, float]]:

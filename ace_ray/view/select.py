@@ -35,6 +35,10 @@ class RunClasses:
             for name in manifest.identity.benchmarks
         }
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
     def of(self, benchmark: str) -> type[Benchmark]:
         """Raises `UserError`: the run's manifest does not name it."""
         if benchmark not in self._by_name:

@@ -256,7 +256,14 @@ class RunTable:
             "declared": manifest.declared,
             "finished": self.finished,
             "headlines": [] if content is None else headlines(content),
+            "notes": list(self._notes()),
         }
+
+    def _notes(self) -> Iterator[str]:
+        """Say what a reader of the headlines has to know."""
+        limits = (self.manifest.restriction(name).words for name in self._classes.names)
+        for words in dict.fromkeys(filter(None, limits)):
+            yield f"limited to {words}, a sample only"
 
     # Texts.
 

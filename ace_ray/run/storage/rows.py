@@ -157,7 +157,8 @@ _AS_THEY_ARE = (
     *("model_calls", "generation_s"),
 )
 """Fields of an episode that are columns as they are."""
-_TOKENS = ("prompt_tokens", "completion_tokens")
+TOKENS = ("prompt_tokens", "completion_tokens")
+"""Columns that are null where it is not known how many tokens a row took."""
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "output": clean(episode.output),
         "reasoning": clean(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
-        **{name: getattr(episode, name) if _has_usage(episode) else None for name in _TOKENS},
+        **{name: getattr(episode, name) if _has_usage(episode) else None for name in TOKENS},
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
         "tools": tools_column(episode.tools),
@@ -294,7 +295,7 @@ _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
-    *(*_TOKENS, *OPTIONAL),
+    *(*TOKENS, *OPTIONAL),
 }
 
 

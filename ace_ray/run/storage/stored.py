@@ -77,11 +77,34 @@ class _Place(Stored):
     region: Line | None = None
 
 
+class Restriction(Stored):
+    """The part of a benchmark's entries that a run declares; ``of``: how many there are, 0 where
+    the manifest does not say."""
+
+    limit: Annotated[int | None, Field(ge=1)] = None
+    of: Count = 0
+
+    @property
+    def words(self) -> str:
+        """What the run is limited to, "" for nothing: "20 entries", "12 of 400 entries"."""
+        if self.limit is None:
+            return ""
+        return f"{self.limit}{f' of {self.of}' if self.of else ''} entries"
+
+
 class _Config(Stored):
     backend: Line
     limit: Annotated[int | None, Field(ge=1)]
     max_unscored: Annotated[float, Field(ge=0, le=1)]
     store: _Place = Field(default_factory=_Place)
+
+
+class _Outputs(Stored):
+    """Outputs made elsewhere; ``of``: how many entries the answered categories have."""
+
+    of: Count = 0
+    samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
+    """The fewest and the most outputs of an answered entry."""
 
 
 class Manifest(Stored):
@@ -101,6 +124,7 @@ class Manifest(Stored):
     model: _Model
     identity: _Identity
     config: _Config
+    outputs: _Outputs = Field(default_factory=_Outputs)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
@@ -111,6 +135,10 @@ class Manifest(Stored):
         """Those that rows have columns of."""
         every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
         return tuple(dict.fromkeys(every))
+
+    def restriction(self, benchmark: str) -> Restriction:
+        """Return what the run restricts ``benchmark`` to."""
+        return Restriction(limit=self.config.limit, of=self.outputs.of)
 
     @property
     def tree(self) -> Mapping[str, Any]:
