@@ -234,7 +234,8 @@ _TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:
     """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
 
-    A time before 1970 or after 2999 becomes the nearest of these; no time is `UNKNOWN_TIME`.
+    A time before 1970 or after 2999 becomes the nearest of these, a span of more than ten years
+    ten years; no time is `UNKNOWN_TIME`.
     """
     first, last = _TIMES
     try:
@@ -246,4 +247,4 @@ def bounded_time(value: object, after_s: float = 0.0) -> datetime:
         began = min(max(began, first), last).astimezone(UTC)
     except ValueError:
         began = UNKNOWN_TIME
-    return began + timedelta(seconds=min(max(0.0, after_s), (last - began).total_seconds()))
+    return began + min(timedelta(seconds=min(max(0.0, after_s), 1e9)), timedelta(days=3653))

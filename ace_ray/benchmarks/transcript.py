@@ -22,7 +22,7 @@ class Call:
     error: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Step:
     """One message. ``role``: system, user, assistant or tool; a tool's answer is with its call,
     where there is one. ``written``: all that a model wrote, where that is more than ``text`` and
@@ -34,6 +34,11 @@ class Step:
     calls: list[Call] = field(default_factory=list)
     written: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line: a message may be megabytes."""
+        calls = f", {len(self.calls)} calls" if self.calls else ""
+        return f"<Step {self.role[:20]}: {self.text[:80]!r}{calls}>"
 
 
 @dataclass(frozen=True, slots=True)

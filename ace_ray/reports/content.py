@@ -188,9 +188,7 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
         scored = sum(row.status == "scored" for row in rows)
-        lines.append(
-            [label, scored_cell(run, holders.benchmark, scored, len(rows)), *numbers[rules]]
-        )
+        lines.append([label, f"{scored}/{len(rows)}", *numbers[rules]])
     return Table(
         name=f"comparison-{holders.benchmark}",
         title=f"{holders.benchmark}, {rules} rules (%)",
@@ -198,12 +196,6 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
         lines=lines,
         notes=[*legend, *headline.notes, *(notes_on(holders) if with_facts else [])],
     )
-
-
-def scored_cell(run: Run, benchmark: str, scored: int, declared: int) -> str:
-    """Return how many rows have a verdict, of those declared, and whether they are a sample."""
-    limited = " limited" if run.manifest.restriction(benchmark).words else ""
-    return f"{scored}/{declared}{limited}"
 
 
 def _picture(holders: BenchmarkRuns, rules: str) -> Figure | None:

@@ -15,6 +15,7 @@ from ace_ray.benchmarks.results import Score
 from ace_ray.clean import one_line
 from ace_ray.records import STATUSES
 from ace_ray.reports.table import cell, plain, say
+from ace_ray.run.storage.sessions import versions_line
 
 WIDTH = 72
 """Columns of the summary, so that it is read anywhere."""
@@ -22,7 +23,7 @@ WIDTH = 72
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
-    "limit", "failures", "notes", "incomplete",
+    "limit", "mixed_versions", "failures", "notes", "incomplete",
 )  # fmt: skip
 
 
@@ -78,6 +79,8 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
             f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
             f"{timing.get('wall_s') or 0:.0f} s in all"
         )
+    if mixed := versions_line(summary.get("mixed_versions", {})):
+        yield mixed
     if summary["cut_by_length"]:
         yield f"{summary['cut_by_length']} answers were cut by max_tokens or the context"
     if summary["reasoning_truncated"]:

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_ro
 from ace_ray.run.storage.rows import (
     AT_ONCE,
     TOKENS,
-    ResultRow,
     entry_columns,
     episode_columns,
     rows_schema,
@@ -96,7 +95,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     It has the keys of any run's summary, the benchmark's own numbers, and the outputs' source.
     """
     manifest = read_manifest(store)
-    ledger = stored_rows(store, manifest)
+    ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
     findings = [finding.as_json() for finding in diagnose(ledger.rows())]
@@ -120,17 +119,23 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     return summary
 
 
-def declared_entries(
-    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow]
-) -> Sequence[Entry]:
-    """Return the entries that a stored run declares; of outputs made elsewhere those of its
-    rows."""
+def entries_of(benchmark: Benchmark, manifest: Manifest) -> Sequence[Entry]:
+    """Return the entries that rows of a stored run may be of: of outputs made elsewhere those of
+    the categories that were answered."""
     if manifest.config.backend != EXTERNAL:
         return benchmark.dataset()
     entries = benchmark.output_entries()
-    keys = dict.fromkeys((row.language, row.category, row.id) for row in rows)
-    known = (entries.of(language, category).get(id) for language, category, id in keys)
-    return [entry for entry in known if entry is not None]
+    touched = manifest.outputs.categories
+    return [entry for key in touched for entry in entries.of(*key).values()]
+
+
+def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> bool:
+    """Tell whether ``entries`` (`entries_of`) are those that the run was made with."""
+    theirs = manifest.entries.get(name)
+    if manifest.config.backend == EXTERNAL:
+        # Of all entries of the answered categories: the outputs may answer a part of them.
+        theirs = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
+    return theirs is None or theirs == data_hash(entries)
 
 
 def _notes(
@@ -223,6 +228,11 @@ class _Rows:
     def declared_entries(self) -> list[Entry]:
         """Return the entries that have rows."""
         return list(self._entries.values())
+
+    @property
+    def categories(self) -> list[tuple[str, str]]:
+        """The languages and categories that outputs answer."""
+        return list(self._came)
 
     @property
     def answered(self) -> int:
@@ -326,6 +336,7 @@ def _manifest(
             "lines": rows.lines,
             "of": len(rows.touched),
             "samples": list(rows.samples),
+            "categories": list(map(list, rows.categories)),
         },
     }
 

@@ -18,6 +18,8 @@ from ace_ray.errors import UserError
 from ace_ray.publishers.base import Point, Publication, Scalar
 from ace_ray.records import canonical_json, digest
 from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
+from ace_ray.run.storage.parts import read_ledger
+from ace_ray.run.storage.rows import rows_schema
 from ace_ray.run.storage.stored import (
     SUMMARY,
     Manifest,
@@ -82,7 +84,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     """
     sweep = read_sweep(store)
     if sweep is None:
-        run = _read(store)
+        run = _read(store, say)
         return [Published(_single(run, run.manifest.run_id, ""), store)]
     found = list(_of_sweep(store, *sweep, say))
     if not found:
@@ -107,7 +109,7 @@ def _of_sweep(
         if line.state != "complete" or not line.run_id:
             continue
         try:
-            run = _read(store.child(line.run_id))
+            run = _read(store.child(line.run_id), say)
         except Unreachable:
             raise
         except UserError as error:
@@ -149,8 +151,11 @@ def _single(run: _Run, name: str, group: str) -> Publication:
     )
 
 
-def _read(store: Store) -> _Run:
-    """Raises `UserError`: it is no run, it is not complete, or has no summary with scores."""
+def _read(store: Store, say: Callable[[str], None]) -> _Run:
+    """Read a complete run; ``say`` is told which parts of it cannot be read by now.
+
+    Raises `UserError`: it is no run, it is not complete, or has no summary with scores.
+    """
     manifest = read_manifest(store)
     summary = read_summary(store)
     if store.get(SUCCESS) is None or summary is None:
@@ -167,6 +172,7 @@ def _read(store: Store) -> _Run:
         raise UserError(
             "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
         )
+    read_ledger(store, say, rows_schema(manifest.all_rule_sets))
     return _Run(store, manifest, summary, scores)
 
 

@@ -25,7 +25,7 @@ COLUMNS = [
 """What `episode_view` reads, besides the columns of verdicts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
     """``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
     before and after, None without one. ``tools``: those that were offered through the model's own
@@ -46,6 +46,13 @@ class EpisodeView:
     second_reading: Any
     endpoint: Any
     facts: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """One line: steps and states may be megabytes."""
+        judged = {r: "right" if v["valid"] else v["error_type"] for r, v in self.verdicts.items()}
+        told = ", ".join(f"{rules} {verdict[:80]}" for rules, verdict in judged.items())
+        name = f"{self.key['id'][:80]}, sample {self.facts['sample']}"
+        return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""

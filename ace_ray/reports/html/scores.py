@@ -26,7 +26,6 @@ from ace_ray.reports.content import (
     RunErrors,
     headline_of,
     notes_on,
-    scored_cell,
 )
 from ace_ray.reports.html.page import Section
 from ace_ray.reports.sweeps import LedgerLine
@@ -75,9 +74,7 @@ def _headline(
             {
                 "label": label,
                 "step": line.step if line else None,
-                "scored": scored_cell(
-                    run, holders.benchmark, sum(row.status == "scored" for row in rows), declared
-                ),
+                "scored": f"{sum(row.status == 'scored' for row in rows)}/{declared}",
                 "incomplete": run.incomplete,
                 "why": run.totals["why"],
                 "numbers": numbers,

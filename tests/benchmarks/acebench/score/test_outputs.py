@@ -144,7 +144,7 @@ def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -
     (run,) = load_runs([str(tmp_path / "out")])
     (holders,) = by_benchmark([run])
     table = comparison_table(holders, "strict")
-    assert table.lines[0][1] == "3/3 limited"
+    assert table.lines[0][:2] == ["g (limited)", "3/3"]
     assert any(facts in note for note in table.notes)
     with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a whole run"):
         export_hub(StoredRun(LocalStore(str(tmp_path / "out"))), LocalStore("x"), "a/b")
