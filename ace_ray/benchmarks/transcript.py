@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ace_ray.clean import one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -38,7 +40,7 @@ class Step:
     def __repr__(self) -> str:
         """One line: a message may be megabytes."""
         calls = f", {len(self.calls)} calls" if self.calls else ""
-        return f"<Step {self.role[:20]}: {self.text[:80]!r}{calls}>"
+        return f"<Step {one_line(self.role, 20)}: {one_line(self.text, 80)!r}{calls}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class OpenRun:
     """Exit code and summary, once it has been concluded."""
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Read which rows are stored; ``say`` is told which files are ignored."""
+        """Read which rows are stored; ``say`` gets a line for each ignored part."""
         self.ledger = (
             read_ledger(self.store, say, self.schema)
             if self.declared

@@ -120,8 +120,10 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
 
 
 def entries_of(benchmark: Benchmark, manifest: Manifest) -> Sequence[Entry]:
-    """Return the entries that rows of a stored run may be of: of outputs made elsewhere those of
-    the categories that were answered."""
+    """Return the entries that a stored run chose its own from.
+
+    For outputs made elsewhere these are all entries of the answered categories.
+    """
     if manifest.config.backend != EXTERNAL:
         return benchmark.dataset()
     entries = benchmark.output_entries()
@@ -133,7 +135,7 @@ def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> boo
     """Tell whether ``entries`` (`entries_of`) are those that the run was made with."""
     theirs = manifest.entries.get(name)
     if manifest.config.backend == EXTERNAL:
-        # Of all entries of the answered categories: the outputs may answer a part of them.
+        # The hash covers all entries of the answered categories, answered or not.
         theirs = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
     return theirs is None or theirs == data_hash(entries)
 
@@ -219,7 +221,7 @@ class _Rows:
                 group = every[entry_id].group or entry_id
                 most[group] = max(most[group], count)
             for entry in every.values():
-                # An entry that is no turn is a group of its own, and lacks nothing.
+                # Each entry outside a dialogue is a group of its own: none is missing there.
                 for missing in range(most[entry.group or entry.id] - times[entry.id]):
                     self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
                     self.absent_turns += 1
@@ -236,7 +238,7 @@ class _Rows:
 
     @property
     def answered(self) -> int:
-        """How many entries outputs answer."""
+        """The number of entries that outputs answer."""
         return sum(map(len, self._came.values()))
 
     @property

@@ -152,9 +152,9 @@ def _single(run: _Run, name: str, group: str) -> Publication:
 
 
 def _read(store: Store, say: Callable[[str], None]) -> _Run:
-    """Read a complete run; ``say`` is told which parts of it cannot be read by now.
+    """Read a complete run; ``say`` gets a line for each part that cannot be read.
 
-    Raises `UserError`: it is no run, it is not complete, or has no summary with scores.
+    Raises `UserError`: it is not a run, is not complete, or has no summary with scores.
     """
     manifest = read_manifest(store)
     summary = read_summary(store)

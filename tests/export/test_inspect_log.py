@@ -139,7 +139,7 @@ def test_any_time_can_be_exported(tmp_path: Path, started: Any, created: str) ->
     (log,) = logs(folder, tmp_path / "out")
     for one in log["summaries.json"]:
         began, ended = (datetime.fromisoformat(one[f"{w}_at"]) for w in ("started", "completed"))
-        assert 1970 <= began.year < ended.year < 3010
+        assert 1970 <= began.year < ended.year <= 3010
     run = StoredRun(open_store(str(folder)))
     assert len(export_lm_eval(run, open_store(str(tmp_path / "lm-eval")))) == 3
     assert export_hub(run, open_store(str(tmp_path / "hub")), "a/b")

@@ -216,8 +216,8 @@ def read_ledger(
 ) -> Ledger:
     """Read which rows the run holds; time and memory grow with the number of rows only.
 
-    ``schema`` is that of the rows; ``say`` is told which files are ignored; ``read`` may remember
-    parts that it has read. Raises `UserError` when the store is away.
+    ``schema`` describes the rows; ``say`` gets a line for each ignored part; ``read`` may cache
+    parts. Raises `UserError` when the store is away.
     """
     for _ in range(_LISTINGS):
         ledger = _read_listed(store, schema, read)
@@ -297,7 +297,7 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
 
 
 def no_rows(ledger: Ledger, fix: str) -> UserError:
-    """Return the error of a run without a row that can be read; ``fix``: if it holds no part."""
+    """Return the error of a run whose rows cannot be read; ``fix`` is for a run without parts."""
     where = ledger.store.root
     if not ledger.ignored:
         return UserError("the run holds no rows yet", where=where, fix=fix)

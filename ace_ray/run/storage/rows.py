@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.bounded import json_of_row
+from ace_ray.clean import one_line
 from ace_ray.errors import UserError
 from ace_ray.records import (
     RULE_SETS,
@@ -386,7 +387,7 @@ class ResultRow:
 
     def __repr__(self) -> str:
         judged = {rules: one.valid for rules, one in self.verdicts.items()}
-        return f"<ResultRow {self.id[:80]}, sample {self.sample}: {judged or self.status}>"
+        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 
 _RESULT_FIELDS = [

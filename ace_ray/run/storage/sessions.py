@@ -14,7 +14,7 @@ MOST_SESSIONS = 100
 
 
 def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a session that begins; ``facts`` are those of `machine_facts`."""
+    """Return the record of a session that begins, made of ``facts`` (`machine_facts`)."""
     return {
         "began_at": facts.get("created_at", ""),
         "versions": {"ace_ray": ace_ray.__version__, **facts.get("versions", {})},

@@ -86,7 +86,7 @@ class Restriction(Stored):
 
     @property
     def words(self) -> str:
-        """What the run is limited to, "" for nothing: "20 entries", "12 of 400 entries"."""
+        """The limit in words ("20 entries", "12 of 400 entries"); "" without one."""
         if self.limit is None:
             return ""
         return f"{self.limit}{f' of {self.of}' if self.of else ''} entries"
