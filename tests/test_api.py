@@ -68,6 +68,7 @@ def test_what_is_returned_is_shown_in_a_line(tmp_path: Path) -> None:
         store.put("summary.json", json.dumps({"benchmarks": {"a": long}, "why": long}).encode())
     one, two = (ace_ray.Run.open(str(folder)) for folder in folders)
     first = one.rows().column("id")[0].as_py()
+    comparison = ace_ray.compare([one, two], console=Console(quiet=True))
     shown = {
         "run": one,
         "manifest": one.manifest,
@@ -75,7 +76,9 @@ def test_what_is_returned_is_shown_in_a_line(tmp_path: Path) -> None:
         "episode": one.episode(first),
         "transcript": one.transcript(first),
         "changed": one.changed(two),
-        "comparison": ace_ray.compare([one, two], console=Console(quiet=True)),
+        "comparison": comparison,
+        "results": comparison.results[0],
+        "compared": comparison.runs[0],
     }
     sizes = {name: len(repr(value)) for name, value in shown.items()}
     assert max(sizes.values()) < 2_000, sizes

@@ -15,6 +15,7 @@ from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import ReportedRun, ScoredRow
+from ace_ray.clean import one_line
 from ace_ray.config import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
@@ -51,7 +52,7 @@ _SAME = "same"
 """The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """A run as it is stored now. ``totals`` are those of `ace_ray.run.summary.summarize`."""
 
@@ -77,6 +78,9 @@ class Run:
     """The training step of a checkpoint."""
     training: str = ""
     """What the checkpoint is of; "" for another model."""
+
+    def __repr__(self) -> str:
+        return f"<Run {one_line(self.label)}: {len(self.rows)} of {self.manifest.declared} rows>"
 
     @property
     def model(self) -> str:
