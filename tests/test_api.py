@@ -65,7 +65,9 @@ def test_what_is_returned_is_shown_in_a_line(tmp_path: Path) -> None:
     for folder in folders:
         written_run(folder, said)
         store = LocalStore(str(folder))
-        store.put("summary.json", json.dumps({"benchmarks": {"a": long}, "why": long}).encode())
+        store.put(
+            "summary.json", json.dumps({"benchmarks": {"a": {"x": long}}, "why": long}).encode()
+        )
     one, two = (ace_ray.Run.open(str(folder)) for folder in folders)
     first = one.rows().column("id")[0].as_py()
     comparison = ace_ray.compare([one, two], console=Console(quiet=True))
