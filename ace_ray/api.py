@@ -38,6 +38,18 @@ Config = str | Path | Mapping[str, Any] | RunConfig
 Status = Literal["complete", "incomplete"]
 
 
+class StoredJson(dict[str, Any]):
+    """A JSON file of a run. It is shown without what its values hold: that may be megabytes."""
+
+    MOST_KEYS = 50
+
+    def __repr__(self) -> str:
+        first = list(self.items())[: self.MOST_KEYS]
+        shown = [f"{key[:80]!r}: {_short(value)}" for key, value in first]
+        shown += ["..."] * (len(self) > len(first))
+        return f"{{{', '.join(shown)}}}"
+
+
 class Run:
     """A run in its folder or at its ``s3://`` prefix, complete or not; reads, never writes.
 
@@ -56,7 +68,8 @@ class Run:
         return cls(open_store(uri, endpoint_url=endpoint_url, region=region))
 
     def __repr__(self) -> str:
-        return f"<Run {self.uri}: {self.status}>"
+        stored, declared = len(self._stored.ledger.ids), self._stored.manifest.declared
+        return f"<Run {self.uri}: {stored} of {declared} rows>"
 
     @property
     def uri(self) -> str:
@@ -69,7 +82,12 @@ class Run:
     @property
     def manifest(self) -> Mapping[str, Any]:
         """``run.json``: config, identity, versions (docs/results.md)."""
-        return self._stored.manifest.tree
+        return StoredJson(self._stored.manifest.tree)
+
+    @property
+    def ignored_files(self) -> Mapping[str, str]:
+        """Parts that could not be read when the run was opened, and why: their rows are absent."""
+        return self._stored.ledger.ignored
 
     @property
     def status(self) -> Status:
@@ -82,7 +100,7 @@ class Run:
         damaged."""
         content = self.store.get(SUMMARY)
         where = f"{self.uri}/{SUMMARY}"
-        return None if content is None else json_object(content, where)
+        return None if content is None else StoredJson(json_object(content, where))
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that count, without repeats, as Arrow (columns of docs/results.md).
@@ -332,6 +350,13 @@ def publish(
 
 def _listed(ids: str | Sequence[str] | None) -> list[str] | None:
     return [ids] if isinstance(ids, str) else ids if ids is None else list(ids)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Mapping | list):
+        left, right = "{}" if isinstance(value, Mapping) else "[]"
+        return f"{left}{'...' * bool(value)}{right}"
+    return repr(value[:80]) if isinstance(value, str) else repr(value)
 
 
 def _uris(runs: Sequence[str | Run]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import yaml
@@ -232,3 +233,28 @@ def _size(count: int) -> str:
 
 
 _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
+
+
+UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
+"""Stands in for a time that is not known, where a format wants one."""
+_TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
+"""The first and the last time that readers of other tools get: theirs overflow near Python's."""
+
+
+def bounded_time(value: object, after_s: float = 0.0) -> datetime:
+    """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
+
+    A time before 1970 or after 2999 becomes the nearest of these, a span of more than ten years
+    ten years; no time is `UNKNOWN_TIME`.
+    """
+    first, last = _TIMES
+    try:
+        began = datetime.fromisoformat(value[:64]) if isinstance(value, str) else value
+        if not isinstance(began, datetime):
+            began = UNKNOWN_TIME
+        began = began.replace(tzinfo=began.tzinfo or UTC)
+        # Compared before it is converted: the conversion overflows at the ends of the calendar.
+        began = min(max(began, first), last).astimezone(UTC)
+    except ValueError:
+        began = UNKNOWN_TIME
+    return began + min(timedelta(seconds=min(max(0.0, after_s), 1e9)), timedelta(days=3653))

@@ -363,7 +363,7 @@ def score(
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
-    from ace_ray.reports.printed_summary import print_benchmark, tell_results
+    from ace_ray.reports.printed_summary import tell_results
     from ace_ray.run.score import score_outputs
 
     summary = score_outputs(
@@ -374,13 +374,7 @@ def score(
         store=opens(output),
         say=log.say_on(),
     )
-    if log.is_json():
-        tell_results(summary, 0)
-        return
-    (name,) = summary["benchmarks"]
-    print_benchmark(name, summary["benchmarks"][name], Console(), full=full)
-    for line in [*summary["notes"], *summary["incomplete"]]:
-        _show(line)
+    tell_results(summary, COMPLETE, full=full)
 
 
 @cli.command()

@@ -128,6 +128,11 @@ def complain(text: str, **fields: Any) -> None:
     say_on(Console(stderr=True))(error(text, **fields))
 
 
+def caution(text: str) -> None:
+    """Say a warning on stderr, beside results that stdout may hold."""
+    say_on(Console(stderr=True))(warning(text))
+
+
 @contextmanager
 def known(**fields: Any) -> Iterator[None]:
     """Lines of this process have ``fields`` until the context ends."""

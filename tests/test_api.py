@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 import ace_ray
 from ace_ray.api import _config
@@ -52,6 +53,40 @@ def test_a_run_is_opened_and_looked_into(made: Any) -> None:
     steps = run.transcript(rows[1]["id"])
     assert [step.role for step in steps] == ["user", "assistant"]
     assert run.episode(rows[1]["row_id"][:8]).steps == steps
+
+
+def test_what_is_returned_is_shown_in_a_line(tmp_path: Path) -> None:
+    long = "x" * 100_000
+
+    def said(number: int, entry: Entry) -> Episode:
+        return Episode([{"role": "assistant", "content": long}], long, model_calls=1)
+
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        written_run(folder, said)
+        store = LocalStore(str(folder))
+        store.put(
+            "summary.json", json.dumps({"benchmarks": {"a": {"x": long}}, "why": long}).encode()
+        )
+    one, two = (ace_ray.Run.open(str(folder)) for folder in folders)
+    first = one.rows().column("id")[0].as_py()
+    comparison = ace_ray.compare([one, two], console=Console(quiet=True))
+    shown = {
+        "run": one,
+        "manifest": one.manifest,
+        "summary": one.summary,
+        "episode": one.episode(first),
+        "transcript": one.transcript(first),
+        "changed": one.changed(two),
+        "comparison": comparison,
+        "results": comparison.results[0],
+        "compared": comparison.runs[0],
+    }
+    sizes = {name: len(repr(value)) for name, value in shown.items()}
+    assert max(sizes.values()) < 2_000, sizes
+    assert repr(one) == f"<Run {one.uri}: 8 of 8 rows>"
+    assert repr(shown["comparison"]).startswith("<Comparison of fake (one), fake (two): ")
+    assert repr(one.summary).startswith("{'benchmarks': {...}, 'why': 'xxx")
 
 
 def test_an_id_of_several_rows_is_not_guessed(tmp_path: Path) -> None:

@@ -87,14 +87,16 @@ def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:
 
 
 def marked(runs: Sequence[ReportedRun]) -> tuple[list[str], list[str]]:
-    """The runs' labels with their marks, and a line for each kind of mark used.
+    """Return the runs' labels with their marks, and a line for each mark that needs one.
 
-    ``*`` marks an incomplete run, ``[2]`` the set of comparable runs where there are several.
+    ``*`` marks an incomplete run, ``(limited)`` a sample of the benchmark, ``[2]`` the set of
+    comparable runs where there are several.
     """
     sets = comparable_sets(runs)
     several = len(set(sets)) > 1
     labels = [
-        f"{run.label}{'*' if run.incomplete else ''}{f' [{number}]' if several else ''}"
+        f"{run.label}{'*' if run.incomplete else ''}{' (limited)' if run.limited else ''}"
+        f"{f' [{number}]' if several else ''}"
         for run, number in zip(runs, sets, strict=True)
     ]
     legend = [f"* incomplete: {run.label}: {run.incomplete}" for run in runs if run.incomplete]

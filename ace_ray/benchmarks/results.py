@@ -191,7 +191,8 @@ class ReportedRun:
     `Benchmark.statistics`. ``plays`` are the roles of episodes that the candidate plays itself.
     ``headline`` is false when more rows than allowed have no verdict, and
     ``incomplete`` says what is missing, "" for nothing. ``step`` is the training step of a
-    checkpoint. ``partial`` is true when the run evaluated named entries only.
+    checkpoint. ``limited`` is true when the run declares a part of the entries, and
+    ``partial`` when it evaluated named entries only.
     """
 
     label: str
@@ -205,6 +206,7 @@ class ReportedRun:
     headline: bool
     incomplete: str
     step: int | None = None
+    limited: bool = False
     partial: bool = False
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ace_ray.clean import one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -22,7 +24,7 @@ class Call:
     error: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Step:
     """One message. ``role``: system, user, assistant or tool; a tool's answer is with its call,
     where there is one. ``written``: all that a model wrote, where that is more than ``text`` and
@@ -34,6 +36,11 @@ class Step:
     calls: list[Call] = field(default_factory=list)
     written: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line: a message may be megabytes."""
+        calls = f", {len(self.calls)} calls" if self.calls else ""
+        return f"<Step {one_line(self.role, 20)}: {one_line(self.text, 80)!r}{calls}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.headline import scores_of, titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.benchmarks.transcript import Call, Step
-from ace_ray.bounded import Unbounded, json_of_row
+from ace_ray.bounded import Unbounded, bounded_time, json_of_row
 from ace_ray.config import ENDPOINT
 from ace_ray.export.inspect_tools import tool_info
 from ace_ray.records import SCORE, digest
@@ -78,8 +78,9 @@ class _Log:
         self._number, self._parts = number, parts
         self._ids = _ids(own)
         manifest = run.manifest
+        self._limited = manifest.restriction(benchmark)
         self._id = digest(manifest.run_id, benchmark, number)[:22]
-        self._created = str(manifest.tree.get("created_at") or "1980-01-01T00:00:00+00:00")
+        self._created = bounded_time(manifest.tree.get("created_at")).isoformat()
         self._answered = model_name(manifest.model.source)
         engine = _ENGINES.get(manifest.config.backend)
         self._model = f"{engine}/{self._answered}" if engine else self._answered
@@ -132,12 +133,16 @@ class _Log:
             "model": self._model,
             "model_generate_config": {},
             "model_args": {},
-            "config": {"epochs": 1 + max(row.sample for row in self._part)},
+            "config": {
+                "epochs": 1 + max(row.sample for row in self._part),
+                "limit": self._limited.limit,
+            },
             "packages": {"ace_ray": ace_ray.__version__},
             "metadata": {
                 "identity": described,
                 "part": f"{self._number} of {self._parts}",
                 "scores": "of all parts",
+                **({"limited_to": words} if (words := self._limited.words) else {}),
             },
         }
 
@@ -163,7 +168,7 @@ class _Log:
             "stats": {
                 "started_at": min(begun, default=""),
                 "completed_at": max(ended, default=""),
-                "model_usage": {self._model: _total([one for one in usage if one])},
+                "model_usage": {} if None in usage else {self._model: _total(usage)},
             },
         }
 
@@ -172,9 +177,10 @@ class _Log:
         scores = []
         for rules, numbers in scores_of_rows(self._run, self._own).items():
             metrics = {
-                title: {"name": title, "value": one.estimate.value, "params": {}}
+                name: {"name": name, "value": one.estimate.value, "params": {}}
                 for title, one in zip(titles(numbers), numbers, strict=True)
                 if one.estimate is not None
+                for name in [title + "_partial" * one.estimate.partial]
             }
             scores.append({"name": rules, "scorer": rules, "reducer": "mean", "metrics": metrics})
         return scores
@@ -197,7 +203,7 @@ class _Log:
             "metadata": _metadata(view),
             "store": {} if view.left is None else {"state": view.left},
             "events": events,
-            "model_usage": {self._model: _usage(facts)},
+            "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
             "started_at": _iso(began),
             "completed_at": _iso(began, seconds),
             "total_time": seconds,
@@ -211,8 +217,9 @@ class _Log:
                 "traceback_ansi": "",
             }
             sample |= {"error": error}
-        if facts["finish_reason"] == "length":
-            sample["limit"] = {"type": "token", "limit": facts["completion_tokens"] or 0}
+        # Inspect's limit has a number; without one the stop reason says that the answer was cut.
+        if facts["finish_reason"] == "length" and facts["completion_tokens"] is not None:
+            sample["limit"] = {"type": "token", "limit": facts["completion_tokens"]}
         return sample
 
 
@@ -413,8 +420,11 @@ def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[
     }
 
 
-def _usage(facts: Mapping[str, Any]) -> dict[str, int]:
-    prompt, completion = (facts[name] or 0 for name in ("prompt_tokens", "completion_tokens"))
+def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
+    """None where it is not known how many tokens the row took."""
+    prompt, completion = facts["prompt_tokens"], facts["completion_tokens"]
+    if prompt is None or completion is None:
+        return None
     return {
         "input_tokens": prompt,
         "output_tokens": completion,
@@ -443,5 +453,4 @@ def _last_said(steps: Sequence[Step]) -> str:
 
 
 def _iso(began: datetime | None, seconds: float = 0.0) -> str:
-    began = began or datetime(1980, 1, 1, tzinfo=UTC)
-    return (began + timedelta(seconds=max(0.0, seconds))).isoformat()
+    return bounded_time(began, seconds).isoformat()

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +21,7 @@ import yaml
 import ace_ray
 from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.results import Score
+from ace_ray.bounded import bounded_time
 from ace_ray.errors import UserError
 from ace_ray.export.inspect_log import model_name, scores_of_rows
 from ace_ray.records import digest
@@ -228,10 +229,7 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
 
 
 def _created(run: StoredRun) -> datetime:
-    try:
-        return datetime.fromisoformat(str(run.manifest.tree.get("created_at")))
-    except ValueError:
-        return datetime(1980, 1, 1, tzinfo=UTC)
+    return bounded_time(run.manifest.tree.get("created_at"))
 
 
 def _date(run: StoredRun) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.results import Curves, Estimate
 from ace_ray.errors import UserError
 from ace_ray.records import digest
@@ -77,7 +78,7 @@ class Best:
     everything: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Runs compared in ``pairs`` (base, other) of labels.
 
@@ -96,6 +97,15 @@ class Comparison:
     curves: Sequence[Curves]
     scaling_fits: Sequence[ScalingFits]
     best: Sequence[Best]
+
+    def __repr__(self) -> str:
+        """One line: the results hold an array for each group."""
+        labels = few([c.label[:60] for c in self.runs], 4)
+        shown = sum(result.shown for result in self.results)
+        return (
+            f"<Comparison of {labels}: {len(self.results)} lines, {shown} with a difference shown, "
+            f"{len(self.differences)} differences in what moves scores>"
+        )
 
     @property
     def baseline(self) -> str | None:

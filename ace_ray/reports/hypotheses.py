@@ -189,7 +189,7 @@ class Hypothesis:
         return (self.rules, self.base, self.other, self.benchmark)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TestResult:
     """A hypothesis and what the data say of it: a line of a comparison.
 
@@ -206,6 +206,14 @@ class TestResult:
     detectable: float | None
     detectable_alone: float | None
     noise: Noise | None
+
+    def __repr__(self) -> str:
+        """One line: the group holds all of its categories, the difference its clusters."""
+        asked, found = self.hypothesis, self.difference
+        return (
+            f"<TestResult {asked.benchmark}, {asked.rules}, {asked.group.name}: {asked.other} - "
+            f"{asked.base} = {found.value:+.4f}, n={found.n}, Holm p={self.holm:.3g}>"
+        )
 
     @property
     def shown(self) -> bool:

@@ -15,6 +15,7 @@ from ace_ray.benchmarks.results import Score
 from ace_ray.clean import one_line
 from ace_ray.records import STATUSES
 from ace_ray.reports.table import cell, plain, say
+from ace_ray.run.storage.sessions import versions_line
 from ace_ray.run.storage.stored import Restriction
 
 WIDTH = 72
@@ -23,7 +24,7 @@ WIDTH = 72
 
 _NUMBERS = (
     "run_id", "uri", "declared", *STATUSES, "missing", "complete", "headline", "why", "tokens",
-    "limit", "restricted", "failures", "notes", "incomplete",
+    "limit", "restricted", "mixed_versions", "failures", "notes", "incomplete",
 )  # fmt: skip
 
 
@@ -64,7 +65,9 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     totals = " + ".join(f"{summary[s]} {s}" for s in STATUSES if summary[s] or s == "scored")
     missing = f" + {summary['missing']} missing" if summary["missing"] else ""
     timing, tokens = summary["timing"], summary["tokens"]
-    if summary["limit"]:
+    if "source" in summary:
+        yield from summary["notes"]
+    elif summary["limit"]:
         yield f"limited to {summary['limit']} entries: a sample of the benchmark, not its score"
     for name, part in summary.get("restricted", {}).items():
         words = Restriction.model_validate(part).words
@@ -80,6 +83,8 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
             f"engine ready after {timing.get('engine_start_s') or 0:.0f} s, "
             f"{timing.get('wall_s') or 0:.0f} s in all"
         )
+    if mixed := versions_line(summary.get("mixed_versions", {})):
+        yield mixed
     if summary["cut_by_length"]:
         yield f"{summary['cut_by_length']} answers were cut by max_tokens or the context"
     if summary["reasoning_truncated"]:

@@ -15,13 +15,15 @@ from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.benchmarks.results import ReportedRun, ScoredRow
+from ace_ray.clean import one_line
 from ace_ray.config import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
 from ace_ray.records import digest
 from ace_ray.reports.printed_summary import endpoint_notes
-from ace_ray.run.storage.parts import Ledger, stored_rows
+from ace_ray.run.storage.parts import Ledger, no_rows, stored_rows
 from ace_ray.run.storage.rows import ResultRow, rows_of
+from ace_ray.run.storage.sessions import versions_line
 from ace_ray.run.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
 from ace_ray.run.summary import SUCCESS, summarize
 from ace_ray.store import Store, open_store
@@ -50,7 +52,7 @@ _SAME = "same"
 """The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """A run as it is stored now. ``totals`` are those of `ace_ray.run.summary.summarize`."""
 
@@ -64,7 +66,7 @@ class Run:
     comparable: dict[str, str]
     """By benchmark: what the run's own summary says its numbers compare with."""
     judged_by: str
-    """The version of ace_ray whose checkers gave the verdicts."""
+    """The versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
     """What the engines said of themselves, each kind once."""
     elsewhere: str = ""
@@ -76,6 +78,9 @@ class Run:
     """The training step of a checkpoint."""
     training: str = ""
     """What the checkpoint is of; "" for another model."""
+
+    def __repr__(self) -> str:
+        return f"<Run {one_line(self.label)}: {len(self.rows)} of {self.manifest.declared} rows>"
 
     @property
     def model(self) -> str:
@@ -117,6 +122,7 @@ class Run:
             partial=self.manifest.restriction(benchmark).ids is not None,
             incomplete=self.incomplete,
             step=self.step,
+            limited=bool(self.manifest.restriction(benchmark).words),
         )
 
     def rows_of(self, benchmark: str) -> list[ResultRow]:
@@ -212,10 +218,9 @@ def read_run(store: Store) -> Run:
     ledger = stored_rows(store, manifest)
     rows = list(ledger.rows())
     if not rows:
-        raise UserError(
-            "the run holds no rows yet", where=store.root, fix="evaluate it, then report"
-        )
-    judged_by = summary.rescored.ace_ray_version if summary.rescored else manifest.ace_ray_version
+        raise no_rows(ledger, "evaluate it, then report")
+    judged = manifest.mixed_versions.get("ace_ray", [manifest.ace_ray_version])
+    judged_by = summary.rescored.ace_ray_version if summary.rescored else " and ".join(judged[:10])
     run = Run(
         uri=store.root,
         manifest=manifest,
@@ -294,6 +299,8 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
         unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
         yield f"behind an endpoint; unknown of its model: {unknown}"
         yield from endpoint_notes(run.totals.get("endpoint"))
+    if mixed := versions_line(run.manifest.mixed_versions):
+        yield mixed
     if words := run.manifest.restriction(benchmark).words:
         yield f"limited to {words}, a sample only"
     for finding in diagnose(run.rows_of(benchmark)):

@@ -64,8 +64,10 @@ class Seconds(_Stored):
 
 
 class Tokens(_Stored):
-    prompt: int = Field(ge=0)
-    completion: int = Field(ge=0)
+    """None: an endpoint did not say."""
+
+    prompt: int | None = Field(ge=0)
+    completion: int | None = Field(ge=0)
 
 
 class Per1000(_Stored):

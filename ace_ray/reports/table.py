@@ -28,7 +28,11 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
     for line in table.lines:
         grid.add_row(*(plain(cell(value, intervals=intervals, n=intervals)) for value in line))
     # A log has no width of its own: give the table what it needs instead of cutting it.
-    wide = console if console.is_terminal else Console(file=console.file, width=200)
+    wide = (
+        console
+        if console.is_terminal
+        else Console(file=console.file, width=200, quiet=console.quiet)
+    )
     say(table.title if table.lines else f"{table.title}: no runs for it", console)
     if table.lines:
         wide.print(grid)

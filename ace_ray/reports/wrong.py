@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import RunConfig, validated
 from ace_ray.errors import UserError
@@ -20,7 +19,7 @@ from ace_ray.records import canonical_json, digest
 from ace_ray.reports.address import address_of
 from ace_ray.reports.runs import Run
 from ace_ray.run.planning.preflight import make_benchmarks
-from ace_ray.run.score import declared_entries
+from ace_ray.run.score import entries_of, is_same_data
 from ace_ray.run.storage.rows import ResultRow, messages_of
 from ace_ray.run.storage.stored import MANIFEST
 
@@ -216,9 +215,8 @@ def _gold_of(run: Run) -> Mapping[EntryKey, Any] | UserError:
             if is_local(section.name):
                 return UserError(f"{section.name} is code that only the run names", where=where)
         for benchmark in make_benchmarks(config):
-            entries = declared_entries(benchmark, run.manifest, run.rows)
-            theirs = run.manifest.entries.get(benchmark.name)
-            if theirs is not None and theirs != data_hash(entries):
+            entries = entries_of(benchmark, run.manifest)
+            if not is_same_data(benchmark.name, entries, run.manifest):
                 return UserError(
                     f"the data of {benchmark.name} here is not what the run was made with",
                     where=where,

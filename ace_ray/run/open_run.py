@@ -24,6 +24,7 @@ from ace_ray.run.planning.preflight import check_chat, check_services, open_outp
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.run.storage.rows import rows_schema
+from ace_ray.run.storage.sessions import session_record, versions_line, with_session
 from ace_ray.run.storage.stored import (
     MANIFEST,
     PUBLISHED,
@@ -65,13 +66,15 @@ class OpenRun:
     broken: str = ""
     """Why its weights cannot be evaluated."""
     _warned: bool = False
+    _in_manifest: bool = False
+    """Whether the manifest holds this session."""
     looks: EarlyLooks | None = None
     """Of a run whose comparison is to be decided early."""
     ended: tuple[int, dict[str, Any]] | None = None
     """Exit code and summary, once it has been concluded."""
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
-        """Look at what is stored."""
+        """Read which rows are stored; ``say`` gets a line for each ignored part."""
         self.ledger = (
             read_ledger(self.store, say, self.schema)
             if self.declared
@@ -171,13 +174,23 @@ class OpenRun:
         return np.where(at >= 0, self.ledger.attempts[at], 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
-        """Make the folder this run's, if it is not; it is whole no more. ``facts`` go into the
-        manifest."""
+        """Make the folder this run's, and note the session in its manifest; the run is whole no
+        more. ``facts`` (`machine_facts` and others) are of the session, and of a new manifest."""
+        session = session_record(facts)
         if not self.declared:
             self.lease.check()
             _remove_run(self.store, self.say)
-            self.store.put(MANIFEST, as_json(make_manifest(self.plan, {**self.facts, **facts})))
+            tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
+            self.store.put(MANIFEST, as_json(tree))
             self.declared = True
+        elif not self._in_manifest:
+            manifest = read_manifest(self.store)
+            tree = {**manifest.tree, "sessions": with_session(manifest, session)}
+            self.lease.check()
+            self.store.put(MANIFEST, as_json(tree))
+            if mixed := versions_line(read_manifest(self.store).mixed_versions):
+                self.say(log.warning(f"{mixed}; --fresh evaluates all of them anew"))
+        self._in_manifest = True
         reopen(self.store)
 
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -194,7 +207,11 @@ class OpenRun:
         summary = summarize(
             manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing, why=why
         )
-        summary |= {"ignored_files": ledger.ignored, "uri": self.plan.uri}
+        summary |= {
+            "ignored_files": ledger.ignored,
+            "uri": self.plan.uri,
+            "mixed_versions": manifest.mixed_versions,
+        }
         if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
             summary["early"] = self.looks.summary(stopped=stopped)
         stored = partial(ledger.tables, ledger.schema.names, ids)

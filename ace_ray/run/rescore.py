@@ -15,14 +15,13 @@ import pyarrow as pa
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import EXTERNAL, RunConfig, validated
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.records import Entry
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.preflight import make_benchmarks
-from ace_ray.run.score import declared_entries, summarized
+from ace_ray.run.score import entries_of, is_same_data, summarized
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import (
     Ledger,
@@ -94,7 +93,7 @@ def rescore(
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
         for name, made in benchmarks.items():
-            own = declared_entries(made, manifest, ledger.rows())
+            own = entries_of(made, manifest)
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
             made.ready(named=name == owner)
@@ -135,7 +134,7 @@ def rescore(
             (made,) = benchmarks.values()
             code, summary = COMPLETE, summarized(store, made)
         else:
-            ledger = stored_rows(store, manifest, say)
+            ledger = stored_rows(store, manifest, say=lambda line: None)  # said above
             code, summary = _summarized(store, manifest, benchmarks, ledger)
     for what, count in sorted(changed.items()):
         say(f"{what}: {count}")
@@ -216,8 +215,7 @@ def _tools(made: Benchmark, entry: Entry) -> str | None:
 
 
 def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
-    theirs = manifest.entries.get(name)
-    if theirs is not None and theirs != data_hash(entries):
+    if not is_same_data(name, entries, manifest):
         raise UserError(
             f"the data of {name} is not what this run was made with",
             where=store.root,
@@ -251,6 +249,7 @@ def _summarized(
         **({"early": early} if early is not None else {}),
         "ignored_files": ledger.ignored,
         "uri": store.root,
+        "mixed_versions": manifest.mixed_versions,
         "rescored": {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "ace_ray_version": ace_ray.__version__,

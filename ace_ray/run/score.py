@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
 from ace_ray.run.storage.rows import (
     AT_ONCE,
-    ResultRow,
+    TOKENS,
     entry_columns,
     episode_columns,
     rows_schema,
@@ -56,9 +56,10 @@ def score_outputs(
 ) -> dict[str, Any]:
     """Judge the outputs at ``path`` and store them as a run in ``store``; returns its summary.
 
-    The run declares every entry of the categories that the outputs touch, as often as their most
-    frequent entry came; one that is absent is a skipped row. Nothing is written before all outputs
-    have been read. ``model`` names who made them; by default the path does.
+    The run declares the rows that the outputs answer. Outputs of a part of the entries make a
+    limited run, as ``evaluate --limit`` does. A turn that a dialogue lacks is a skipped row.
+    Nothing is written before all outputs have been read. ``model`` names who made the outputs; by
+    default the path does.
 
     Raises `UserError`: an output is none of the benchmark's, or the folder holds something else.
     """
@@ -78,7 +79,7 @@ def score_outputs(
             for output in made.outputs(path, rows.entries):
                 # dumps, not dump: only the former runs in C
                 verdicts.write(json.dumps(rows.judge(output)) + "\n")
-        rows.declare_absent()
+        rows.declare_absent_turns()
         manifest = _manifest(made, rows, path, run_id, named)
         lease = Lease.acquire(store, say)
         try:
@@ -89,29 +90,28 @@ def score_outputs(
 
 
 def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
-    """Write and return the summary of a stored run of outputs made elsewhere: that of any run, and
-    at its top the benchmark's own numbers and where the outputs came from."""
+    """Write and return the summary of a stored run of outputs made elsewhere.
+
+    It has the keys of any run's summary, the benchmark's own numbers, and the outputs' source.
+    """
     manifest = read_manifest(store)
-    ledger = stored_rows(store, manifest)
+    ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
     findings = [finding.as_json() for finding in diagnose(ledger.rows())]
     if findings:
         numbers = {**numbers, "diagnosis": findings}
-    absent = f"{total['skipped']} rows of these categories are not in the input; they count skipped"
+    block = with_scores(
+        type(benchmark), {**numbers, **benchmark.tables(numbers)}, headline=total["headline"]
+    )
     summary = {
         "benchmark": benchmark.name,
         "source": manifest.tree["outputs"],
-        "notes": [absent] if total["skipped"] else [],
+        "notes": list(_notes(manifest, benchmark.name, block["scores"], total["skipped"])),
         **total,
         "uri": store.root,
-        "benchmarks": {
-            benchmark.name: with_scores(
-                type(benchmark),
-                {**numbers, **benchmark.tables(numbers)},
-                headline=total["headline"],
-            )
-        },
+        "ignored_files": ledger.ignored,
+        "benchmarks": {benchmark.name: block},
         **numbers,
     }
     store.put(SUMMARY, as_json(summary))
@@ -119,16 +119,50 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     return summary
 
 
-def declared_entries(
-    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow]
-) -> Sequence[Entry]:
-    """The entries that a stored run declares; of outputs made elsewhere those of the categories
-    that they touch."""
+def entries_of(benchmark: Benchmark, manifest: Manifest) -> Sequence[Entry]:
+    """Return the entries that a stored run chose its own from.
+
+    For outputs made elsewhere these are all entries of the answered categories.
+    """
     if manifest.config.backend != EXTERNAL:
         return benchmark.dataset()
     entries = benchmark.output_entries()
-    touched = dict.fromkeys((row.language, row.category) for row in rows)
+    touched = manifest.outputs.categories
     return [entry for key in touched for entry in entries.of(*key).values()]
+
+
+def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> bool:
+    """Tell whether ``entries`` (`entries_of`) are those that the run was made with."""
+    theirs = manifest.entries.get(name)
+    if manifest.config.backend == EXTERNAL:
+        # The hash covers all entries of the answered categories, answered or not.
+        theirs = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
+    return theirs is None or theirs == data_hash(entries)
+
+
+def _notes(
+    manifest: Manifest,
+    benchmark: str,
+    scores: Mapping[str, Sequence[Mapping[str, Any]]],
+    skipped: int,
+) -> Iterator[str]:
+    """Say what part of the entries is answered, with the headline, and which turns are absent."""
+    if words := manifest.restriction(benchmark).words:
+        firsts = {rules: found[0]["value"] for rules, found in scores.items()}
+        shares = {r: f"{round(100 * v, 1):g} %" for r, v in firsts.items() if v is not None}
+        told = [f"{rules} {share}" for rules, share in shares.items()]
+        if len(shares) == len(firsts) and len(set(shares.values())) == 1:
+            told = [*shares.values()][:1]
+        value = f": {', '.join(told)}" if told else ""
+        yield f"{words}{value}; a sample of the benchmark, not its score"
+    least, most = manifest.outputs.samples
+    if least < most:
+        yield f"entries have {least} to {most} outputs"
+    if skipped:
+        yield (
+            f"{skipped} turns of dialogues are not in the input: "
+            "these rows are skipped, and their dialogues are not judged"
+        )
 
 
 class _Rows:
@@ -138,7 +172,7 @@ class _Rows:
         self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
     ) -> None:
         self.entries = entries
-        self.lines = self.declared = 0
+        self.lines = self.declared = self.absent_turns = 0
         self.content = hashlib.sha256()
         """Of all rows' ids and outputs, in order."""
         self._benchmark, self._scratch = benchmark, scratch
@@ -148,6 +182,7 @@ class _Rows:
         self._waiting: list[dict[str, Any]] = []
         self._came: dict[tuple[str, str], Counter[str]] = {}
         self._samples: dict[str, int] = {}
+        self._entries: dict[tuple[str, str, str], Entry] = {}
 
     def judge(self, output: Output) -> dict[str, Any]:
         """Add an output's row; returns the line of ``verdicts.jsonl``."""
@@ -174,19 +209,48 @@ class _Rows:
             },
         }
 
-    def declare_absent(self) -> None:
-        """Add what a complete file would hold beyond what came, and write what waits."""
+    def declare_absent_turns(self) -> None:
+        """Add the turns that answered dialogues lack, and write the rows that wait.
+
+        Without them a dialogue would count as right when its answered turns are.
+        """
         for (language, category), times in self._came.items():
-            most = max(times.values())
-            for entry in self.entries.of(language, category).values():
-                for missing in range(most - times[entry.id]):
+            every = self.entries.of(language, category)
+            most: Counter[str] = Counter()
+            for entry_id, count in times.items():
+                group = every[entry_id].group or entry_id
+                most[group] = max(most[group], count)
+            for entry in every.values():
+                # Each entry outside a dialogue is a group of its own: none is missing there.
+                for missing in range(most[entry.group or entry.id] - times[entry.id]):
                     self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
+                    self.absent_turns += 1
         self._write()
 
-    def touched(self) -> Iterator[Entry]:
-        """Every entry of the categories that outputs answer."""
-        for language, category in self._came:
-            yield from self.entries.of(language, category).values()
+    def declared_entries(self) -> list[Entry]:
+        """Return the entries that have rows."""
+        return list(self._entries.values())
+
+    @property
+    def categories(self) -> list[tuple[str, str]]:
+        """The languages and categories that outputs answer."""
+        return list(self._came)
+
+    @property
+    def answered(self) -> int:
+        """The number of entries that outputs answer."""
+        return sum(map(len, self._came.values()))
+
+    @property
+    def samples(self) -> tuple[int, int]:
+        """The fewest and the most outputs of an answered entry."""
+        counts = [count for times in self._came.values() for count in times.values()]
+        return min(counts), max(counts)
+
+    @property
+    def touched(self) -> list[Entry]:
+        """The entries of the categories that outputs answer."""
+        return [entry for key in self._came for entry in self.entries.of(*key).values()]
 
     def _number(self, sample: int | str) -> int:
         if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
@@ -205,6 +269,7 @@ class _Rows:
         second_reading: str | None = None,
     ) -> None:
         self.declared += 1
+        self._entries[entry.key] = entry
         row = {
             "row_id": row_id(digest(entry.benchmark, entry.content_hash()), f"{status} {sample}"),
             "run_id": self._run_id,
@@ -213,9 +278,12 @@ class _Rows:
             "sample": sample,
             "repeat": 0,
             "status": status,
+            "error": "not in the input" if status == "skipped" else None,
             "attempts": 1,
             "duration_s": 0.0,
             **episode_columns(episode),
+            # No format that is read says what the answers took.
+            **dict.fromkeys(TOKENS),
             **verdict_columns(verdicts, self._benchmark.rule_sets),
             "second_reading": second_reading,
         }
@@ -237,11 +305,15 @@ def _manifest(
 ) -> dict[str, Any]:
     name = benchmark.name
     section = {"name": benchmark.source or name, **benchmark.resolved()}
-    config = RunConfig.model_validate(
-        {"model": {"source": model}, "benchmarks": [section], "backend": EXTERNAL}
-    )
+    entries = rows.declared_entries()
+    asked: dict[str, Any] = {"model": {"source": model}, "benchmarks": [section]}
+    if rows.answered < len(rows.touched):
+        asked["limit"] = rows.answered
+    if rows.absent_turns:
+        # No later command can bring them: the other rows have their headline without them.
+        asked["max_unscored"] = 1.0
+    config = RunConfig.model_validate({**asked, "backend": EXTERNAL})
     content = rows.content.hexdigest()
-    touched = list(rows.touched())
     return {
         "schema_version": 1,
         "run_id": run_id,
@@ -249,13 +321,13 @@ def _manifest(
         "declared": rows.declared,
         "rule_sets": {name: list(benchmark.rule_sets)},
         "groups": {name: groups_of(benchmark)},
-        "entries": {name: data_hash(touched)},
+        "entries": {name: data_hash(entries)},
         "config": config.model_dump(mode="json") | {"run_id": run_id},
         "model": {"source": model, "kind": EXTERNAL, "revision": content},
         "identity": {
             "model": content,
             "backend": EXTERNAL,
-            "benchmarks": {name: {"data_sha256": data_hash(touched)}},
+            "benchmarks": {name: {"data_sha256": data_hash(rows.touched)}},
             # Nothing is known of how the outputs were drawn.
             "sampling": [{}],
             "rows": content,
@@ -264,6 +336,9 @@ def _manifest(
             "path": str(path),
             "format": "jsonl" if path.is_file() and path.suffix == ".jsonl" else "official",
             "lines": rows.lines,
+            "of": len(rows.touched),
+            "samples": list(rows.samples),
+            "categories": list(map(list, rows.categories)),
         },
     }
 

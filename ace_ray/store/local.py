@@ -110,9 +110,9 @@ class LocalStore:
                 relative = file.relative_to(self.root).as_posix()
                 if not relative.startswith(prefix) or name.startswith(".tmp-"):
                     continue
-                # A file may go while the folder is walked; then it is not there.
-                with suppress(FileNotFoundError), self._failures(relative, "read"):
-                    about = file.stat()
+                # A file may go while the folder is walked; a link to nothing stays and is named.
+                with self._failures(relative, "read"), suppress(FileNotFoundError):
+                    about = file.stat() if file.exists() else file.lstat()
                     objects.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
         return sorted(objects, key=lambda item: item.path)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,11 +12,14 @@ from pydantic import Field
 
 from ace_ray.benchmarks.headline import few, titles
 from ace_ray.benchmarks.results import Score
+from ace_ray.bounded import bounded_time
 from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.publishers.base import Point, Publication, Scalar
 from ace_ray.records import canonical_json, digest
 from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
+from ace_ray.run.storage.parts import read_ledger
+from ace_ray.run.storage.rows import rows_schema
 from ace_ray.run.storage.stored import (
     SUMMARY,
     Manifest,
@@ -70,7 +72,7 @@ class _Run:
         return str(self.manifest.tree.get("created_at") or "")
 
     def point(self, step: int | None) -> Point:
-        return Point(step, _metrics(self), _time(self.created))
+        return Point(step, _metrics(self), bounded_time(self.created).timestamp())
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
@@ -82,7 +84,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
     """
     sweep = read_sweep(store)
     if sweep is None:
-        run = _read(store)
+        run = _read(store, say)
         return [Published(_single(run, run.manifest.run_id, ""), store)]
     found = list(_of_sweep(store, *sweep, say))
     if not found:
@@ -107,7 +109,7 @@ def _of_sweep(
         if line.state != "complete" or not line.run_id:
             continue
         try:
-            run = _read(store.child(line.run_id))
+            run = _read(store.child(line.run_id), say)
         except Unreachable:
             raise
         except UserError as error:
@@ -149,8 +151,11 @@ def _single(run: _Run, name: str, group: str) -> Publication:
     )
 
 
-def _read(store: Store) -> _Run:
-    """Raises `UserError`: it is no run, it is not complete, or has no summary with scores."""
+def _read(store: Store, say: Callable[[str], None]) -> _Run:
+    """Read a complete run; ``say`` gets a line for each part that cannot be read.
+
+    Raises `UserError`: it is not a run, is not complete, or has no summary with scores.
+    """
     manifest = read_manifest(store)
     summary = read_summary(store)
     if store.get(SUCCESS) is None or summary is None:
@@ -167,6 +172,7 @@ def _read(store: Store) -> _Run:
         raise UserError(
             "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
         )
+    read_ledger(store, say, rows_schema(manifest.all_rule_sets))
     return _Run(store, manifest, summary, scores)
 
 
@@ -295,13 +301,6 @@ def _key(name: str, created: str) -> str:
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")
-
-
-def _time(created: str) -> float:
-    try:
-        return datetime.fromisoformat(created).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def by_step(points: Iterable[Point]) -> dict[str, Mapping[str, float]]:

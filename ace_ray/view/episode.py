@@ -9,6 +9,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.transcript import Step, Tool, tools_of
 from ace_ray.bounded import Unbounded, json_of_row
+from ace_ray.clean import one_line
 from ace_ray.run.storage.rows import messages_of, metrics_of, state_of
 from ace_ray.view.changes import Change, changes
 
@@ -25,7 +26,7 @@ COLUMNS = [
 """What `episode_view` reads, besides the columns of verdicts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
     """``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
     before and after, None without one. ``tools``: those that were offered through the model's own
@@ -46,6 +47,13 @@ class EpisodeView:
     second_reading: Any
     endpoint: Any
     facts: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """One line: steps and states may be megabytes."""
+        judged = {r: "right" if v["valid"] else v["error_type"] for r, v in self.verdicts.items()}
+        told = ", ".join(f"{rules} {one_line(said, 80)}" for rules, said in judged.items())
+        name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"
+        return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
 
     def as_json(self) -> dict[str, Any]:
         """JSON values."""

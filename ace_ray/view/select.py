@@ -13,7 +13,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import recorded_class
 from ace_ray.errors import UserError
 from ace_ray.records import STATUSES
-from ace_ray.run.storage.parts import Ledger, stored_rows
+from ace_ray.run.storage.parts import Ledger, no_rows, stored_rows
 from ace_ray.run.storage.rows import ResultRow, rows_of, verdict_names
 from ace_ray.run.storage.stored import Manifest, read_manifest
 from ace_ray.store import Store
@@ -34,6 +34,10 @@ class RunClasses:
             name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
             for name in manifest.identity.benchmarks
         }
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
 
     def of(self, benchmark: str) -> type[Benchmark]:
         """Raises `UserError`: the run's manifest does not name it."""
@@ -60,9 +64,7 @@ class StoredRun:
         """Raises `UserError`: there are none, or a part cannot be read."""
         rows = sorted(self.ledger.rows(), key=_place)
         if not rows:
-            raise UserError(
-                "the run holds no rows yet", where=self.uri, fix="evaluate it, or wait a little"
-            )
+            raise no_rows(self.ledger, "evaluate it, or wait a little")
         return rows
 
     @cached_property

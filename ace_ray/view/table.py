@@ -18,13 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ace_ray import log
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.bounded import json_object
 from ace_ray.errors import UserError
 from ace_ray.reports.table import cell
-from ace_ray.run.storage.parts import Ledger, part_names, read_part, stored_rows
+from ace_ray.run.storage.parts import Ledger, ignored_lines, part_names, read_part, stored_rows
 from ace_ray.run.storage.rows import rows_schema, verdict_names
+from ace_ray.run.storage.sessions import versions_line
 from ace_ray.run.storage.stored import SUMMARY, Manifest, read_manifest
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store
@@ -89,6 +91,7 @@ class RunTable:
         self._parts: dict[str, pa.Table] = {}
         self._found: OrderedDict[tuple[str, tuple[str, ...]], np.ndarray] = OrderedDict()
         self._names: list[str] | None = None
+        self._said: set[str] = set()
         self._ledger: Ledger | None = None
         self.finished = False
         self.table: pa.Table = self._empty()
@@ -109,12 +112,17 @@ class RunTable:
         self.finished = self.finished or self._store.get(SUCCESS) is not None
         if names == self._names:
             return False
-        ledger = stored_rows(self._store, self.manifest, read=self._read)
+        ledger = stored_rows(self._store, self.manifest, self._say_once, self._read)
         for gone in self._parts.keys() - set(names):
             del self._parts[gone]
         self.table = self._joined(ledger)
         self._ledger, self._names = ledger, names
         return True
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            log.caution(line)
 
     def _read(
         self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema
@@ -256,7 +264,18 @@ class RunTable:
             "declared": manifest.declared,
             "finished": self.finished,
             "headlines": [] if content is None else headlines(content),
+            "notes": list(self._notes()),
         }
+
+    def _notes(self) -> Iterator[str]:
+        """Say what a reader of the headlines has to know."""
+        limits = (self.manifest.restriction(name).words for name in self._classes.names)
+        for words in dict.fromkeys(filter(None, limits)):
+            yield f"limited to {words}, a sample only"
+        if mixed := versions_line(self.manifest.mixed_versions):
+            yield mixed
+        assert self._ledger is not None  # read when it was made
+        yield from ignored_lines(self._ledger)
 
     # Texts.
 

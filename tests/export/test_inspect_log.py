@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ace_ray
 from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.export import inspect_log
 from ace_ray.export.inspect_log import export_inspect, model_name
+from ace_ray.export.result_files import export_hub, export_lm_eval
 from ace_ray.store import open_store
 from ace_ray.view.select import StoredRun
-from tests.report.builders import HOSTILE, Row, block, row, utf8, write_run
+from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, write_run
 
 EVIL = utf8("".join(HOSTILE))
 
@@ -66,7 +69,7 @@ def test_a_run_is_a_log(tmp_path: Path) -> None:
     assert (results["total_samples"], results["completed_samples"]) == (5, 4)
     official, strict = results["scores"]
     assert (official["name"], strict["name"]) == ("official", "strict")
-    assert next(iter(official["metrics"])) == "Overall (workbook)", "the headline comes first"
+    assert next(iter(official["metrics"])) == "Overall (workbook)_partial", "the headline is first"
     ids = header["eval"]["dataset"]["sample_ids"]
     assert len(ids) == len(set(ids)) == 5
     assert {"en-normal_atom_bool_0", "zh-normal_atom_bool_0"} < set(ids)
@@ -103,6 +106,45 @@ def test_a_sample_is_whole(tmp_path: Path) -> None:
     failed = log["samples/en-special_incomplete_0_epoch_1.json"]
     assert failed["scores"] == {}
     assert failed["error"]["message"] == "infra_error: RuntimeError: away"
+
+
+def test_what_is_partial_or_limited_is_marked(tmp_path: Path) -> None:
+    rows = block("en", "normal_atom_bool", 3, 4)
+    (log,) = logs(write_run(tmp_path / "run", rows, limit=4), tmp_path / "out")
+    header = log["header.json"]
+    assert header["eval"]["config"]["limit"] == 4
+    assert header["eval"]["metadata"]["limited_to"] == "4 entries"
+    official, _ = header["results"]["scores"]
+    assert official["metrics"]["Overall (workbook)_partial"]["value"] == 0.75
+    assert "Accuracy (pooled)" in official["metrics"], "of all that was run"
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 1, 1, tzinfo=UTC),
+        None,
+    ],
+)
+@pytest.mark.parametrize("created", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00", "x" * 999])
+def test_any_time_can_be_exported(tmp_path: Path, started: Any, created: str) -> None:
+    rows = [
+        told({**one, "started_at": started, "duration_s": 2.0**40}) for one in everything({}, of=1)
+    ]
+    folder = write_run(tmp_path / "run", rows)
+    manifest = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**manifest, "created_at": created}))
+    (log,) = logs(folder, tmp_path / "out")
+    for one in log["summaries.json"]:
+        began, ended = (datetime.fromisoformat(one[f"{w}_at"]) for w in ("started", "completed"))
+        assert 1970 <= began.year < ended.year <= 3010
+    run = StoredRun(open_store(str(folder)))
+    assert len(export_lm_eval(run, open_store(str(tmp_path / "lm-eval")))) == 3
+    assert export_hub(run, open_store(str(tmp_path / "hub")), "a/b")
+    opened = ace_ray.Run.open(str(folder))
+    assert opened.episode("normal_atom_bool_0", language="en").as_json()
 
 
 def test_a_run_that_is_not_whole_has_no_headline(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_the_comparison_has_numbers_intervals_and_warnings(tmp_path: Path) -> No
         "Accuracy (pooled)",
     ]
     label, scored, _, normal, special, *_ = table.lines[0]
-    assert (label, scored) == ("A", "340/340")
+    assert (label, scored) == ("A (limited)", "340/340")
     assert (normal.value, normal.n) == (1.0, 240)  # type: ignore[union-attr]
     assert special.value == pytest.approx(0.8)  # type: ignore[union-attr]
     low, high = special.interval  # type: ignore[union-attr]

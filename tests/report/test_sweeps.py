@@ -164,7 +164,7 @@ def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
         parameters=2_000_000_000,
         seconds=spent,
         entries=85,
-        tokens={"prompt": 10, "completion": 2},
+        tokens={"prompt": None, "completion": 2},  # an endpoint that gives no usage
         per_1000={"device_s": 111.8, "cost": None},
     )
     waits = [
@@ -183,6 +183,7 @@ def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
     ]
     first, *others, _ = ledger_table(found).lines
     assert first[4:12] == ["2 cpu", "3.0", "0.0", "5.5", "0.0", "1.0", "9.5", 85]
+    assert first[12:14] == [None, 2]
     assert {cell for line in others for cell in line[3:]} == {None}
     is_sound(Page(report_page(folder, out=tmp_path / "out")))
 

@@ -111,7 +111,9 @@ def make_run(folder: Path) -> Path:
     plan = planned_run(folder, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"))
     rows = judged_rows(plan, _episode)
     store = LocalStore(str(folder))
-    manifest = make_manifest(plan, {"versions": {"vllm": "1"}, "machine": {"platform": "p"}})
+    facts = {"versions": {"vllm": "1"}, "machine": {"platform": "p"}}
+    session = {"began_at": "2026-01-01T00:00:00+00:00", "versions": {"vllm": "1"}}
+    manifest = make_manifest(plan, {**facts, "sessions": [session]})
     store.put("run.json", json.dumps(manifest).encode())
     for session, part in (("00000000000001-aa", rows[:5]), ("00000000000002-aa", rows[5:])):
         write_parts(store, session, pa.Table.from_pylist(part, schema=ROWS))

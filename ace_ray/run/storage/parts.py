@@ -45,6 +45,13 @@ MOST_GROUPS = 16
 LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
 """Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
 
+GONE = "it is gone"
+"""Why a part could not be read that was there when the folder was listed."""
+MOST_NAMED = 5
+"""Ignored files that are named on screen, one by one."""
+_LISTINGS = 5
+"""How often the parts are listed while a merge replaces them."""
+
 _PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
@@ -120,7 +127,7 @@ def read_part(
         # Torn, or out of reach: `get` tells, since it raises on an outage.
         content = store.get(name)
     if content is None:
-        return "it is gone"
+        return GONE
     try:
         return _columns(pa.BufferReader(content), columns, schema, row)
     except _READ_ERRORS as error:
@@ -203,15 +210,35 @@ ReadPart = Callable[[Store, str, Sequence[str], pa.Schema], "pa.Table | str"]
 
 def read_ledger(
     store: Store,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = log.caution,
     schema: pa.Schema = ROWS,
     read: ReadPart = read_part,
 ) -> Ledger:
-    """What the run holds; time and memory grow with the number of rows only.
+    """Read which rows the run holds; time and memory grow with the number of rows only.
 
-    ``schema`` is that of the rows; ``say`` is told of every file that is no part; ``read`` may
-    remember what it has read. Raises `UserError` when the store is away.
+    ``schema`` describes the rows; ``say`` gets a line for each ignored part; ``read`` may cache
+    parts. Raises `UserError` when the store is away.
     """
+    for _ in range(_LISTINGS):
+        ledger = _read_listed(store, schema, read)
+        if GONE not in ledger.ignored.values():
+            break
+        # A merge has replaced the parts that were listed: the new ones hold their rows.
+    for line in ignored_lines(ledger):
+        say(log.warning(line))
+    return ledger
+
+
+def ignored_lines(ledger: Ledger) -> Iterator[str]:
+    """Name the files of the run that were not read, and why."""
+    for name, why in list(ledger.ignored.items())[:MOST_NAMED]:
+        yield f"{ledger.store.root}/{name} is ignored, its rows are pending: {why}"
+    if (more := len(ledger.ignored) - MOST_NAMED) > 0:
+        yield f"{ledger.store.root}: {more} more parts are ignored, their rows are pending"
+
+
+def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
+    """Read the parts that the folder lists now."""
     names: list[str] = []
     ignored: dict[str, str] = {}
     columns: list[list[np.ndarray]] = []
@@ -225,7 +252,6 @@ def read_ledger(
                 table = str(error)
         if isinstance(table, str):
             ignored[name] = table
-            say(log.warning(f"{store.root}/{name} is ignored, its rows are pending: {table}"))
             continue
         settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
         classes = table.column("error_class").to_pylist()
@@ -267,6 +293,20 @@ def read_ledger(
         dominated,
         ignored,
         schema,
+    )
+
+
+def no_rows(ledger: Ledger, fix: str) -> UserError:
+    """Return the error of a run whose rows cannot be read; ``fix`` is for a run without parts."""
+    where = ledger.store.root
+    if not ledger.ignored:
+        return UserError("the run holds no rows yet", where=where, fix=fix)
+    name, why = next(iter(ledger.ignored.items()))
+    more = f", like {len(ledger.ignored) - 1} more" if len(ledger.ignored) > 1 else ""
+    return UserError(
+        f"no row of the run can be read: {name} is ignored{more}: {why}",
+        where=where,
+        fix="remove such files and evaluate the run again",
     )
 
 
@@ -314,12 +354,14 @@ def compact(
 def stored_rows(
     store: Store,
     manifest: Manifest,
-    say: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = log.caution,
     read: ReadPart = read_part,
 ) -> Ledger:
-    """`read_ledger` of the run with this ``manifest``. Raises `UserError` also when the run holds
-    rows that it does not declare: they count in no number, and nothing bounds how many there
-    are."""
+    """Read the ledger of the run with this ``manifest``, as `read_ledger`.
+
+    Raises `UserError` also when the run holds rows that it does not declare: they count in no
+    number, and nothing bounds how many there are.
+    """
     ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:
         raise UserError(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.bounded import json_of_row
+from ace_ray.clean import one_line
 from ace_ray.errors import UserError
 from ace_ray.records import (
     RULE_SETS,
@@ -157,7 +158,8 @@ _AS_THEY_ARE = (
     *("model_calls", "generation_s"),
 )
 """Fields of an episode that are columns as they are."""
-_TOKENS = ("prompt_tokens", "completion_tokens")
+TOKENS = ("prompt_tokens", "completion_tokens")
+"""Columns that are null where it is not known how many tokens a row took."""
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -166,7 +168,7 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "output": clean(episode.output),
         "reasoning": clean(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
-        **{name: getattr(episode, name) if _has_usage(episode) else None for name in _TOKENS},
+        **{name: getattr(episode, name) if _has_usage(episode) else None for name in TOKENS},
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
         "tools": tools_column(episode.tools),
@@ -294,7 +296,7 @@ _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
-    *(*_TOKENS, *OPTIONAL),
+    *(*TOKENS, *OPTIONAL),
 }
 
 
@@ -353,7 +355,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
     return {name.replace(":", "_"): value for name, value in metrics.items()}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ResultRow:
     """A stored row as summaries see it (`ace_ray.benchmarks.results.ScoredRow`)."""
 
@@ -382,6 +384,10 @@ class ResultRow:
     """`endpoint_of`."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     second_reading: SecondReading | None = None
+
+    def __repr__(self) -> str:
+        judged = {rules: one.valid for rules, one in self.verdicts.items()}
+        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 
 _RESULT_FIELDS = [

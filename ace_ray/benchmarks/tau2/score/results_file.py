@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
+from ace_ray.bounded import bounded_time
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
 
@@ -63,7 +64,7 @@ def _task(entry: Entry) -> dict[str, Any]:
 
 def _simulation(entry: Entry, row: Row) -> dict[str, Any]:
     state = json.loads(row["state"])
-    start: datetime = row["started_at"] or datetime.fromtimestamp(0, UTC)
+    start = bounded_time(row["started_at"])
     seconds = float(row["duration_s"] or 0.0)
     ended = str(state["ended"])
     return {
@@ -71,7 +72,7 @@ def _simulation(entry: Entry, row: Row) -> dict[str, Any]:
         "task_id": entry.id,
         "timestamp": start.isoformat(),
         "start_time": start.isoformat(),
-        "end_time": (start + timedelta(seconds=seconds)).isoformat(),
+        "end_time": bounded_time(start, seconds).isoformat(),
         "duration": seconds,
         "termination_reason": ended if ended in _KNOWN_ENDS else _OTHER_END,
         "agent_cost": None,
@@ -102,7 +103,7 @@ def _reward(entry: Entry, row: Row, ended: str) -> dict[str, Any]:
 def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Iterator[dict[str, Any]]:
     for turn, message in enumerate(trajectory):
         # Upstream sorts by time, so every message has one of its own.
-        at = (start + timedelta(milliseconds=turn)).isoformat(timespec="milliseconds")
+        at = bounded_time(start, turn / 1000).isoformat(timespec="milliseconds")
         shown: dict[str, Any] = {
             "role": message["role"],
             "content": message["content"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,16 @@ import pytest
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
+from ace_ray.export.inspect_log import export_inspect
+from ace_ray.export.result_files import export_hub
 from ace_ray.records import Entry
+from ace_ray.reports.content import comparison_table
+from ace_ray.reports.runs import by_benchmark, load_runs
+from ace_ray.run.rescore import rescore
 from ace_ray.run.score import score_outputs
 from ace_ray.store import LocalStore
+from ace_ray.view.select import StoredRun
+from ace_ray.view.table import RunTable
 
 
 def score(path: Path, *, data: Path, output: Path) -> dict[str, Any]:
@@ -121,23 +129,59 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(data: Path, tmp_p
     }
 
 
-def test_rows_that_are_absent_are_declared_and_not_scored(data: Path, tmp_path: Path) -> None:
-    first, *_ = entries(data, PREFERENCE)
-    turn, *_ = entries(data, SWITCH)
-    given = [answer(first), answer(first, sample=1), answer(turn)]
+def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -> None:
+    first, second, _ = entries(data, PREFERENCE)
+    given = [answer(first), answer(first, sample=1), answer(second)]
     found = score(write(tmp_path / "g.jsonl", given), data=data, output=tmp_path / "out")
-    categories = found["languages"]["en"]["categories"]
-    assert set(categories) == {PREFERENCE, SWITCH}
-    assert categories[PREFERENCE]["declared"] == 6
-    assert categories[PREFERENCE]["status"]["skipped"] == 4
-    assert categories[PREFERENCE]["strict"]["accuracy"] == 1.0
-    # One turn of a dialogue says nothing of the dialogue.
-    assert categories[SWITCH]["strict"]["accuracy"] is None
-    assert categories[SWITCH]["dialogues"] == 2
-    assert not found["complete"]
-    assert found["notes"] == ["7 rows of these categories are not in the input; they count skipped"]
-    cells = found["languages"]["en"]["rules"]["strict"]["workbook"]
-    assert cells["preference"]["value"] is None
+    assert (found["declared"], found["scored"], found["limit"]) == (3, 3, 2)
+    assert found["complete"]
+    assert found["headline"]
+    headline = found["benchmarks"]["acebench"]["scores"]["strict"][0]
+    assert (headline["value"], headline["partial"]) == (1.0, True)
+    note = "2 of 3 entries: 100 %; a sample of the benchmark, not its score"
+    assert found["notes"] == [note, "entries have 1 to 2 outputs"]
+    facts = "limited to 2 of 3 entries, a sample only"
+    (run,) = load_runs([str(tmp_path / "out")])
+    (holders,) = by_benchmark([run])
+    table = comparison_table(holders, "strict")
+    assert table.lines[0][:2] == ["g (limited)", "3/3"]
+    assert any(facts in note for note in table.notes)
+    with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a whole run"):
+        export_hub(StoredRun(LocalStore(str(tmp_path / "out"))), LocalStore("x"), "a/b")
+    assert facts in RunTable(LocalStore(str(tmp_path / "out"))).facts()["notes"]
+    rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]
+    assert {**rescored, "benchmarks": {}} == {**found, "benchmarks": {}}
+
+
+def test_an_absent_turn_is_skipped_and_its_dialogue_is_not_judged(
+    data: Path, tmp_path: Path
+) -> None:
+    # A file that was cut off within the second of two dialogues.
+    given = [answer(entry) for entry in entries(data, SWITCH)[:3]]
+    found = score(write(tmp_path / "g.jsonl", given), data=data, output=tmp_path / "out")
+    category = found["languages"]["en"]["categories"][SWITCH]
+    assert (category["strict"]["accuracy"], category["strict"]["n"]) == (1.0, 1)
+    assert category["status"]["skipped"] == 1
+    assert found["headline"]
+    assert found["notes"][0].startswith("3 of 4 entries: 100 %")
+    assert "1 turns of dialogues are not in the input" in found["notes"][1]
+
+
+def test_tokens_of_outputs_made_elsewhere_are_unknown(data: Path, tmp_path: Path) -> None:
+    given = [answer(entry) for entry in entries(data, PREFERENCE)]
+    found = score(write(tmp_path / "g.jsonl", given), data=data, output=tmp_path / "out")
+    assert found["tokens"] == {"prompt": None, "completion": None}
+    totals = found["benchmarks"]["acebench"]["combined"]["totals"]
+    assert (totals["prompt_tokens"], totals["completion_tokens"]) == (None, None)
+    rescore(str(tmp_path / "out"), lambda line: None)
+    run = StoredRun(LocalStore(str(tmp_path / "out")))
+    assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
+    (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
+    with zipfile.ZipFile(tmp_path / "inspect" / name) as log:
+        header = json.loads(log.read("header.json"))
+        sample = json.loads(log.read(f"samples/{PREFERENCE}_0_epoch_1.json"))
+    assert header["stats"]["model_usage"] == sample["model_usage"] == {}
+    assert sample["output"]["usage"] is None
 
 
 def test_samples_keep_their_json_type(data: Path, tmp_path: Path) -> None:

@@ -73,6 +73,20 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
 
+@pytest.mark.parametrize("year", [9999, 1, 1969])
+def test_any_time_has_a_place_in_the_file(benchmark: Tau2, year: int) -> None:
+    entry = entry_of(benchmark, "airline")
+    episode = play(benchmark, entry, Scripted("x"), Scripted("Hi", "###STOP###"))
+    odd = {"started_at": datetime(year, 12, 31, tzinfo=UTC), "duration_s": 2.0**40}
+    rows = [row(benchmark, entry, episode) | odd]
+    content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
+    (simulation,) = json.loads(content)["simulations"]
+    assert "1970" <= simulation["start_time"] < simulation["end_time"] < "3011"
+    times = [message["timestamp"] for message in simulation["messages"]]
+    assert len(times) > 1
+    assert times == sorted(set(times)), "upstream sorts by them"
+
+
 def test_lone_surrogates_do_not_spoil_the_file(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "airline")
     episode = play(benchmark, entry, Scripted("x\ud800🙂"), Scripted("Hi", "###STOP###"))
