@@ -12,7 +12,7 @@ Benchmarks differ in how lenient they decode; what they share is here, their qui
 
 from __future__ import annotations
 
-from ace_ray.calls.fold import Budget, Refused, fold
+from ace_ray.calls.fold import Budget, Refused, fold, operate
 from ace_ray.calls.lenient import LenientReader
 from ace_ray.calls.literals import Call, dotted_name, literal, literal_calls, render
 from ace_ray.calls.plain import plain_calls
@@ -33,6 +33,7 @@ __all__ = [
     "fold",
     "literal",
     "literal_calls",
+    "operate",
     "parse_calls",
     "plain_calls",
     "render",
