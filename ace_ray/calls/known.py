@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ace_ray.calls.literals import Call, literal_calls
 from ace_ray.calls.plain import plain_calls
 from ace_ray.calls.schema_values import typed, types_of
-from ace_ray.calls.syntax import MAX_CODE, MAX_DEPTH, NotCalls, expression
+from ace_ray.calls.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 MAX_CALLS = 1_000
 """Most calls of one answer."""
@@ -290,7 +290,6 @@ def _call(name: Any, args: Any) -> Call:
         raise NotCalls(f"arguments that are no JSON: {str(error)[:80]}") from None
 
 
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,;]*+")
 _DECODER = json.JSONDecoder()
 
@@ -313,15 +312,7 @@ def _read_value(text: str, at: int, values: list[Any]) -> int:
     none, it is nested too deep, or they are too many."""
     if len(values) == MAX_CALLS:
         raise NotCalls(f"more than {MAX_CALLS} values")
-    depth = 0
-    # No further than the value's end, so that many values are not many times the text.
-    for match in _NESTING.finditer(text, at) if text[at] in "[{" else ():
-        bracket = match[0]
-        depth += (bracket in "[{") - (bracket in "]}")
-        if depth > MAX_DEPTH:
-            raise NotCalls(f"nested more than {MAX_DEPTH} deep")
-        if depth <= 0:
-            break
+    check_json_depth(text, at)
     try:
         value, end = _DECODER.raw_decode(text, at)
     except ValueError as error:  # digits beyond Python's limit, too

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
-from ace_ray.calls import MAX_CODE, MAX_DEPTH, MAX_DIGITS, Call, NotCalls, render
+from ace_ray.calls import MAX_CODE, MAX_DIGITS, Call, NotCalls, check_json_depth, render
 from ace_ray.calls.known import json_call
 from ace_ray.records import Entry, ToolCall
 
@@ -263,9 +263,6 @@ def _type_of(choices: Sequence[Any]) -> str:
     return names.get(kinds.pop(), "") if len(kinds) == 1 else ""
 
 
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
-
-
 class NotJson(ValueError):
     """The text is not JSON within the bounds, or the JSON is no call."""
 
@@ -278,13 +275,8 @@ def load_json(text: str) -> Any:
     """
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
-    depth = 0
-    for match in _NESTING.finditer(text):
-        bracket = match[0]
-        depth += (bracket in "[{") - (bracket in "]}")
-        if depth > MAX_DEPTH:
-            raise NotJson(f"nested more than {MAX_DEPTH} deep")
     try:
+        check_json_depth(text, len(text) - len(text.lstrip()))
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
     except ValueError as error:
         raise NotJson(str(error)) from None
