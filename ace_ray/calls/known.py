@@ -28,16 +28,16 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class KnownCalls(NamedTuple):
-    """What the first reader that finds calls finds; at least one."""
+    """The calls of a text, at least one, and the reader that found them first."""
 
     reader: str
     calls: list[Call]
 
 
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
-    """The calls in ``text``, None where no reader finds any. Never raises.
+    """Read the calls in ``text``; None where no reader finds any. Never raises.
 
-    ``tools`` are those that were offered, where they are known: XML has no types of its own."""
+    ``tools`` are the offered ones, where they are known. They give XML's values their types."""
     if len(text) > MAX_CODE:
         return None
     for name, read in READERS.items():
@@ -83,28 +83,33 @@ def _functionary(text: str, tools: Tools) -> list[Call]:
 def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
     """``<function=f><parameter=a>1</parameter></function>``, with or without tags around."""
     calls = []
-    for part in text.split("<function=")[1:]:
+    parts = text.split("<function=")[1:]
+    if len(parts) > MAX_CALLS:
+        raise NotCalls(f"more than {MAX_CALLS} calls")
+    for part in parts:
         begin = _FUNCTION.match(f"<function={part}")
         if not begin:
             raise NotCalls("a function without a name")
-        body = part.partition(">")[2].partition("</function>")[0].partition("</tool_call>")[0]
+        body, ended, _ = part.partition(">")[2].partition("</function>")
+        if not ended:
+            body = body.partition("</tool_call>")[0]
         before, *parameters = body.split("<parameter=")
         if before.strip():  # JSON, perhaps, whose arguments would be lost
             raise NotCalls("a function with something else than parameters")
-        args = {}
+        args: dict[str, str] = {}
         for parameter in parameters:
             key = _PARAMETER.match(parameter)
             if not key:
                 raise NotCalls("a parameter without a name")
             value = parameter[key.end() :].partition("</parameter>")[0]
-            value = value.removeprefix("\n").removesuffix("\n")
-            args[key[1]] = _typed(value, tools, begin[1], key[1])
-        calls.append(_call(begin[1], args))
+            args[key[1]] = value.removeprefix("\n").removesuffix("\n")
+        values = {key: _typed(text, tools, begin[1], key) for key, text in args.items()}
+        calls.append(_call(begin[1], values))
     return calls
 
 
 def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
-    """The value of an XML parameter: typed by the tool's schema, else what JSON takes it for."""
+    """Convert the text of an XML parameter by the tool's schema; without one, as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
     properties = _mapping(root, "properties")
@@ -122,7 +127,7 @@ def _mapping(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """The JSON value that is all of ``text``. Raises `NotCalls`."""
+    """Parse all of ``text`` as one JSON value. Raises `NotCalls`."""
     values: list[Any] = []
     text = text.strip()
     if not text or _read_value(text, 0, values) < len(text):

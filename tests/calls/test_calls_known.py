@@ -31,6 +31,12 @@ READ: list[tuple[str, str, list[Call]]] = [
     ("qwen3_coder", XML_F + XML_G, [F, G]),
     ("qwen3_coder", "<function=f>\n<parameter=a>\n1", [F]),
     ("qwen3_coder", "<function=f></function>", [Call("f", {})]),
+    ("qwen3_coder", f"<tool_call>{XML_F[:-11]}</tool_call>", [F]),
+    (
+        "qwen3_coder",
+        "<function=f><parameter=a></tool_call></parameter></function>",
+        [Call("f", {"a": "</tool_call>"})],
+    ),
     ("qwen3_coder", "<function=f><parameter=a>x\ny</parameter>", [Call("f", {"a": "x\ny"})]),
     ("qwen3_coder", "<function=f><parameter=a>True</parameter>", [Call("f", {"a": True})]),
     ("qwen3_coder", "<function=f><parameter=a>None</parameter>", [Call("f", {"a": None})]),
