@@ -24,8 +24,8 @@ MAX_WORK = 1_000_000
 """Most that all operations of one text may make together."""
 _CHARS = 50
 """Characters that count as one when texts are merely joined."""
-_WORD_PAIRS = 1_000
-"""Pairs of 32-bit words that count as one when integers are multiplied or divided."""
+_WORD_PAIRS = 250
+"""Pairs of 32-bit words that count as one when integers are multiplied, divided or raised."""
 
 _Sized = tuple[Any, int]
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -375,7 +375,7 @@ def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) 
         budget.charge(a_size * b_size // _WORD_PAIRS)
         value = operate(op, a, b)
         size = _size(value)
-        budget.charge(size)
+        budget.charge(size + (size * size // _WORD_PAIRS if op is ast.Pow else 0))
         return value, size
     if op is ast.Mult:
         size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
