@@ -50,6 +50,11 @@ PIECES = (
     '{"return_type": "give_answer", "final_answer": "',
     '{"error": "", "response": "',
     '{"name": "f", "arguments": {"a": 1}}',
+    '{"name": "f"}',
+    '<function=f>{"a": 1}</function>',
+    "5*10**(-12)",
+    "2**99999//3**31000",
+    "(1<<99999)*",
     "There is incorrect value (",
     ") for the parameters (",
     "Missing necessary parameters (",
@@ -170,6 +175,9 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
         executable(Answer(text))
         executable(Answer("", (ToolCall("f", text), ToolCall(text, "{}"))))
 
+    parameters = {"properties": {"a": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "number"}]}}}
+    offered = [{"function": {"name": "f", "parameters": {**parameters, "$defs": {"A": {}}}}}]
+
     def refused(call: Callable[[str], Any], *errors: type[Exception]) -> Callable[[str, int], Any]:
         def tried(text: str, number: int) -> None:
             with suppress(*errors):  # the documented ways to say no
@@ -207,7 +215,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
 
     return {
         "calls": refused(calls.parse_calls, calls.NotCalls),
-        "known formats": lambda text, number: known_calls(text),
+        "known formats": lambda text, number: (known_calls(text), known_calls(text, offered)),
         "plain_calls": lambda text, number: plain_calls(text),
         "json_calls": refused(lambda t: native.calls_of(native.load_json(t)), ValueError),
         "acebench agent": agent,

@@ -1,22 +1,31 @@
 """Model text to tool calls and back, within bounds; nothing a model says is executed.
 
-Three layers, each usable alone:
+Layers, each usable alone:
 
 - `plain`: a quick reader for the everyday form ``[F(k='v', ...)]``, None for anything else;
 - `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
 - `literals` and `fold`: what such a tree means, as literal calls or as bounded arithmetic;
-  `lenient`: as the decoder reads it that several evaluators share.
+  `lenient`: as the decoder reads it that several evaluators share;
+- `known`: the formats in which models write calls; `schema_values`: types of XML parameters.
 
 Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
 """
 
 from __future__ import annotations
 
-from ace_ray.calls.fold import Budget, Refused, fold
+from ace_ray.calls.fold import Budget, Refused, fold, operate
 from ace_ray.calls.lenient import LenientReader
 from ace_ray.calls.literals import Call, dotted_name, literal, literal_calls, render
 from ace_ray.calls.plain import plain_calls
-from ace_ray.calls.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, NotCalls, expression
+from ace_ray.calls.syntax import (
+    MAX_CHARS,
+    MAX_CODE,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    NotCalls,
+    check_json_depth,
+    expression,
+)
 
 __all__ = [
     "MAX_CHARS",
@@ -28,11 +37,13 @@ __all__ = [
     "LenientReader",
     "NotCalls",
     "Refused",
+    "check_json_depth",
     "dotted_name",
     "expression",
     "fold",
     "literal",
     "literal_calls",
+    "operate",
     "parse_calls",
     "plain_calls",
     "render",

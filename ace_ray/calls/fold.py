@@ -1,8 +1,8 @@
-"""Operations on literals, as Python would do them, in bounded time and memory.
+"""Operations on literals, as Python computes them, in bounded time and memory.
 
-Some evaluators run binary operations of a model's text through ``eval``. Where their verdict is
-wanted for harmless ones (``4 + 1``, ``'a' + 'b'``, ``1 + [1, 2][0]``), this folds exactly those:
-the ones that hold no name, so that nothing but literals can come of them.
+Some evaluators run binary operations of a model's text through ``eval``. `fold` computes the ones
+that begin and end with literals (``5 * 10**-12``, ``'a' + 'b'``, ``1 + [1, 2][0]``). It never calls
+a function, reads an attribute or holds the value of a name.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from typing import Any
 
 from ace_ray.calls.syntax import MAX_DIGITS, NotCalls
 
+MAX_BITS = 100_000
+"""Longest integer that one operation makes; a float overflows at 1,024."""
 MAX_SIZE = 100_000
 """Largest value made by one operation: characters, elements and 32-bit words, summed up."""
 MAX_WORK = 1_000_000
 """Most that all operations of one text may make together."""
 _CHARS = 50
 """Characters that count as one when texts are merely joined."""
+_WORD_PAIRS = 250
+"""Pairs of 32-bit words that count as one when integers are multiplied, divided or raised."""
 
 _Sized = tuple[Any, int]
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -35,6 +39,9 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
     ast.MatMult: operator.matmul,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
 }
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -57,11 +64,6 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 # A width or precision of four digits, or one taken from the arguments, in a format string.
 _WIDE = re.compile(r"[%)][#\- +.0-9]*(?:\*|[0-9]{4,})")
 _WIDE_SPEC = re.compile(r"\d{4,}")
-# Nothing that holds one of these is folded; comprehensions would have to be run.
-_REFUSED = (
-    ast.Call, ast.Name, ast.Attribute, ast.Pow, ast.LShift, ast.RShift, ast.NamedExpr, ast.Await,
-    ast.Yield, ast.YieldFrom, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
 # Compiling these raises, outside of what has a scope of its own.
 _NOT_COMPILED = (ast.Await, ast.Yield, ast.YieldFrom)
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -74,17 +76,17 @@ _PYTHON_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, MemoryErr
 
 
 class Refused(Exception):
-    """An operation that is not folded: it could run code, or is too large."""
+    """An operation that is not computed: it could run code, or makes too large a value."""
 
 
 class Budget:
-    """What is left of `MAX_WORK` for one text."""
+    """Work left for the operations of one text, of `MAX_WORK`."""
 
     __slots__ = ("known", "left")
 
     def __init__(self) -> None:
         self.left = MAX_WORK
-        self.known: Callable[[str], bool] | None = None
+        self.known: Callable[[str], bool] = _none_known
 
     def charge(self, size: int) -> None:
         self.left -= size
@@ -95,9 +97,13 @@ class Budget:
         self.charge(chars // _CHARS)
 
 
+def _none_known(_: str) -> bool:
+    return False
+
+
 class _Known:
     """Stands for the value of a known name. Operators raise TypeError, as those of functions,
-    classes and modules do; whatever could go on with such a value is refused."""
+    classes and modules do. Whatever could go on with the real value is refused."""
 
     def _refuse(self, *others: object) -> Any:
         raise Refused("a known name in an operation")
@@ -106,26 +112,42 @@ class _Known:
     __hash__ = _refuse
 
 
+def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
+    """Compute ``left op right`` as Python does.
+
+    Raises what Python raises, and `Refused` for an integer of more than `MAX_BITS` bits. Texts,
+    lists and other sequences are not bounded here.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        bits = 0
+        if op is ast.Pow:
+            bits = max(0, left.bit_length() - 1) * max(0, right)
+        elif op is ast.LShift:
+            bits = left.bit_length() + right if left else 0
+        elif op is ast.Mult:
+            bits = left.bit_length() + right.bit_length()
+        if bits > MAX_BITS:
+            raise Refused(f"an integer of more than {MAX_BITS:,} bits")
+    return _BINARY[op](left, right)
+
+
 def fold(
     node: ast.BinOp,
     budget: Budget,
     max_depth: int = MAX_DIGITS,
-    known: Callable[[str], bool] | None = None,
+    known: Callable[[str], bool] = _none_known,
 ) -> Any:
-    """The value of a binary operation on literals and on what can be made of them.
+    """Compute a binary operation on literals.
 
-    Raises, in this order, `NotCalls` where the expression cannot be written back as text (trees
-    deeper than ``max_depth``, integers beyond `MAX_DIGITS`) or compiled; `Refused` where it holds a
-    name, a call, an attribute, a power, a shift or a comprehension anywhere; then, on the way of
-    evaluation, `NotCalls` where Python would raise and `Refused` for too large a result.
+    ``known`` says of a name whether it has a value where upstream evaluates the text. Parts are
+    looked at in Python's order of evaluation.
 
-    With ``known``, the names that mean something where the text would be evaluated, that is said
-    of what is reached only: `NotCalls` at the first name that means nothing (a NameError), and
-    `Refused` where Python would go on with the value of a known name, with a call, an attribute, a
-    power, a shift or a comprehension. What can raise before these, their operands and arguments, is
-    looked at first.
+    Raises `NotCalls` where Python raises. That includes a tree deeper than ``max_depth`` and an
+    integer beyond `MAX_DIGITS`, which upstream cannot write back as text. Raises `Refused` where
+    Python would go on with the value of a known name, a call, an attribute, a comprehension or
+    ``:=``, and for too large a result.
     """
-    _check_whole(node, max_depth, lazily=known is not None)
+    _check_whole(node, max_depth)
     budget.known = known
     try:
         return _sized(node, budget)[0]
@@ -135,8 +157,7 @@ def fold(
         raise NotCalls(f"{type(error).__name__} in arithmetic") from None
 
 
-def _check_whole(node: ast.expr, max_depth: int, *, lazily: bool) -> None:
-    refused = ""
+def _check_whole(node: ast.expr, max_depth: int) -> None:
     pending: list[tuple[ast.AST, int, bool]] = [(node, 1, False)]
     while pending:
         inner, depth, in_scope = pending.pop()
@@ -146,17 +167,13 @@ def _check_whole(node: ast.expr, max_depth: int, *, lazily: bool) -> None:
             if type(inner.value) is int and inner.value >= _UNPRINTABLE:
                 raise NotCalls(f"an integer of more than {MAX_DIGITS} digits")
             continue
-        if lazily and not in_scope and isinstance(inner, _NOT_COMPILED):
+        if not in_scope and isinstance(inner, _NOT_COMPILED):
             raise NotCalls(f"{type(inner).__name__} outside of a function")
         in_scope = in_scope or isinstance(inner, _OWN_SCOPE)
-        if isinstance(inner, _REFUSED):
-            refused = type(inner).__name__
-        elif isinstance(inner, ast.JoinedStr):
+        if isinstance(inner, ast.JoinedStr):
             _check_joined(inner)
         below = depth + (2 if isinstance(inner, ast.Dict) else 1)  # writing a dict takes more stack
         pending.extend((child, below, in_scope) for child in ast.iter_child_nodes(inner))
-    if refused and not lazily:
-        raise Refused(f"{refused} in an operation")
 
 
 def _check_joined(node: ast.JoinedStr) -> None:
@@ -285,9 +302,9 @@ def _some_function() -> None:
 
 
 def _name(node: ast.Name, budget: Budget) -> _Sized:
-    if budget.known is None or not budget.known(node.id):
+    if not budget.known(node.id):
         raise NotCalls(f"NameError in arithmetic: {node.id[:80]} is not defined")
-    if node.id.startswith("__"):  # a text or a mapping, which operators may take
+    if node.id.startswith("__") or node.id.isupper():  # a text, a list, a number: operators work
         raise Refused("a known name in an operation")
     return _Known(), 1
 
@@ -354,10 +371,12 @@ def _operation(node: ast.BinOp, budget: Budget) -> _Sized:
 def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) -> _Sized:
     (a, a_size), (b, b_size) = left, right
     size = a_size + b_size
-    if op not in _BINARY:
-        if not (isinstance(a, (int, float, complex)) and isinstance(b, (int, float, complex))):
-            raise TypeError("no numbers")
-        raise Refused(f"{op.__name__} in an operation")
+    if isinstance(a, int) and isinstance(b, int):
+        budget.charge(a_size * b_size // _WORD_PAIRS)
+        value = operate(op, a, b)
+        size = _size(value)
+        budget.charge(size + (size * size // _WORD_PAIRS if op is ast.Pow else 0))
+        return value, size
     if op is ast.Mult:
         size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
     elif op is ast.Mod and isinstance(a, (str, bytes)):
@@ -366,7 +385,7 @@ def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) 
         budget.charge_joined(size)
     else:
         budget.charge(size)
-    return _BINARY[op](a, b), size
+    return operate(op, a, b), size
 
 
 def _repeated(sequence: object, size: int, times: object) -> int:

@@ -9,6 +9,7 @@ time; one of more than `MAX_CODE` characters is not read.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 
 from ace_ray.calls.literals import Call, literal_calls
 from ace_ray.calls.plain import plain_calls
-from ace_ray.calls.syntax import MAX_CODE, MAX_DEPTH, NotCalls, expression
+from ace_ray.calls.schema_values import typed, types_of
+from ace_ray.calls.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 MAX_CALLS = 1_000
 """Most calls of one answer."""
@@ -26,16 +28,16 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class KnownCalls(NamedTuple):
-    """What the first reader that finds calls finds; at least one."""
+    """The calls of a text, at least one, and the reader that found them first."""
 
     reader: str
     calls: list[Call]
 
 
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
-    """The calls in ``text``, None where no reader finds any. Never raises.
+    """Read the calls in ``text``; None where no reader finds any. Never raises.
 
-    ``tools`` are those that were offered, where they are known: XML has no types of its own."""
+    ``tools`` are the offered ones, where they are known. They give XML's values their types."""
     if len(text) > MAX_CODE:
         return None
     for name, read in READERS.items():
@@ -49,39 +51,74 @@ def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
 
 
 def _hermes(text: str, tools: Tools) -> list[Call]:
-    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; one unreadable block spoils
-    all, and the last may lack its end."""
+    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``. One unreadable block spoils
+    all. The last block may lack its end, and a call its arguments."""
     calls = []
     for block in text.split("<tool_call>")[1:]:
-        calls += _json_calls(block.partition("</tool_call>")[0])
+        calls += _json_calls(block.partition("</tool_call>")[0], None)
+    return calls
+
+
+_FUNCTION = re.compile(r"<function=\s*+([^\s<>]{1,256})\s*+>\s*+")
+_PARAMETER = re.compile(r"\s*+([^\n<>]{1,256})>")
+
+
+def _functionary(text: str, tools: Tools) -> list[Call]:
+    """``<function=f>{"a": 1}</function>``, as Functionary and Llama 3.1 write it."""
+    calls = []
+    at = text.find("<function=")
+    while at >= 0:
+        values: list[Any] = []
+        begin = _FUNCTION.match(text, at)
+        if not begin or not text.startswith("{", begin.end()):
+            raise NotCalls("a function without an object")
+        at = _after_blanks(text, _read_value(text, begin.end(), values))
+        if at < len(text) and not text.startswith("</function>", at):
+            raise NotCalls("a function with more than an object")
+        calls.append(_call(begin[1], values[0]))
+        at = text.find("<function=", at)
     return calls
 
 
 def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
     """``<function=f><parameter=a>1</parameter></function>``, with or without tags around."""
     calls = []
-    for part in text.split("<function=")[1:]:
-        name, closed, body = part.partition(">")
-        if not closed:
+    parts = text.split("<function=")[1:]
+    if len(parts) > MAX_CALLS:
+        raise NotCalls(f"more than {MAX_CALLS} calls")
+    for part in parts:
+        begin = _FUNCTION.match(f"<function={part}")
+        if not begin:
             raise NotCalls("a function without a name")
-        args = {}
-        for parameter in body.partition("</function>")[0].split("<parameter=")[1:]:
-            key, closed, value = parameter.partition(">")
-            if not closed or not 0 < len(key) <= _MAX_NAME:
+        body, ended, _ = part.partition(">")[2].partition("</function>")
+        if not ended:
+            body = body.partition("</tool_call>")[0]
+        before, *parameters = body.split("<parameter=")
+        if before.strip():  # JSON, perhaps, whose arguments would be lost
+            raise NotCalls("a function with something else than parameters")
+        args: dict[str, str] = {}
+        for parameter in parameters:
+            key = _PARAMETER.match(parameter)
+            if not key:
                 raise NotCalls("a parameter without a name")
-            value = value.partition("</parameter>")[0].removeprefix("\n").removesuffix("\n")
-            args[key] = _typed(value, _type_of(tools, name, key))
-        calls.append(_call(name, args))
+            value = parameter[key.end() :].partition("</parameter>")[0]
+            args[key[1]] = value.removeprefix("\n").removesuffix("\n")
+        values = {key: _typed(text, tools, begin[1], key) for key, text in args.items()}
+        calls.append(_call(begin[1], values))
     return calls
 
 
-def _type_of(tools: Tools, name: str, parameter: str) -> Any:
-    for tool in tools:
-        function = _mapping(tool, "function")
-        if function.get("name") == name:
-            properties = _mapping(_mapping(function, "parameters"), "properties")
-            return _mapping(properties, parameter).get("type")
-    return None
+def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
+    """Convert the text of an XML parameter by the tool's schema; without one, as JSON."""
+    functions = (_mapping(tool, "function") for tool in tools)
+    root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
+    properties = _mapping(root, "properties")
+    if parameter in properties:
+        return typed(text, types_of(properties[parameter], root), _value)
+    try:
+        return _value(text)
+    except NotCalls:
+        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
 
 
 def _mapping(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -89,16 +126,13 @@ def _mapping(tree: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _typed(text: str, kind: Any) -> Any:
-    """A value that XML holds as text: a text where that is asked for, else what JSON takes it
-    for."""
-    if kind == "string":
-        return text
-    try:
-        values = _values(text)
-    except NotCalls:
-        return {"true": True, "false": False, "none": None}.get(text.lower(), text)
-    return values[0] if len(values) == 1 else text
+def _value(text: str) -> Any:
+    """Parse all of ``text`` as one JSON value. Raises `NotCalls`."""
+    values: list[Any] = []
+    text = text.strip()
+    if not text or _read_value(text, 0, values) < len(text):
+        raise NotCalls("no JSON value")
+    return values[0]
 
 
 _NAMED = re.compile(
@@ -115,13 +149,13 @@ def _mistral(text: str, tools: Tools) -> list[Call]:
             (args,) = _values(named[2], most=1)
             calls.append(_call(named[1], args))
         else:
-            calls += _json_calls(part)
+            calls += _json_calls(part, None)
     return calls
 
 
 def _fenced_json(text: str, tools: Tools) -> list[Call]:
     """The calls of all fenced blocks that are JSON and hold nothing but calls."""
-    return _of_blocks(text, _json_calls)
+    return _of_blocks(text, lambda block: _json_calls(block, tools))
 
 
 def _fenced_python(text: str, tools: Tools) -> list[Call]:
@@ -136,7 +170,7 @@ def _llama3_json(text: str, tools: Tools) -> list[Call]:
     at = text.find("{")
     while at >= 0:
         at = text.find("{", _read_value(text, at, values))
-    return _calls_of(values)
+    return _calls_of(values, tools)
 
 
 def _pythonic(text: str, tools: Tools) -> list[Call]:
@@ -147,6 +181,7 @@ def _pythonic(text: str, tools: Tools) -> list[Call]:
 
 READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "hermes": _hermes,
+    "functionary": _functionary,
     "qwen3_coder": _qwen3_coder,
     "mistral": _mistral,
     "fenced_json": _fenced_json,
@@ -176,6 +211,16 @@ def _of_blocks(text: str, read: Callable[[str], list[Call]]) -> list[Call]:
     return calls
 
 
+_JSON_WORDS = {"true": True, "false": False, "null": None}
+
+
+class _JsonWords(ast.NodeTransformer):
+    """Makes values of JSON's words among Python's, as vLLM's parsers do."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
+
+
 def _python_calls(text: str) -> list[Call]:
     text = text.strip()
     if text[-1:] not in (")", "]"):  # prose is not worth a parser's time
@@ -184,40 +229,56 @@ def _python_calls(text: str) -> list[Call]:
         text = f"[{text}]"
     calls = plain_calls(text)
     if calls is None:
-        calls = literal_calls(expression(text))
+        calls = literal_calls(_JsonWords().visit(expression(text)))
     return [_call(call.name, call.args) for call in calls]
 
 
-def _json_calls(text: str) -> list[Call]:
+def _json_calls(text: str, tools: Tools | None) -> list[Call]:
     """The calls of a text that is JSON: an object, a list, or several one after the other."""
-    calls = _calls_of(_values(text))
+    calls = _calls_of(_values(text), tools)
     if not calls:
         raise NotCalls("no calls")
     return calls
 
 
-def _calls_of(values: Sequence[Any]) -> list[Call]:
+def _calls_of(values: Sequence[Any], tools: Tools | None) -> list[Call]:
     calls: list[Call] = []
     for value in values:
         if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
             value = value["tool_calls"]
-        calls += [_json_call(item) for item in (value if isinstance(value, list) else [value])]
+        items = value if isinstance(value, list) else [value]
+        calls += [json_call(item, tools) for item in items]
     return calls
 
 
-def _json_call(item: Any) -> Call:
-    """``{"name", "arguments"}``, ``{"name", "parameters"}``, or OpenAI's with either inside
-    ``function``. Raises `NotCalls` for anything else, the description of a function included."""
+_CALL_KEYS = frozenset(["name", "function", "arguments", "parameters", "id", "type", "index"])
+
+
+def json_call(item: Any, tools: Tools | None) -> Call:
+    """Read ``{"name", "arguments"}``, ``{"name", "parameters"}``, or OpenAI's form with either
+    inside ``function``.
+
+    Arguments may be missing or null where the text is marked as a call (``tools`` is None), or
+    where one of ``tools`` has that name. Then any other key makes it no call: its value would be
+    lost. Raises `NotCalls` for anything else, the description of a function included.
+    """
     if isinstance(item, dict) and isinstance(item.get("function"), dict):
-        item = item["function"]
+        item = {**item, "function": None, **item["function"]}
     if not isinstance(item, dict):
         raise NotCalls("no object")
-    name = item.get("name", item.get("function"))
-    args = item.get("arguments", item.get("parameters"))
-    if isinstance(args, str):
-        (args,) = _values(args, most=1)
-    if "arguments" not in item and isinstance(args, dict) and {"type", "properties"} <= args.keys():
-        raise NotCalls("a function's description")
+    name = item.get("name") or item.get("function")
+    args = item.get("arguments")
+    if args is None:
+        args = item.get("parameters")
+        if isinstance(args, dict) and {"type", "properties"} <= args.keys():
+            raise NotCalls("a function's description")
+    if isinstance(args, str) and args:
+        args = _value(args)
+    if args is None or args == "":
+        offered = tools is None or any(_mapping(t, "function").get("name") == name for t in tools)
+        if not offered or not item.keys() <= _CALL_KEYS:
+            raise NotCalls("no arguments")
+        args = {}
     return _call(name, args)
 
 
@@ -234,7 +295,6 @@ def _call(name: Any, args: Any) -> Call:
         raise NotCalls(f"arguments that are no JSON: {str(error)[:80]}") from None
 
 
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,;]*+")
 _DECODER = json.JSONDecoder()
 
@@ -257,15 +317,7 @@ def _read_value(text: str, at: int, values: list[Any]) -> int:
     none, it is nested too deep, or they are too many."""
     if len(values) == MAX_CALLS:
         raise NotCalls(f"more than {MAX_CALLS} values")
-    depth = 0
-    # No further than the value's end, so that many values are not many times the text.
-    for match in _NESTING.finditer(text, at) if text[at] in "[{" else ():
-        bracket = match[0]
-        depth += (bracket in "[{") - (bracket in "]}")
-        if depth > MAX_DEPTH:
-            raise NotCalls(f"nested more than {MAX_DEPTH} deep")
-        if depth <= 0:
-            break
+    check_json_depth(text, at)
     try:
         value, end = _DECODER.raw_decode(text, at)
     except ValueError as error:  # digits beyond Python's limit, too

@@ -61,6 +61,22 @@ def expression(text: str) -> ast.expr:
         raise NotCalls(f"{type(error).__name__}: {str(error)[:200]}") from None
 
 
+_JSON_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def check_json_depth(text: str, at: int = 0) -> None:
+    """Raise `NotCalls` where the JSON value at ``at`` is nested more than `MAX_DEPTH` deep."""
+    depth = 0
+    # No further than the value's end, so that many values are not many times the text.
+    for match in _JSON_NESTING.finditer(text, at) if text[at : at + 1] in ("[", "{") else ():
+        bracket = match[0]
+        depth += (bracket in "[{") - (bracket in "]}")
+        if depth > MAX_DEPTH:
+            raise NotCalls(f"nested more than {MAX_DEPTH} deep")
+        if depth <= 0:
+            return
+
+
 def _check_bounds(text: str) -> None:
     """Raise `NotCalls` for nesting, digits or length beyond the bounds, outside of string literals.
 

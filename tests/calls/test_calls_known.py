@@ -26,10 +26,17 @@ READ: list[tuple[str, str, list[Call]]] = [
     ("hermes", f"Well.<tool_call>{F_TEXT}</tool_call> and <tool_call>{G_TEXT}</tool_call>", [F, G]),
     ("hermes", f"<tool_call>{F_TEXT}", [F]),
     ("hermes", f"```xml\n<tool_call>{F_TEXT}</tool_call>\n```", [F]),
+    ("functionary", '<function=f>{"a": 1}</function>', [F]),
     ("qwen3_coder", f"<tool_call>\n{XML_F}\n</tool_call>", [F]),
     ("qwen3_coder", XML_F + XML_G, [F, G]),
     ("qwen3_coder", "<function=f>\n<parameter=a>\n1", [F]),
     ("qwen3_coder", "<function=f></function>", [Call("f", {})]),
+    ("qwen3_coder", f"<tool_call>{XML_F[:-11]}</tool_call>", [F]),
+    (
+        "qwen3_coder",
+        "<function=f><parameter=a></tool_call></parameter></function>",
+        [Call("f", {"a": "</tool_call>"})],
+    ),
     ("qwen3_coder", "<function=f><parameter=a>x\ny</parameter>", [Call("f", {"a": "x\ny"})]),
     ("qwen3_coder", "<function=f><parameter=a>True</parameter>", [Call("f", {"a": True})]),
     ("qwen3_coder", "<function=f><parameter=a>None</parameter>", [Call("f", {"a": None})]),
@@ -116,6 +123,73 @@ def test_every_reader_is_tried_here() -> None:
 )
 def test_what_holds_no_call_is_not_read(text: str) -> None:
     assert known_calls(text) is None
+
+
+G_BODY = json.dumps(G.args, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (f"<function=f>\n {F.args}\n</function>".replace("'", '"'), [F]),
+        (f'First <function=f>{{"a": 1}}</function>, then <function=g>{G_BODY}</function>.', [F, G]),
+        ('<function=f>{"a": 1}', [F]),
+        ("<function=f>{}</function>", [Call("f", {})]),
+        ('<function=f>{"a": "</function>"}</function>', [Call("f", {"a": "</function>"})]),
+        ('<tool_call><function=f>{"a": 1}</function></tool_call>', [F]),
+    ],
+)
+def test_functions_with_a_json_body_keep_their_arguments(text: str, calls: list[Call]) -> None:
+    assert known_calls(text) == ("functionary", calls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<function=f>{"a": 1</function>',
+        "<function=f>{'a': 1}</function>",
+        '<function=f>{"a": 1} or so</function>',
+        "<function=f>[1]</function>",
+        '<function=f>{"a": 1}</function><function=g h>{"b": 2}</function>',
+        '<function=f>{"b": 2}<parameter=a>1</parameter></function>',
+        "<function=f\n<parameter=a>\n1\n</parameter>\n</function>",
+        '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
+    ],
+)
+def test_a_call_whose_arguments_would_be_lost_is_no_call(text: str) -> None:
+    assert known_calls(text) is None
+
+
+TOOLS = [
+    {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {}}}}},
+    {"type": "function", "function": {"name": "bare"}},
+]
+
+
+@pytest.mark.parametrize("call", ['{"name": "%s"}', '{"name": "%s", "arguments": null}',
+                                  '{"function": {"name": "%s", "arguments": ""}}'])  # fmt: skip
+@pytest.mark.parametrize("name", ["f", "bare"])
+def test_a_call_may_lack_its_arguments(call: str, name: str) -> None:
+    text = call % name
+    for marked in (f"<tool_call>\n{text}\n</tool_call>", f"[TOOL_CALLS][{text}]"):
+        assert (known_calls(marked) or ("", []))[1] == [Call(name, {})]
+    for bare in (text, f"```json\n{text}\n```"):
+        assert known_calls(bare) is None  # a person's name, perhaps
+        assert (known_calls(bare, TOOLS) or ("", []))[1] == [Call(name, {})]
+
+
+def test_parameters_stand_in_for_arguments_that_are_null() -> None:
+    text = '<tool_call>{"name": "f", "arguments": null, "parameters": {"a": 1}}</tool_call>'
+    assert known_calls(text) == ("hermes", [F])
+    beside = '<tool_call>{"function": {"name": "f"}, "arguments": {"a": 1}}</tool_call>'
+    assert known_calls(beside) == ("hermes", [F])
+    described = '<tool_call>{"name": "f", "parameters": {"type": "object", "properties": {}}}'
+    assert known_calls(described, TOOLS) is None
+
+
+def test_words_of_json_are_values_in_python_calls() -> None:
+    read = known_calls("[f(a=true, b=[null, {'c': false}])]")
+    assert read == ("pythonic", [Call("f", {"a": True, "b": [None, {"c": False}]})])
 
 
 def test_values_of_xml_have_the_types_that_the_tools_say() -> None:

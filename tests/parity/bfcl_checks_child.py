@@ -17,54 +17,12 @@ import json
 import sys
 import types
 import warnings
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any
 
-_REFUSED = (
-    ast.Pow, ast.LShift, ast.RShift, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom,
-    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
+from official_child import Refusal, guarded_in
+
 _KNOWN: set[str] = set()
-EVAL: Callable[..., Any] = vars(__import__("builtins"))["eval"]
-
-
-class Refusal(BaseException):
-    """Passes the evaluator's own ``except Exception``."""
-
-
-def guarded(text: str) -> Any:
-    """The decoder's ``eval``: for operations on literals, and for those that end at a name that
-    the decoder does not know, with a `NameError`."""
-    tree = ast.parse(text, mode="eval")
-    first = tree.body
-    while isinstance(first, ast.BinOp):
-        first = first.left
-    if isinstance(first, ast.Name) and first.id not in _KNOWN:
-        return EVAL(first.id, {"__builtins__": {}})  # the operation ends where it begins
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and _ends_at_a_name(node):
-            continue
-        if isinstance(node, ast.operator):  # looked at with its operation
-            continue
-        operation = node.op if isinstance(node, ast.BinOp) else node
-        if isinstance(operation, _REFUSED) or (isinstance(node, ast.Name) and node.id in _KNOWN):
-            raise Refusal(type(node).__name__)
-        inner: ast.AST = node
-        while isinstance(inner, (ast.Attribute, ast.Call)):
-            inner = inner.value if isinstance(inner, ast.Attribute) else inner.func
-        if inner is not node and not isinstance(inner, ast.Name):
-            raise Refusal(type(node).__name__)
-    return EVAL(text, {"__builtins__": {}})
-
-
-def _ends_at_a_name(node: ast.BinOp) -> bool:
-    """Whether an operation looks up a name in vain before it is done: each is done after what it is
-    made of."""
-    parts = list(ast.walk(node))
-    plain = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.Load)
-    unknown = (isinstance(part, ast.Name) and part.id not in _KNOWN for part in parts)
-    return all(isinstance(part, plain) for part in parts) and any(unknown)
 
 
 class _Models(dict[str, Any]):
@@ -93,7 +51,7 @@ def main(parent: str, *names: str) -> None:
     decoder: Any = __import__("bfcl_eval.model_handler.utils", fromlist=["x"])
     enums: Any = __import__("bfcl_eval.constants.enums", fromlist=["x"])
     _KNOWN.update(vars(decoder), vars(__import__("builtins")), ["value"])
-    decoder.eval = guarded
+    decoder.eval = guarded_in(dict(vars(decoder)), {"value": ast.parse("0")})
     if names:
         print(json.dumps(sorted(_KNOWN)))
         return

@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
-from ace_ray.calls import MAX_CODE, MAX_DEPTH, MAX_DIGITS, Call, render
+from ace_ray.calls import MAX_CODE, MAX_DIGITS, Call, NotCalls, check_json_depth, render
+from ace_ray.calls.known import json_call
 from ace_ray.records import Entry, ToolCall
 
 UNREADABLE = "a tool call that cannot be read"
@@ -262,9 +263,6 @@ def _type_of(choices: Sequence[Any]) -> str:
     return names.get(kinds.pop(), "") if len(kinds) == 1 else ""
 
 
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
-
-
 class NotJson(ValueError):
     """The text is not JSON within the bounds, or the JSON is no call."""
 
@@ -277,26 +275,27 @@ def load_json(text: str) -> Any:
     """
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
-    depth = 0
-    for match in _NESTING.finditer(text):
-        bracket = match[0]
-        depth += (bracket in "[{") - (bracket in "]}")
-        if depth > MAX_DEPTH:
-            raise NotJson(f"nested more than {MAX_DEPTH} deep")
     try:
+        check_json_depth(text, len(text) - len(text.lstrip()))
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
     except ValueError as error:
         raise NotJson(str(error)) from None
 
 
-def calls_of(value: Any) -> list[Call]:
-    """The calls of a JSON value in one of OpenAI's forms. Raises `NotJson` for any other value."""
+def calls_of(value: Any, *, marked: bool = False) -> list[Call]:
+    """The calls of a JSON value in one of OpenAI's forms. Raises `NotJson` for any other value.
+
+    ``marked``: the text says that it is a call, so that its arguments may be missing or null."""
     if isinstance(value, dict) and "tool_calls" in value:
         value = value["tool_calls"]
     items = value if isinstance(value, list) else [value]
     if not items:
         raise NotJson("no calls")
-    return [_call(item) for item in items]
+    try:
+        calls = [json_call(item, None if marked else ()) for item in items]
+    except (NotCalls, RecursionError) as error:
+        raise NotJson(str(error)) from None
+    return [Call(callable_name(name), arguments_of(args)) for name, args in calls]
 
 
 def arguments_of(value: Any) -> dict[str, Any]:
@@ -322,16 +321,6 @@ def callable_name(name: str) -> str:
 
 def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _call(item: Any) -> Call:
-    if isinstance(item, dict) and isinstance(item.get("function"), dict):
-        item = item["function"]
-    if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-        raise NotJson("a call without a name")
-    if "arguments" not in item:
-        raise NotJson("a call without arguments")
-    return Call(callable_name(item["name"]), arguments_of(item["arguments"]))
 
 
 def _whole(digits: str) -> int:

@@ -42,7 +42,7 @@ def hermes(text: str) -> str:
             value = load_json(block)
             if not isinstance(value, dict):
                 return text
-            calls += calls_of(value)
+            calls += calls_of(value, marked=True)
     except NotJson:
         return text
     return render(calls) if calls else text

@@ -53,6 +53,8 @@ def test_official_leaves_every_text(text: str) -> None:
         (f"<tool_call>{CALL}", READ),
         ('<tool_call>{"name": "a.b", "arguments": "{}"}</tool_call>', "[a.b()]"),
         ('<tool_call>{"arguments": {}, "name": "F", "id": 5}</tool_call>', "[F()]"),
+        ('<tool_call>{"name": "F"}</tool_call>', "[F()]"),
+        ('<tool_call>{"name": "F", "arguments": null}</tool_call>', "[F()]"),
     ],
 )
 def test_hermes(text: str, read: str) -> None:
@@ -69,7 +71,7 @@ def test_hermes(text: str, read: str) -> None:
         f"<tool_call>{CALL}</tool_call><tool_call>{{</tool_call>",
         f"<tool_call>[{CALL}]</tool_call>",
         "<tool_call>[F(a='x')]</tool_call>",
-        '<tool_call>{"name": "F"}</tool_call>',
+        '<tool_call>{"name": "F", "a": 1}</tool_call>',
         '<tool_call>{"name": "F", "arguments": [1]}</tool_call>',
         '<tool_call>{"name": "F", "arguments": {"a b": 1}}</tool_call>',
         '<tool_call>{"name": 5, "arguments": {}}</tool_call>',

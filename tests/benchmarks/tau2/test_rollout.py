@@ -80,6 +80,15 @@ def test_prompt_mode_sends_its_prompt(package: object) -> None:
     assert turn["tool_calls"][0]["name"] == "list_all_airports"
 
 
+@pytest.mark.parametrize("rest", ["", ', "arguments": null', ', "parameters": {}'])
+def test_a_call_in_prompt_mode_may_lack_its_arguments(package: object, rest: str) -> None:
+    benchmark = made(domains=["airline"], mode="prompt")
+    agent = Scripted(f'<tool_call>\n{{"name": "list_all_airports"{rest}}}\n</tool_call>', "Many.")
+    episode = play(benchmark, entry_of(benchmark, "airline"), agent, Scripted("Which?", BYE))
+    (call,) = episode.state["trajectory"][2]["tool_calls"]
+    assert (call["name"], call["arguments"]) == ("list_all_airports", "{}")
+
+
 def test_a_user_that_stops_at_once(airline: Tau2) -> None:
     agent = Scripted("never asked")
     episode = play(airline, entry_of(airline, "airline"), agent, Scripted(BYE))

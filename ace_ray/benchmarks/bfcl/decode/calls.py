@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ace_ray.calls import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, expression
+from ace_ray.calls import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, check_json_depth, expression
 
 
 class Read(NamedTuple):
@@ -38,7 +38,6 @@ class Read(NamedTuple):
     repeated: str | None = None
 
 
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _LIST_BEGINS = re.compile(r"\[\s*+\{")
 _LIST_ENDS = re.compile(r"\}\s*+\]")
 
@@ -79,13 +78,7 @@ def json_value(text: str) -> Any:
     """
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
-    depth = 0
-    if text.count("[") + text.count("{") > MAX_DEPTH:
-        for match in _NESTING.finditer(text):
-            bracket = match[0]
-            depth += (bracket in "[{") - (bracket in "]}")
-            if depth > MAX_DEPTH:
-                raise NotCalls(f"nested more than {MAX_DEPTH} deep")
+    check_json_depth(text, len(text) - len(text.lstrip()))
     try:
         return json.loads(text)
     except json.JSONDecodeError:

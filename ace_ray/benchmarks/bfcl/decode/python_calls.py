@@ -16,12 +16,11 @@ import ast
 import builtins
 import keyword
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
-from ace_ray.calls import Budget, LenientReader, NotCalls, Refused, expression, fold, plain_calls
+from ace_ray.calls import Budget, LenientReader, NotCalls, expression, fold, plain_calls
 
 
 def read_python(text: str) -> list[Read]:
@@ -169,42 +168,6 @@ KNOWN = _NAMES | frozenset(dir(builtins))
 
 
 def operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
-    """The value of an operation, ``depth`` levels within a call.
-
-    Raises `NotCalls` where evaluating it would only raise, and `Refused` where it could run code
-    or is too large.
-    """
+    """Compute an operation, ``depth`` levels within a call. Raises as `fold`."""
     frames = _FRAMES - depth * _FRAMES_PER_VALUE
-    try:
-        return fold(node, budget, frames // _FRAMES_PER_OPERATION)
-    except Refused:
-        name = next(_first_names(node), None)
-        if name is not None and name not in KNOWN:
-            raise NotCalls("a name in an operation that stands for nothing") from None
-        raise
-
-
-def _first_names(node: ast.expr) -> Iterator[str | None]:
-    """The names of an operation in the order in which they are looked up, as far as that is plain.
-
-    None comes in place of a part that may or may not be evaluated, or that does more than that.
-    """
-    pending: list[ast.expr] = [node]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, ast.Name):
-            yield part.id
-        elif isinstance(part, ast.BinOp):
-            pending += [part.right, part.left]
-        elif isinstance(part, ast.UnaryOp):
-            pending.append(part.operand)
-        elif isinstance(part, (ast.Attribute, ast.Starred)):
-            pending.append(part.value)
-        elif isinstance(part, ast.Subscript):
-            pending += [part.slice, part.value]
-        elif isinstance(part, ast.Call):
-            pending.append(part.func)
-        elif isinstance(part, (ast.List, ast.Tuple, ast.Set)):
-            pending += reversed(part.elts)
-        elif not isinstance(part, ast.Constant):
-            yield None
+    return fold(node, budget, frames // _FRAMES_PER_OPERATION, KNOWN.__contains__)

@@ -7,21 +7,12 @@ What can come of such a text are numbers, tuples without elements, and errors.
 from __future__ import annotations
 
 import ast
-import operator
 import warnings
-from collections.abc import Callable
 from typing import Any
 
+from ace_ray.calls import Refused, operate
+
 MAX_CHARS = 1_000
-MAX_BITS = 100_000
-"""Of an integer that a power makes; beyond it a float would overflow by far."""
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-}
 
 
 def value_of(text: Any) -> Any:
@@ -38,6 +29,8 @@ def value_of(text: Any) -> Any:
             warnings.simplefilter("ignore")  # "'int' object is not callable; perhaps ..."
             tree = ast.parse(text.lstrip(" \t"), "<string>", "eval")
         return _value(tree.body)
+    except Refused as error:
+        raise ValueError(str(error)) from None
     except (MemoryError, RecursionError):
         raise ValueError("the expression is nested too deeply") from None
 
@@ -49,10 +42,8 @@ def _value(node: ast.expr) -> Any:
         operand = _value(node.operand)
         return -operand if isinstance(node.op, ast.USub) else +operand
     if isinstance(node, ast.BinOp):
-        left, right = _value(node.left), _value(node.right)
-        if isinstance(node.op, ast.Pow):
-            return _power(left, right)
-        return _OPERATORS[type(node.op)](left, right)
+        left = _value(node.left)
+        return operate(type(node.op), left, _value(node.right))
     if isinstance(node, ast.Call):
         called = _value(node.func)
         for argument in node.args:
@@ -61,11 +52,3 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Tuple) and not node.elts:
         return ()
     raise SyntaxError("invalid syntax")
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int):
-        bits = max(0, abs(base).bit_length() - 1) * max(0, exponent)
-        if bits > MAX_BITS:
-            raise ValueError(f"the power has more than {MAX_BITS:,} bits")
-    return base**exponent

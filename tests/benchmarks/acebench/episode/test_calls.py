@@ -153,7 +153,7 @@ def test_arguments_as_the_official_decoders_read_them(text: str, expected: dict[
         "a={'print': {'end': 'x'}, 'other': 1}",
         "a=1 + __import__('os').system('x')",
         "a=0 + len('x')",
-        "a=2 ** 8",
+        "a=9 ** 9 ** 9",
         "a=9**9**9",
         "a=1 << 10**10",
         "a='a' * 10**9",

@@ -136,7 +136,7 @@ def test_strict_assigns_parallel_calls_where_upstream_is_greedy():
          "simple_function_checker:unexpected_param"),
         ("[a.f(x.y, city='NYC', unit='C')]", "", "ast_decoder:decoder_failed"),
         ("[a.f(*x, city='NYC', unit='C')]", "", "ast_decoder:decoder_failed"),
-        ("[a.f(2**3, city='NYC', unit='C')]", "", "official_unsafe"),
+        ("[a.f(9**9**9, city='NYC', unit='C')]", "", "official_unsafe"),
         ("[b('NYC', 5, 'C')]", "simple_function_checker:wrong_func_name",
          "simple_function_checker:wrong_func_name"),
     ],
@@ -172,7 +172,7 @@ FAILED = "ast_decoder:decoder_failed"
         ("[flight_book(from='Tacoma', to='Boston, from=x')]", "value_error:string"),
         ("[flight_book(to='x', class='eco')]", "simple_function_checker:missing_required"),
         ("[flight_book(from='Seattle', lambda=1)]", "simple_function_checker:unexpected_param"),
-        ("[flight_book(from=2**3, to='x')]", "official_unsafe"),
+        ("[flight_book(from=9**9**9, to='x')]", "official_unsafe"),
         (
             "[flight_book(from='x', from='Seattle', to='Boston, from=x')]",
             "simple_function_checker:unexpected_param",
@@ -299,4 +299,4 @@ def test_strict_names_the_same_fault_where_it_is_the_same():
     assert kinds("[a.f(1, 2, 3, 4), a.f()]") == (count, count)
     name = "simple_function_checker:wrong_func_name"
     assert kinds("[b(x.y, *z)]") == (name, name)
-    assert kinds("[b(2**3)]") == (name, name)
+    assert kinds("[b(9**9**9)]") == (name, name)

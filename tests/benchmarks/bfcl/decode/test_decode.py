@@ -34,6 +34,7 @@ VERBOSE, CONCISE = Form("verbose_xml"), Form("concise_xml")
         ("[f(a=+5, b=~5, c=-5)]", [{"f": {"a": -5, "b": -5, "c": -5}}]),
         ("[f(a=(1, [2]), b=...)]", [{"f": {"a": (1, [2]), "b": "..."}}]),
         ("[f(a=2 * 3, b='x' + 'y')]", [{"f": {"a": 6, "b": "xy"}}]),
+        ("[f(a=5*10**(-12), b=110/5.2**2)]", [{"f": {"a": 5 * 10**-12, "b": 110 / 5.2**2}}]),
         ("[f(a=g(1), b=g(1, x=2))]", [{"f": {"a": "g(1)", "b": {"g": {"x": 2}}}}]),
         ("[f(a=x[ 0 ])]", [{"f": {"a": "x[0]"}}]),
         ("[f(**{'a': 1})]", [{"f": {None: {"a": 1}}}]),
@@ -62,6 +63,9 @@ def test_python_is_read_as_upstream_reads_it(text, calls):
         "[f(a=MAX_SIZE * 2)]",
         "[f(a=_ * get_price)]",
         "[f(a=1 + 'x')]",
+        "[f(a=0 ** -1)]",
+        "[f(a=-5 ** 2)]",
+        "[f(a=os + 1)]",
         "[f(a={[]: 1})]",
         "[f(a='\ud800')]",
         "[f(a=1)\0]",
@@ -74,7 +78,13 @@ def test_what_upstream_does_not_decode(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["[f(a=1 + len('x'))]", "[f(a=2 ** 3)]", "[f(a=os + 1)]", "[f(a=1 + (lambda: 2)())]"],
+    [
+        "[f(a=1 + len('x'))]",
+        "[f(a=9 ** 9 ** 9)]",
+        "[f(a=os.name + 'x')]",
+        "[f(a=MAXIMUM_STEP_LIMIT * 2)]",
+        "[f(a=1 + (lambda: 2)())]",
+    ],
 )
 def test_what_upstream_would_run_is_refused(text):
     with pytest.raises(Refused):
