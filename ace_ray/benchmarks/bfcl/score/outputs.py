@@ -36,11 +36,11 @@ from ace_ray.benchmarks.outputs import (
     read_rows,
     require_known,
     sample_of,
-    shown,
     text_of,
     value_of,
 )
 from ace_ray.calls import NotCalls
+from ace_ray.calls.known import known_calls
 from ace_ray.errors import UserError
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer, ToolCall
 
@@ -56,6 +56,10 @@ _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "sim
 _NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
+_PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
+"""How the calls begin that prompts ask for."""
+_OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
+"""Models whose texts upstream's handlers read as calls, but for those with ``<tool_call>`` tags."""
 
 Form = Literal["text", "calls", "tagged"]
 """How one model's answers hold calls: in the text, as prompts ask for them; as lists, so that a
@@ -104,7 +108,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         for where, row in read_rows(path):
             entry = _answered_by(row, entries, where)
             value = value_of(row, "output", where)
-            yield where, Output(entry, sample_of(row, where), _episode(entry, value, form, where))
+            yield where, Output(entry, sample_of(row, where), _episode(entry, value, form))
         return
     sources = _sources(path)
     model = _model_folder(sources[0].path).name
@@ -118,7 +122,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
                 entry_id = entry_id.replace(f"{source.named}_", f"{source.category}_", 1)
             entry = entries.find(entry_id, where, language="en", category=source.category)
             value = value_of(row, "result", where)
-            yield where, Output(entry, 0, _episode(entry, value, form, where))
+            yield where, Output(entry, 0, _episode(entry, value, form))
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
@@ -178,29 +182,39 @@ def _model_folder(file: Path) -> Path:
 
 
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
-    """How a model's answers hold calls, by all of them: one list shows that texts are no calls.
+    """Decide from all of a model's answers how they hold calls.
 
-    Of a model whose name says FC, as upstream names those with function calling, texts alone are
-    read where calls are marked in them. Raises `UserError` where none is.
+    Lists are calls, unless more texts look like the calls that prompts ask for: one odd row of a
+    prompted model is a list, too. ``FC`` in a model's name says that it has function calling, so
+    that its texts hold calls between tags or none. Raises `UserError` for texts of an ``FC`` model
+    that upstream reads with a handler of the model's own.
     """
-    tagged = False
+    lists = prompted = 0
+    tagged = own_form = False
     for path in paths:
         for _, row in read_rows(path):
             for answer in _flat(row.get(key), row.get("id")):
                 if isinstance(answer, list):
-                    return "calls"
-                tagged = tagged or (isinstance(answer, str) and _TAG in answer)
+                    lists += 1
+                elif isinstance(answer, str):
+                    prompted += _PROMPTED.match(answer) is not None
+                    tagged = tagged or _TAG in answer
+                    if _OWN_FORM.search(model) and not own_form:
+                        own_form = known_calls(answer) is not None
     if "FC" not in model:
-        return "text"
+        return "calls" if lists and lists >= prompted else "text"
+    if lists:
+        return "calls"
     if tagged:
         return "tagged"
-    raise UserError(
-        "these are results of a model with function calling (FC), and all are texts in which no "
-        "<tool_call> is",
-        where=str(paths[0]),
-        fix="write calls as [{name: arguments}, ...], or name the folder without FC to have texts "
-        "read as answers to prompts",
-    )
+    if own_form:
+        raise UserError(
+            "holds texts with calls in a form that only bfcl-eval's handler of the model reads",
+            where=str(paths[0]),
+            fix="write calls as [{name: arguments}, ...], or name the folder without FC to have "
+            "texts read as answers to prompts",
+        )
+    return "calls"
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
@@ -210,88 +224,135 @@ def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
         yield from turn if isinstance(turn, list) else ()
 
 
-def _episode(entry: Entry, value: Any, form: Form, where: str) -> Episode:
-    """Of a result; ``state`` is what `BFCL.check` reads."""
+def _episode(entry: Entry, value: Any, form: Form) -> Episode:
+    """The episode of a result; ``state`` is what `BFCL.check` reads."""
     ended = ""
     if entry.category in _CONVERSATIONS:
-        turns, ended = _conversation(entry, value, form, where)
+        turns, ended = _conversation(entry, value, form)
     else:
-        turns = [[_answer(value, form, where)]]
-    episode = Episode()
+        turns = [[_answer(value, form)]]
+    episode, native = Episode(), False
     for answer in (answer for turn in turns for answer in turn):
         tools, text = None, answer.text
         if answer.calls is not None:
-            tools = ToolAnswer(answer.text, answer.calls)
+            native, tools = True, ToolAnswer(answer.text or "", answer.calls)
             text = text or json.dumps([{call.name: call.arguments} for call in answer.calls])
-        episode.record(Completion(text, tools=tools))
-    if entry.category in _CONVERSATIONS or form != "text":
+        episode.record(Completion(text or "", tools=tools))
+    if entry.category in _CONVERSATIONS or native:
         stored = [[answer.as_json() for answer in turn] for turn in turns]
         episode.state = {"turns": stored, "ended": ended}
     return episode
 
 
-def _conversation(
-    entry: Entry, value: Any, form: Form, where: str
-) -> tuple[list[list[Answer]], str]:
-    """The answers of each turn, and what cut them."""
+def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
+    """The answers of each turn, and what cut them: "crash" where upstream's evaluator raises."""
     agentic = entry.category in groups.AGENTIC
     if not isinstance(value, list) or (agentic and len(value) != 1):
         return [], "inference"
-    turns = []
-    for turn in value:
-        if not isinstance(turn, list):
-            what = f"a turn is {shown(turn)}, not a list of answers"
-            raise UserError(what, where=where)
-        turns.append(turn)
-    if (count := sum(map(len, turns)) + len(turns)) > MAX_ANSWERS:
-        raise UserError(f"holds {count:,} turns and answers, too many", where=where)
     wanted = 1 if agentic else len(entry.gold)
+    turns = [_steps(turn) for turn in value[:MAX_ANSWERS]]
+    if len(value) + sum(map(len, turns)) > MAX_ANSWERS:
+        return [], "steps"
+    read = [[_answer(one, form, executed=True) for one in turn] for turn in turns]
+    if len(turns) == wanted and not all(isinstance(turn, (list, str, dict)) for turn in value):
+        return read, "crash"
     # Upstream stops a conversation in the turn that has so many answers, each of which held calls.
     cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
-    return [[_answer(one, form, where) for one in turn] for turn in turns], "steps" if cut else ""
+    return read, "steps" if cut else ""
 
 
-def _answer(value: Any, form: Form, where: str) -> Answer:
-    if value is None:
-        value = ""
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        value = "\n".join(value)  # the texts beside calls that were not made
+def _steps(turn: Any) -> list[Any]:
+    """The answers of a turn of any shape. Upstream iterates over the turn: the characters of a text
+    are its answers, and the keys of an object. No character is a call, so the last one will do."""
+    if isinstance(turn, str):
+        return [turn[-1:]] if turn else []
+    return list(turn) if isinstance(turn, (list, dict)) else []
+
+
+def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
+    """One stored answer; ``executed`` in conversations, whose calls upstream decodes otherwise."""
     if isinstance(value, str):
         if form == "text":
             return Answer(value)
-        calls = _tagged(value) if form == "tagged" else ()
-        return Answer("" if calls else value, calls)
+        tagged = _tagged(value) if form == "tagged" else ()
+        return Answer("" if tagged else value, tagged)
+    calls = _calls(value, executed) if form == "calls" else None
+    if calls is None:
+        return _unreadable(value, executed)
+    # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
+    return Answer("" if calls else None, calls)
+
+
+def _calls(value: Any, executed: bool) -> tuple[ToolCall, ...] | None:
+    """The calls of ``[{name: arguments}, ...]``, or of ``[{"name", "arguments"}, ...]``; None where
+    upstream's decoder raises.
+
+    Of an object with several keys it takes the first for the AST checks, and executes them all.
+    """
+    if isinstance(value, dict):  # iterated: its keys are no calls
+        value = [value] if executed or not value else None
     if not isinstance(value, list):
-        what = f"an answer is {shown(value)}, not a text or a list of {{name: arguments}}"
-        raise UserError(what, where=where)
-    return Answer("", tuple([_call(one, where) for one in value]))
+        return None
+    pairs: list[tuple[str, Any]] = []
+    for one in value:
+        if not isinstance(one, dict) or not (one or executed):
+            return None
+        if one.keys() == {"name", "arguments"} and isinstance(one["name"], str):
+            pairs.append((one["name"], one["arguments"]))
+        else:
+            pairs += list(one.items())[: None if executed else 1]
+    calls = [_call(name, arguments) for name, arguments in pairs]
+    return None if None in calls else tuple([call for call in calls if call])
 
 
-def _call(value: Any, where: str) -> ToolCall:
-    """A call as handlers store it: ``{name: arguments}``, or ``{"name", "arguments"}``.
+def _call(name: str, arguments: Any) -> ToolCall | None:
+    """A call as handlers store it, None where its arguments are neither text nor object.
 
     Arguments are the text of a model that was offered names without dots, or an object of one that
     was offered the published names, as upstream's handlers of local models do.
     """
-    if isinstance(value, dict) and value.keys() == {"name", "arguments"}:
-        name, arguments = value["name"], value["arguments"]
-    elif isinstance(value, dict) and len(value) == 1:
-        ((name, arguments),) = value.items()
-    else:
-        raise UserError(f"a call is {shown(value)}, not {{name: arguments}}", where=where)
-    if isinstance(name, str) and isinstance(arguments, str):
+    if isinstance(arguments, str):
         return ToolCall(name, arguments)
-    if isinstance(name, str) and isinstance(arguments, dict):
-        return ToolCall(tool_name(name), _json(arguments, where))
-    what = f"the arguments of {shown(name)} are {shown(arguments)}, not an object or its JSON text"
-    raise UserError(what, where=where)
+    return ToolCall(tool_name(name), _json(arguments)) if isinstance(arguments, dict) else None
 
 
-def _json(value: Any, where: str) -> str:
+def _unreadable(value: Any, executed: bool) -> Answer:
+    """An answer that upstream decodes to no calls, with the words and the calls that are in it.
+
+    The text of a step that upstream executes is what its agentic checker searches for answers.
+    """
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += reversed(one)
+        elif isinstance(one, dict):
+            calls += [ToolCall(key, _json(item)) for key, item in one.items()]
+        elif one is not None:
+            texts.append(str(one))
+    text: str | None = "\n".join(texts)
+    if executed:
+        text = _printed(value[0] if isinstance(value, list) and value else value) if value else ""
+    elif value == []:
+        text = None
+    return Answer(text, tuple(calls), unreadable=True)
+
+
+def _printed(value: Any) -> str:
     try:
-        return json.dumps(value)
+        return str(value)
     except RecursionError:
-        raise UserError("arguments are nested too deeply", where=where) from None
+        return "a deeply nested value"
+
+
+def _json(value: Any) -> str:
+    """A text as it is, and anything else as JSON; beyond Python's depth a text that is no JSON."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        return "{..."
 
 
 def _tagged(text: str) -> tuple[ToolCall, ...]:
