@@ -1,8 +1,8 @@
 """Texts in which a model tried to call a function, though no decoder reads the call.
 
-Markup of tool calls and JSON with a name and arguments count wherever they stand. Calls in Python
-count where the answer begins with them, or ends with a list of them on a line of its own: refusals
-mention functions and give examples, too.
+Markup of tool calls, and JSON with a name and arguments, count wherever they stand. Calls in Python
+count only at the beginning, behind at most one phrase that ends with a colon: refusals mention
+functions, and give examples of calls that could be made.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ace_ray.calls import MAX_CODE
 
 _MARKUP = re.compile(
     r"""
-    <(?:tool_calls?|function_?calls?|functions|tool_use|toolcall)>\s*+(?:[\[{]|<(?!/))
+    <(?:tool_calls?|function_?calls?|functions|tool_use|toolcall)>\s*+(?:[\[{]|<(?:function|invoke))
     | <arg_key> | <function=\w | <(?:function|invoke|tool_call)\s++name\s*+=
     | \[TOOL_CALLS\]\s*+[\[{\w] | <\|python_tag\|>\s*+[\w\[{] | functools\[\s*+\{
     | <\|(?:tool_call|tool_calls_section|tool_call_argument)_begin\|> | <\|tool_call\|>\s*+[\[{]
@@ -26,19 +26,24 @@ _MARKUP = re.compile(
 _QUOTE = r"\\?[\"']"
 _JSON = re.compile(
     rf"{_QUOTE}(?:name|function|tool_name|tool)({_QUOTE}\s*+:\s*+{_QUOTE})[\w.:/-]{{1,256}}{_QUOTE}"
-    rf"\s*+,\s*+{_QUOTE}(?:arguments|parameters|args){_QUOTE}\s*+:"
+    rf"\s*+,\s*+{_QUOTE}(?:arguments|parameters|params|args){_QUOTE}\s*+:"
     # The document of a function has these keys, too.
     rf"(?!\s*+\{{\s*+{_QUOTE}type{_QUOTE}\s*+:\s*+{_QUOTE}(?:dict|object){_QUOTE})"
-    rf"|\{{\s*+{_QUOTE}arguments{_QUOTE}\s*+:\s*+\{{",
+    rf"|\{{\s*+{_QUOTE}arguments{_QUOTE}\s*+:\s*+\{{"
 )
 _REFUSALS = re.compile(
-    rf"{_QUOTE}name{_QUOTE}\s*+:\s*+{_QUOTE}no_function{_QUOTE}|^out_of_domain\("
+    rf"{_QUOTE}name{_QUOTE}\s*+:\s*+{_QUOTE}no_function{_QUOTE}|\A\[?out_of_domain\("
 )
 """The calls by which Granite's and Raven's models refuse."""
-_LEAD = re.compile(r"(?:\s++|`++(?:[a-z_]++(?=\s))?|<\|\w++\|>)*+")
-"""Before a call: blanks, a fence, tokens of a chat format."""
-_LIST = re.compile(r"\[\s*+[\"']?[A-Za-z_][\w.]*+\(")
-_CALL = re.compile(r"[A-Za-z_][\w.]*+\(")
+_PHRASE = re.compile(r"[^.?:\n`\[({]{0,200}:[*\s]*+(?=[`\[])")
+_LEAD = re.compile(r"(?:\s++|```(?:[a-z]++(?=\s))?|[`\"']|<\|\w++\|>)*+")
+"""Before a call: blanks, a fence, quotes, tokens of a chat format."""
+_NAME = r"[A-Za-z_][\w.\\-]*+"
+_LIST = re.compile(
+    rf"\[\s*+[{{(]?[\"'`]?{_NAME}\(|\[?\s*+\{{\s*+[\"']{_NAME}[\"']\s*+:\s*+\{{|(?:>>>)?{_NAME}\n\{{\s*+\""
+)
+"""A list of calls; ``{name: {...}}``; a name on a line and its arguments below."""
+_CALL = re.compile(rf"{_NAME}\(")
 _ARGUMENTS = re.compile(r"\s*+(?:\*{0,2}\w++\s*+[=:]|[\"'{\[\d-])")
 _BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|[\[({\])}]", re.DOTALL)
 _REST = re.compile(r"[\s\]`;,.'\"]*+")
@@ -47,20 +52,26 @@ _REST = re.compile(r"[\s\]`;,.'\"]*+")
 def attempts_call(text: str) -> bool:
     """Whether a text holds an attempted call; of a long one only its first part is looked at."""
     text = text[:MAX_CODE]
-    begin = _LEAD.match(text)
-    answer = text[begin.end() :] if begin else text
+    answer, fenced = _after_lead(text)
     if _REFUSALS.search(answer):
         return False
-    if _MARKUP.search(text) or _JSON.search(text) or _LIST.match(answer):
+    if _MARKUP.search(text) or _JSON.search(text):
         return True
-    last = answer.rstrip("`\n ").rpartition("\n")[2]
-    if last.endswith(("]", ")")) and _LIST.match(last.lstrip("` ")):
-        return True
-    return _is_call(answer)
+    if phrase := _PHRASE.match(answer):
+        answer, fenced = _after_lead(answer[phrase.end() :])
+    if fenced:
+        answer = answer.partition("```")[0]
+    return _LIST.match(answer) is not None or _is_call(answer)
+
+
+def _after_lead(text: str) -> tuple[str, bool]:
+    """A text without what may stand before a call, and whether a fence was there."""
+    lead = _LEAD.match(text)
+    return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 
 
 def _is_call(text: str) -> bool:
-    """Whether a text is calls ``f(...)``, perhaps cut, and nothing else."""
+    """Whether a text begins with calls ``f(...)``, perhaps cut, on lines of their own."""
     at = 0
     while call := _CALL.match(text, at):
         end = _closed(text, call.end())
@@ -68,7 +79,7 @@ def _is_call(text: str) -> bool:
             return _ARGUMENTS.match(text, call.end()) is not None
         rest = _REST.match(text, end)
         at = rest.end() if rest else end
-        if at == len(text):
+        if at == len(text) or "\n" in text[end:at]:
             return True
     return False
 

@@ -53,7 +53,23 @@ _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
 _LEVELS = 5
 """Folders that are looked into, from ``result`` down."""
 _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
-_NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
+_NOT_SCORED = re.compile(
+    r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq|memory|web_search"
+)
+_DROPPED = """
+live_multiple_1052-79-0 live_relevance_16-16-0 live_relevance_17-17-0
+live_relevance_7-6-1 live_relevance_8-6-2 live_relevance_9-7-0 live_relevance_10-8-0
+live_relevance_11-9-0 live_relevance_12-10-0 live_relevance_13-11-0 live_relevance_14-11-1
+live_relevance_15-11-2 live_relevance_16-12-0 live_relevance_17-13-0 live_relevance_18-13-1
+live_relevance_19-13-2 live_relevance_20-13-3 live_relevance_21-14-0 live_relevance_22-15-0
+live_relevance_23-15-1 live_relevance_24-16-0 live_relevance_25-16-1 live_relevance_26-16-2
+live_relevance_27-16-3 live_relevance_28-17-0 live_relevance_29-18-0 live_relevance_30-19-0
+live_relevance_31-19-1 live_relevance_32-20-0 live_relevance_33-21-0 live_relevance_34-22-0
+live_relevance_35-22-1 live_relevance_36-23-0 live_relevance_37-24-0 live_relevance_38-25-0
+live_relevance_39-26-0 live_relevance_40-27-0
+"""
+DROPPED_IDS = frozenset(_DROPPED.split())
+"""All ids of versions 3 and 4 that the data has no more, from the history of upstream's files."""
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
@@ -92,8 +108,9 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     ``id`` and ``output`` (in any shape of a ``result``), and perhaps ``sample``.
 
     Files come in the order of the categories. Those that no version scores now are passed over
-    (``exec_*``, ``rest``, ``sql``, ``chatable``), and so are the conversations before memory
-    questions.
+    (``exec_*``, ``rest``, ``sql``, ``chatable``, and the group names ``memory`` and
+    ``web_search``), and so are the conversations before memory questions and ids that the data has
+    dropped. An answer of any shape gets the verdict that upstream gives it.
 
     Raises `UserError`, for a bad line with its file and number; where results of several models or
     none are found; and where the calls of a model with function calling are texts in a form of its
@@ -106,8 +123,11 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     if path.is_file() and not _FILE.fullmatch(path.name):
         form = _form_of([path], "output", "")
         for where, row in read_rows(path):
+            if _dropped(row.get("id"), entries):
+                continue
             entry = _answered_by(row, entries, where)
             value = value_of(row, "output", where)
+            _remark(entry, value, entries)
             yield where, Output(entry, sample_of(row, where), _episode(entry, value, form))
         return
     sources = _sources(path)
@@ -118,11 +138,30 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             entry_id = text_of(row, "id", where)
             if "_prereq_" in entry_id:
                 continue
+            if _dropped(entry_id, entries):
+                continue
             if source.named in _RENAMED:
                 entry_id = entry_id.replace(f"{source.named}_", f"{source.category}_", 1)
             entry = entries.find(entry_id, where, language="en", category=source.category)
             value = value_of(row, "result", where)
+            _remark(entry, value, entries)
             yield where, Output(entry, 0, _episode(entry, value, form))
+
+
+def _dropped(entry_id: Any, entries: Entries) -> bool:
+    """Whether the data has dropped an id; counts it."""
+    if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
+        return False
+    category = entry_id.rpartition("_")[0]
+    entries.remarks[f"outputs of {category} passed over, whose ids the data has dropped"] += 1
+    return True
+
+
+def _remark(entry: Entry, value: Any, entries: Entries) -> None:
+    """Count an answer that does not say whether the model wrote words."""
+    if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
+        what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
+        entries.remarks[what] += 1
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
@@ -184,25 +223,26 @@ def _model_folder(file: Path) -> Path:
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     """Decide from all of a model's answers how they hold calls.
 
-    Lists are calls, unless more texts look like the calls that prompts ask for: one odd row of a
-    prompted model is a list, too. ``FC`` in a model's name says that it has function calling, so
-    that its texts hold calls between tags or none. Raises `UserError` for texts of an ``FC`` model
-    that upstream reads with a handler of the model's own.
+    Lists are calls, unless more texts than lists of objects look like the calls that prompts ask
+    for: one odd row of a prompted model may be a list, too. ``FC`` in a model's name says that it
+    has function calling, so that its texts hold calls between tags or none. Raises `UserError` for
+    texts of an ``FC`` model that upstream reads with a handler of the model's own.
     """
-    lists = prompted = 0
-    tagged = own_form = False
+    listed = prompted = 0
+    lists = tagged = own_form = False
     for path in paths:
         for _, row in read_rows(path):
             for answer in _flat(row.get(key), row.get("id")):
                 if isinstance(answer, list):
-                    lists += 1
+                    lists = True
+                    listed += any(isinstance(one, dict) for one in answer)
                 elif isinstance(answer, str):
                     prompted += _PROMPTED.match(answer) is not None
                     tagged = tagged or _TAG in answer
                     if _OWN_FORM.search(model) and not own_form:
                         own_form = known_calls(answer) is not None
     if "FC" not in model:
-        return "calls" if lists and lists >= prompted else "text"
+        return "calls" if lists and listed >= prompted else "text"
     if lists:
         return "calls"
     if tagged:
