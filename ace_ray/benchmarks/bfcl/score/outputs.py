@@ -317,7 +317,7 @@ def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
         tagged = _tagged(value) if form == "tagged" else ()
         return Answer("" if tagged else value, tagged)
     calls = _calls(value, executed) if form == "calls" else None
-    if calls is None:
+    if calls is None or (executed and value and not calls):
         return _unreadable(value, executed)
     # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
     return Answer("" if calls else None, calls)
@@ -329,8 +329,8 @@ def _calls(value: Any, executed: bool) -> tuple[ToolCall, ...] | None:
 
     Of an object with several keys it takes the first for the AST checks, and executes them all.
     """
-    if isinstance(value, dict):  # iterated: its keys are no calls
-        value = [value] if executed or not value else None
+    if isinstance(value, dict):
+        value = [value] if executed else list(value)  # its keys are no calls
     if not isinstance(value, list):
         return None
     pairs: list[tuple[str, Any]] = []
