@@ -1,4 +1,4 @@
-"""What a model answered, in either mode: text, or text beside calls that a tool parser read."""
+"""Answers of a model, in either mode: text, or text beside calls that a tool parser read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Answer:
     """None: a stored answer without calls that does not say whether there were words."""
     calls: tuple[ToolCall, ...] | None = None
     unreadable: bool = False
-    """A stored answer in a shape on which upstream's decoder raises: its calls are none."""
+    """True for a stored answer in a shape on which upstream's decoder raises."""
 
     @classmethod
     def of(cls, completion: Completion) -> Answer:

@@ -45,7 +45,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 def test_native_answers_get_the_verdicts_that_upstream_stored(
     real_outputs: Path, bfcl_copy: UpstreamPackage, tmp_path: Path
 ) -> None:
-    """Both rule sets: of these answers ``strict`` has no reason to differ in any."""
+    """``strict`` agrees with ``official`` on all of these answers."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
     stored: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows_of(real_outputs / "bfcl_native.jsonl"):

@@ -22,7 +22,7 @@ _MARKUP = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
-"""Where markup of tool calls begins to hold something; a tag that words mention holds nothing."""
+"""Markup of tool calls that holds something; a tag that words mention holds nothing."""
 _QUOTE = r"\\?[\"']"
 _JSON = re.compile(
     rf"{_QUOTE}(?:name|function|tool_name|tool)({_QUOTE}\s*+:\s*+{_QUOTE})[\w.:/-]{{1,256}}{_QUOTE}"
@@ -50,7 +50,7 @@ _REST = re.compile(r"[\s\]`;,.'\"]*+")
 
 
 def attempts_call(text: str) -> bool:
-    """Whether a text holds an attempted call; of a long one only its first part is looked at."""
+    """Tell whether a text holds an attempted call, within its first `MAX_CODE` characters."""
     text = text[:MAX_CODE]
     answer, fenced = _after_lead(text)
     if _REFUSALS.search(answer):
@@ -65,13 +65,13 @@ def attempts_call(text: str) -> bool:
 
 
 def _after_lead(text: str) -> tuple[str, bool]:
-    """A text without what may stand before a call, and whether a fence was there."""
+    """Return a text without what may stand before a call, and whether a fence was there."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 
 
 def _is_call(text: str) -> bool:
-    """Whether a text begins with calls ``f(...)``, perhaps cut, on lines of their own."""
+    """Tell whether a text begins with calls ``f(...)``, perhaps cut, on lines of their own."""
     at = 0
     while call := _CALL.match(text, at):
         end = _closed(text, call.end())
@@ -85,7 +85,7 @@ def _is_call(text: str) -> bool:
 
 
 def _closed(text: str, at: int) -> int | None:
-    """Where the bracket that opened before ``at`` is closed, None where it is not."""
+    """Find the end of the bracket that opened before ``at``, None where it is not closed."""
     depth = 1
     for match in _BRACKETS.finditer(text, at):
         depth += (match[0] in "[({") - (match[0] in "])}")

@@ -12,10 +12,10 @@ bounds. ``strict`` differs in nothing but this:
 - An argument may be named by a word of Python's own (`decode.read_with_keywords`).
 - Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
   where upstream gives each expected call the first that fits, which another may have needed.
-- In the irrelevance categories an empty answer and the text of a failed inference are no refusal
-  (``irrelevance_error:no_answer``), and neither is an attempted call that was not decoded
-  (``irrelevance_error:unreadable_call``, see `attempts`). A stored empty list is a refusal: the
-  file does not say whether there were words.
+- In the irrelevance categories an empty answer and the text of a failed inference are not
+  refusals: ``irrelevance_error:no_answer``. An attempted call that was not decoded is
+  ``irrelevance_error:unreadable_call`` (`attempts`). A stored empty list is a refusal: the file
+  does not say whether there were words.
 
 Of ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, of
 ``live_relevance`` with any call, whatever it is. All are read as Python.

@@ -45,7 +45,7 @@ from ace_ray.errors import UserError
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 MAX_ANSWERS = 1_000
-"""Of one conversation; upstream's have at most 21 in each of eight turns."""
+"""Maximum turns and answers of a conversation; upstream's have 21 answers in each of 8 turns."""
 _FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
 _GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
 _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
@@ -53,9 +53,9 @@ _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
 _LEVELS = 5
 """Folders that are looked into, from ``result`` down."""
 _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
-_NOT_SCORED = re.compile(
-    r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq|memory|web_search"
-)
+_NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
+_GROUP_NAMES = ("memory", "web_search")
+"""Files of these names do not say which of several categories they answer."""
 _DROPPED = """
 live_multiple_1052-79-0 live_relevance_16-16-0 live_relevance_17-17-0
 live_relevance_7-6-1 live_relevance_8-6-2 live_relevance_9-7-0 live_relevance_10-8-0
@@ -130,7 +130,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             _remark(entry, value, entries)
             yield where, Output(entry, sample_of(row, where), _episode(entry, value, form))
         return
-    sources = _sources(path)
+    sources = _sources(path, entries)
     model = _model_folder(sources[0].path).name
     form = _form_of([source.path for source in sources], "result", model)
     for source in sources:
@@ -173,8 +173,8 @@ def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
     return entries.answered_by(row, where)
 
 
-def _sources(path: Path) -> list[Source]:
-    """The files that are scored, by category. Raises `UserError`."""
+def _sources(path: Path, entries: Entries) -> list[Source]:
+    """Return the files that are scored, by category. Raises `UserError`."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
@@ -193,6 +193,9 @@ def _sources(path: Path) -> list[Source]:
         name = _FILE.fullmatch(file.name)
         assert name is not None  # `_below` looks for these, and so does who names a file
         source = Source(file, name[1])
+        if source.named in _GROUP_NAMES:
+            entries.remarks[f"files named {source.named}, a group of categories, passed over"] += 1
+            continue
         if _NOT_SCORED.fullmatch(source.named):
             continue
         require_known("category", source.category, groups.CATEGORIES, str(file))
@@ -327,10 +330,10 @@ def _calls(value: Any, executed: bool) -> tuple[ToolCall, ...] | None:
     """The calls of ``[{name: arguments}, ...]``, or of ``[{"name", "arguments"}, ...]``; None where
     upstream's decoder raises.
 
-    Of an object with several keys it takes the first for the AST checks, and executes them all.
+    The AST checks take the first key of an object with several, conversations execute all.
     """
     if isinstance(value, dict):
-        value = [value] if executed else list(value)  # its keys are no calls
+        value = [value] if executed else list(value)  # a list of names
     if not isinstance(value, list):
         return None
     pairs: list[tuple[str, Any]] = []
@@ -388,7 +391,7 @@ def _printed(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """A text as it is, and anything else as JSON; beyond Python's depth a text that is no JSON."""
+    """Return a text as it is and another value as JSON; a broken text for one nested too deep."""
     try:
         return value if isinstance(value, str) else json.dumps(value)
     except RecursionError:

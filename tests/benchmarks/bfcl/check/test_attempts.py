@@ -1,4 +1,4 @@
-"""Attempted calls that nobody can read, and words that only mention calls."""
+"""Attempted calls that no decoder reads, and words that only mention calls."""
 
 from __future__ import annotations
 

@@ -259,6 +259,16 @@ def test_ids_that_the_data_has_dropped_are_passed_over(tmp_path: Path) -> None:
     refused(path, "unknown id of en/live_relevance: 'live_relevance_18-18-0'", ":4")
 
 
+def test_files_named_by_a_group_are_passed_over(tmp_path: Path) -> None:
+    entry, *_ = entries("simple_python")
+    folder = write_results(tmp_path / "m", [(entry, "x")], flat=True)
+    row = {"id": "memory_0-customer-0", "result": ["x"]}
+    write(folder / "BFCL_v4_memory_result.json", [row])
+    found = entries_of(UpstreamPackage.locate("mini"))
+    assert [output.entry.id for output in read_outputs(folder, found)] == [entry.id]
+    assert list(found.remarks.values()) == [1]
+
+
 def test_no_dropped_id_is_an_id_of_the_data(bfcl_copy: UpstreamPackage) -> None:
     known = {entry.id for entry in load(bfcl_copy, ["live_relevance", "live_multiple"])}
     assert len(DROPPED_IDS) == 37
