@@ -279,7 +279,8 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
         tools, text = None, answer.text
         if answer.calls is not None:
             native, tools = True, ToolAnswer(answer.text or "", answer.calls)
-            text = text or json.dumps([{call.name: call.arguments} for call in answer.calls])
+            if not text and (answer.calls or text is None):
+                text = json.dumps([{call.name: call.arguments} for call in answer.calls])
         episode.record(Completion(text or "", tools=tools))
     if entry.category in _CONVERSATIONS or native:
         stored = [[answer.as_json() for answer in turn] for turn in turns]

@@ -101,7 +101,7 @@ def in_words(entry: Entry) -> list[Any]:
         endless = [*right[:-1], ["[pwd()]"] * 21]
         return [right, right[:-1], [["Done."] for _ in right], endless, FAILED, []]
     if entry.category in groups.RELEVANCE:
-        return ["[f(x=1)]", "I cannot.", FAILED, "", None]
+        return ["[f(x=1)]", "I cannot.", FAILED, ""]
     if entry.category in ("simple_java", "simple_javascript"):
         (function,) = entry.gold[0]
         return [f"[{function}()]", "no call", FAILED]
@@ -173,10 +173,10 @@ def test_texts_are_judged_as_the_answers_of_a_run(mini: BFCL, tmp_path: Path) ->
             folder = tmp_path / f"{entry.id}-{number}"
             (output,) = outputs(write_results(folder, [(entry, result)]))
             assert (output.entry.key, output.sample) == (entry.key, 0)
-            assert output.episode.output == (result or "")
+            assert output.episode.output == result
             assert output.episode.state is None
-            assert output.episode.messages[-1]["content"] == (result or "")
-            answered = mini.check(entry, Episode(output=result or ""))
+            assert output.episode.messages[-1]["content"] == result
+            answered = mini.check(entry, Episode(output=result))
             assert mini.check(entry, output.episode) == answered
 
 
