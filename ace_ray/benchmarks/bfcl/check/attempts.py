@@ -40,9 +40,11 @@ _LEAD = re.compile(r"(?:\s++|```(?:[a-z]++(?=\s))?|[`\"']|<\|\w++\|>)*+")
 """Before a call: blanks, a fence, quotes, tokens of a chat format."""
 _NAME = r"[A-Za-z_][\w.\\-]*+"
 _LIST = re.compile(
-    rf"\[\s*+[{{(]?[\"'`]?{_NAME}\(|\[?\s*+\{{\s*+[\"']{_NAME}[\"']\s*+:\s*+\{{|(?:>>>)?{_NAME}\n\{{\s*+\""
+    rf"\[\s*+[{{(]?[\"'`]?{_NAME}\("
+    rf"|\[\s*+\{{\s*+[\"']{_NAME}[\"']\s*+:\s*+\{{"
+    rf"|(?:>>>)?{_NAME}\n\{{\s*+\""
 )
-"""A list of calls; ``{name: {...}}``; a name on a line and its arguments below."""
+"""A list of ``f(...)`` or ``{name: {...}}``, or a name on a line with its arguments below."""
 _CALL = re.compile(rf"{_NAME}\(")
 _ARGUMENTS = re.compile(r"\s*+(?:\*{0,2}\w++\s*+[=:]|[\"'{\[\d-])")
 _BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|[\[({\])}]", re.DOTALL)
