@@ -26,7 +26,7 @@ def check_agentic(
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
     if ended == "crash":
-        crash = Verdict(False, "official_crash", "a turn is no list: upstream's evaluator raises")
+        crash = Verdict(False, "official_crash", "a turn is not a list: upstream's evaluator raises")
         return {"official": crash, "strict": crash}
     last = ""
     for answer in answers:

@@ -74,7 +74,7 @@ def check_multi_turn(
         turns: the answers of each turn that was begun, one a step.
         ended: why the conversation ended early: "steps", "context", "deadline", or "". Of outputs
             made elsewhere also "inference" (it failed, and there is no answer) and "crash" (a turn
-            is no list, on which upstream's evaluator raises).
+            is not a list, on which upstream's evaluator raises).
         executable: the call texts of an answer, None for none; by default `decode.executable`.
 
     Metrics, shares of all turns: ``turns_passed``, ``turns_state`` (equal states after it),
@@ -142,7 +142,7 @@ def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
     if turns != wanted:
         return TERMINATED, f"the conversation ended in turn {turns} of {wanted}: {ended or 'cut'}"
     if ended == "crash":
-        return CRASH, "a turn is no list of answers, on which upstream's evaluator raises"
+        return CRASH, "a turn is not a list of answers: upstream's evaluator raises"
     return "", ""
 
 
