@@ -26,7 +26,8 @@ def check_agentic(
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
     if ended == "crash":
-        crash = Verdict(False, "official_crash", "a turn is not a list: upstream's evaluator raises")
+        what = "the turn is not a list of answers: upstream's evaluator raises"
+        crash = Verdict(False, "official_crash", what)
         return {"official": crash, "strict": crash}
     last = ""
     for answer in answers:
