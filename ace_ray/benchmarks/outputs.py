@@ -8,6 +8,7 @@ executed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -53,6 +54,8 @@ class Entries:
         """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
         keys that a row needs beside its id: "language", "category", or both."""
         self.languages, self.categories = languages, categories
+        self.remarks: Counter[str] = Counter()
+        """What readers of outputs tell people about them, and of how many."""
         self._load, self._named_by = load, named_by
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 

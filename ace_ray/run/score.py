@@ -114,6 +114,8 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
         "benchmarks": {benchmark.name: block},
         **numbers,
     }
+    notes = manifest.tree["outputs"].get("notes", ())
+    summary["notes"] += [note for note in notes if isinstance(note, str)]
     store.put(SUMMARY, as_json(summary))
     store.put(SUCCESS, b"")
     return summary
@@ -333,6 +335,7 @@ def _manifest(
             "rows": content,
         },
         "outputs": {
+            "notes": [f"{what}: {count:,}" for what, count in rows.entries.remarks.items()],
             "path": str(path),
             "format": "jsonl" if path.is_file() and path.suffix == ".jsonl" else "official",
             "lines": rows.lines,

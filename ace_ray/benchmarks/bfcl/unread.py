@@ -30,13 +30,13 @@ def unread_single(
         return None
     if calls and all(isinstance(call.args, dict) for call in calls):
         return None
-    texts = answer_texts(episode, answer.text)
+    texts = answer_texts(episode, answer.text or "")
     return Unread([texts], _with_calls(episode, answer, form, language), tools)
 
 
 def unread_conversation(answers: Sequence[Answer], tools: Tools) -> Unread:
     """Of an episode, whose turns each end in an answer without calls."""
-    return Unread([[a.text] for a in answers if not executable(a)], None, tools)
+    return Unread([[a.text or ""] for a in answers if not executable(a)], None, tools)
 
 
 def _with_calls(

@@ -25,6 +25,10 @@ def check_agentic(
     if ended in ("context", "deadline", "inference"):
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
+    if ended == "crash":
+        what = "the turn is not a list of answers: upstream's evaluator raises"
+        crash = Verdict(False, "official_crash", what)
+        return {"official": crash, "strict": crash}
     last = ""
     for answer in answers:
         if executable(answer) is None:
@@ -36,9 +40,9 @@ def check_agentic(
 def _message(answer: Answer) -> str:
     # Calls that do not decode are upstream's last message too: the first of them, as Python
     # prints it.
-    if answer.calls:
+    if answer.calls and not answer.unreadable:
         return str({answer.calls[0].name: answer.calls[0].arguments})
-    return answer.text
+    return answer.text or ""
 
 
 def _judge(message: str, acceptable: Sequence[str]) -> Verdict:

@@ -12,7 +12,10 @@ bounds. ``strict`` differs in nothing but this:
 - An argument may be named by a word of Python's own (`decode.read_with_keywords`).
 - Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
   where upstream gives each expected call the first that fits, which another may have needed.
-- In the relevance categories an empty answer and the text of a failed inference are no refusal.
+- In the irrelevance categories an empty answer and the text of a failed inference are not
+  refusals: ``irrelevance_error:no_answer``. An attempted call that was not decoded is
+  ``irrelevance_error:unreadable_call`` (`attempts`). A stored empty list is a refusal: the file
+  does not say whether there were words.
 
 Of ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, of
 ``live_relevance`` with any call, whatever it is. All are read as Python.
@@ -25,6 +28,7 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, RELEVANCE, language_of
+from ace_ray.benchmarks.bfcl.check.attempts import attempts_call
 from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
 from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
@@ -197,11 +201,11 @@ _INFERENCE_ERROR = "Error during inference:"
 
 
 def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
-    """The verdicts of both rule sets.
+    """Return the verdicts of both rule sets on an answer of a relevance category.
 
-    For upstream everything that is no call is a correct refusal, an empty answer and the text of a
-    failed inference among them. Under ``strict`` these two are ``irrelevance_error:no_answer``, and
-    a call is one also if an argument is named by a word of Python's own.
+    For upstream everything that does not decode to calls is a correct refusal. Under ``strict`` a
+    call is one also if an argument is named by a word of Python's own, and a refusal needs words
+    without an attempted call.
     """
     undecoded = False
     try:
@@ -219,11 +223,20 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
         except Refused as refused:
             return {"official": official, "strict": _unsafe(refused)}
     strict = _relevance_verdict(category, called)
-    text = answer.text.strip()
-    if strict.valid and not (called or answer.calls or _is_answer(text)):
-        none = "irrelevance_error:no_answer"
-        strict = Verdict(False, none, "there is neither answer nor refusal")
+    if strict.valid and not called:
+        strict = _refusal(answer)
     return {"official": official, "strict": strict}
+
+
+def _refusal(answer: Answer) -> Verdict:
+    """Return the ``strict`` verdict on an answer without decoded calls."""
+    text = answer.text
+    if answer.calls or (text and attempts_call(text)):
+        what = "the answer attempts a call that cannot be read"
+        return Verdict(False, "irrelevance_error:unreadable_call", what)
+    if text is None or _is_answer(text.strip()):
+        return Verdict(True)
+    return Verdict(False, "irrelevance_error:no_answer", "there is neither answer nor refusal")
 
 
 def _holds_calls(calls: Sequence[Read] | None) -> bool:

@@ -54,12 +54,14 @@ def executable(answer: Answer) -> list[str] | None:
     """The calls of one step of an episode as texts ``name(key=value, ...)``.
 
     None where upstream takes the answer for none: it does not decode, or holds no call."""
+    if answer.unreadable:
+        return None
     try:
         if answer.calls:
             return _native_texts(answer.calls) if len(answer.calls) <= MAX_NATIVE_CALLS else None
         if answer.calls is not None:
             return None
-        return _execution_texts(decode(answer.text)) or None
+        return _execution_texts(decode(answer.text or "")) or None
     except (NotCalls, Refused, RecursionError):
         return None
 
@@ -67,10 +69,12 @@ def executable(answer: Answer) -> list[str] | None:
 def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | None:
     """`read` of an answer in either mode; a native answer without calls and without a text is an
     empty list, one with a text is none."""
+    if answer.unreadable:
+        raise NotCalls("a stored answer of another shape")
     if answer.calls:
         return _read_native(answer.calls)
     if answer.calls is None:
-        return read(answer.text, form, language)
+        return read(answer.text or "", form, language)
     if answer.text:
         raise NotCalls("a text in place of calls")
     return []
@@ -100,7 +104,7 @@ def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[R
     Raises `NotCalls` for any other answer, too, and `Refused` as `read` does."""
     if answer.calls is not None or form.returned != "python" or language != "python":
         raise NotCalls("no calls in Python")
-    return read_python_with_keywords(_source(answer.text, form).strip().strip("'"))
+    return read_python_with_keywords(_source(answer.text or "", form).strip().strip("'"))
 
 
 def _source(text: str, form: Form) -> str:

@@ -36,16 +36,16 @@ from ace_ray.benchmarks.outputs import (
     read_rows,
     require_known,
     sample_of,
-    shown,
     text_of,
     value_of,
 )
 from ace_ray.calls import NotCalls
+from ace_ray.calls.known import known_calls
 from ace_ray.errors import UserError
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 MAX_ANSWERS = 1_000
-"""Of one conversation; upstream's have at most 21 in each of eight turns."""
+"""Maximum turns and answers of a conversation; upstream's have 21 answers in each of 8 turns."""
 _FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
 _GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
 _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
@@ -54,8 +54,28 @@ _LEVELS = 5
 """Folders that are looked into, from ``result`` down."""
 _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
 _NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
+_GROUP_NAMES = ("memory", "web_search")
+"""Files of these names do not say which of several categories they answer."""
+_DROPPED = """
+live_multiple_1052-79-0 live_relevance_16-16-0 live_relevance_17-17-0
+live_relevance_7-6-1 live_relevance_8-6-2 live_relevance_9-7-0 live_relevance_10-8-0
+live_relevance_11-9-0 live_relevance_12-10-0 live_relevance_13-11-0 live_relevance_14-11-1
+live_relevance_15-11-2 live_relevance_16-12-0 live_relevance_17-13-0 live_relevance_18-13-1
+live_relevance_19-13-2 live_relevance_20-13-3 live_relevance_21-14-0 live_relevance_22-15-0
+live_relevance_23-15-1 live_relevance_24-16-0 live_relevance_25-16-1 live_relevance_26-16-2
+live_relevance_27-16-3 live_relevance_28-17-0 live_relevance_29-18-0 live_relevance_30-19-0
+live_relevance_31-19-1 live_relevance_32-20-0 live_relevance_33-21-0 live_relevance_34-22-0
+live_relevance_35-22-1 live_relevance_36-23-0 live_relevance_37-24-0 live_relevance_38-25-0
+live_relevance_39-26-0 live_relevance_40-27-0
+"""
+DROPPED_IDS = frozenset(_DROPPED.split())
+"""All ids of versions 3 and 4 that the data has no more, from the history of upstream's files."""
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
+_PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
+"""How the calls begin that prompts ask for."""
+_OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
+"""Models whose texts upstream's handlers read as calls, but for those with ``<tool_call>`` tags."""
 
 Form = Literal["text", "calls", "tagged"]
 """How one model's answers hold calls: in the text, as prompts ask for them; as lists, so that a
@@ -88,8 +108,9 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     ``id`` and ``output`` (in any shape of a ``result``), and perhaps ``sample``.
 
     Files come in the order of the categories. Those that no version scores now are passed over
-    (``exec_*``, ``rest``, ``sql``, ``chatable``), and so are the conversations before memory
-    questions.
+    (``exec_*``, ``rest``, ``sql``, ``chatable``, and the group names ``memory`` and
+    ``web_search``), and so are the conversations before memory questions and ids that the data has
+    dropped. An answer of any shape gets the verdict that upstream gives it.
 
     Raises `UserError`, for a bad line with its file and number; where results of several models or
     none are found; and where the calls of a model with function calling are texts in a form of its
@@ -102,11 +123,14 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     if path.is_file() and not _FILE.fullmatch(path.name):
         form = _form_of([path], "output", "")
         for where, row in read_rows(path):
+            if _dropped(row.get("id"), entries):
+                continue
             entry = _answered_by(row, entries, where)
             value = value_of(row, "output", where)
-            yield where, Output(entry, sample_of(row, where), _episode(entry, value, form, where))
+            _remark(entry, value, entries)
+            yield where, Output(entry, sample_of(row, where), _episode(entry, value, form))
         return
-    sources = _sources(path)
+    sources = _sources(path, entries)
     model = _model_folder(sources[0].path).name
     form = _form_of([source.path for source in sources], "result", model)
     for source in sources:
@@ -114,11 +138,30 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             entry_id = text_of(row, "id", where)
             if "_prereq_" in entry_id:
                 continue
+            if _dropped(entry_id, entries):
+                continue
             if source.named in _RENAMED:
                 entry_id = entry_id.replace(f"{source.named}_", f"{source.category}_", 1)
             entry = entries.find(entry_id, where, language="en", category=source.category)
             value = value_of(row, "result", where)
-            yield where, Output(entry, 0, _episode(entry, value, form, where))
+            _remark(entry, value, entries)
+            yield where, Output(entry, 0, _episode(entry, value, form))
+
+
+def _dropped(entry_id: Any, entries: Entries) -> bool:
+    """Whether the data has dropped an id; counts it."""
+    if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
+        return False
+    category = entry_id.rpartition("_")[0]
+    entries.remarks[f"outputs of {category} passed over, whose ids the data has dropped"] += 1
+    return True
+
+
+def _remark(entry: Entry, value: Any, entries: Entries) -> None:
+    """Count an answer that does not say whether the model wrote words."""
+    if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
+        what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
+        entries.remarks[what] += 1
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
@@ -130,8 +173,8 @@ def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
     return entries.answered_by(row, where)
 
 
-def _sources(path: Path) -> list[Source]:
-    """The files that are scored, by category. Raises `UserError`."""
+def _sources(path: Path, entries: Entries) -> list[Source]:
+    """Return the files that are scored, by category. Raises `UserError`."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
@@ -150,6 +193,9 @@ def _sources(path: Path) -> list[Source]:
         name = _FILE.fullmatch(file.name)
         assert name is not None  # `_below` looks for these, and so does who names a file
         source = Source(file, name[1])
+        if source.named in _GROUP_NAMES:
+            entries.remarks[f"files named {source.named}, a group of categories, passed over"] += 1
+            continue
         if _NOT_SCORED.fullmatch(source.named):
             continue
         require_known("category", source.category, groups.CATEGORIES, str(file))
@@ -178,29 +224,40 @@ def _model_folder(file: Path) -> Path:
 
 
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
-    """How a model's answers hold calls, by all of them: one list shows that texts are no calls.
+    """Decide from all of a model's answers how they hold calls.
 
-    Of a model whose name says FC, as upstream names those with function calling, texts alone are
-    read where calls are marked in them. Raises `UserError` where none is.
+    Lists are calls, unless more texts than lists of objects look like the calls that prompts ask
+    for: one odd row of a prompted model may be a list, too. ``FC`` in a model's name says that it
+    has function calling, so that its texts hold calls between tags or none. Raises `UserError` for
+    texts of an ``FC`` model that upstream reads with a handler of the model's own.
     """
-    tagged = False
+    listed = prompted = 0
+    lists = tagged = own_form = False
     for path in paths:
         for _, row in read_rows(path):
             for answer in _flat(row.get(key), row.get("id")):
                 if isinstance(answer, list):
-                    return "calls"
-                tagged = tagged or (isinstance(answer, str) and _TAG in answer)
+                    lists = True
+                    listed += any(isinstance(one, dict) for one in answer)
+                elif isinstance(answer, str):
+                    prompted += _PROMPTED.match(answer) is not None
+                    tagged = tagged or _TAG in answer
+                    if _OWN_FORM.search(model) and not own_form:
+                        own_form = known_calls(answer) is not None
     if "FC" not in model:
-        return "text"
+        return "calls" if lists and listed >= prompted else "text"
+    if lists:
+        return "calls"
     if tagged:
         return "tagged"
-    raise UserError(
-        "these are results of a model with function calling (FC), and all are texts in which no "
-        "<tool_call> is",
-        where=str(paths[0]),
-        fix="write calls as [{name: arguments}, ...], or name the folder without FC to have texts "
-        "read as answers to prompts",
-    )
+    if own_form:
+        raise UserError(
+            "holds texts with calls in a form that only bfcl-eval's handler of the model reads",
+            where=str(paths[0]),
+            fix="write calls as [{name: arguments}, ...], or name the folder without FC to have "
+            "texts read as answers to prompts",
+        )
+    return "calls"
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
@@ -210,88 +267,136 @@ def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
         yield from turn if isinstance(turn, list) else ()
 
 
-def _episode(entry: Entry, value: Any, form: Form, where: str) -> Episode:
-    """Of a result; ``state`` is what `BFCL.check` reads."""
+def _episode(entry: Entry, value: Any, form: Form) -> Episode:
+    """The episode of a result; ``state`` is what `BFCL.check` reads."""
     ended = ""
     if entry.category in _CONVERSATIONS:
-        turns, ended = _conversation(entry, value, form, where)
+        turns, ended = _conversation(entry, value, form)
     else:
-        turns = [[_answer(value, form, where)]]
-    episode = Episode()
+        turns = [[_answer(value, form)]]
+    episode, native = Episode(), False
     for answer in (answer for turn in turns for answer in turn):
         tools, text = None, answer.text
         if answer.calls is not None:
-            tools = ToolAnswer(answer.text, answer.calls)
-            text = text or json.dumps([{call.name: call.arguments} for call in answer.calls])
-        episode.record(Completion(text, tools=tools))
-    if entry.category in _CONVERSATIONS or form != "text":
+            native, tools = True, ToolAnswer(answer.text or "", answer.calls)
+            if not text and (answer.calls or text is None):
+                text = json.dumps([{call.name: call.arguments} for call in answer.calls])
+        episode.record(Completion(text or "", tools=tools))
+    if entry.category in _CONVERSATIONS or native:
         stored = [[answer.as_json() for answer in turn] for turn in turns]
         episode.state = {"turns": stored, "ended": ended}
     return episode
 
 
-def _conversation(
-    entry: Entry, value: Any, form: Form, where: str
-) -> tuple[list[list[Answer]], str]:
-    """The answers of each turn, and what cut them."""
+def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
+    """The answers of each turn, and what cut them: "crash" where upstream's evaluator raises."""
     agentic = entry.category in groups.AGENTIC
     if not isinstance(value, list) or (agentic and len(value) != 1):
         return [], "inference"
-    turns = []
-    for turn in value:
-        if not isinstance(turn, list):
-            what = f"a turn is {shown(turn)}, not a list of answers"
-            raise UserError(what, where=where)
-        turns.append(turn)
-    if (count := sum(map(len, turns)) + len(turns)) > MAX_ANSWERS:
-        raise UserError(f"holds {count:,} turns and answers, too many", where=where)
     wanted = 1 if agentic else len(entry.gold)
+    turns = [_steps(turn) for turn in value[:MAX_ANSWERS]]
+    if len(value) + sum(map(len, turns)) > MAX_ANSWERS:
+        return [], "steps"
+    read = [[_answer(one, form, executed=True) for one in turn] for turn in turns]
+    if len(turns) == wanted and not all(isinstance(turn, (list, str, dict)) for turn in value):
+        return read, "crash"
     # Upstream stops a conversation in the turn that has so many answers, each of which held calls.
     cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
-    return [[_answer(one, form, where) for one in turn] for turn in turns], "steps" if cut else ""
+    return read, "steps" if cut else ""
 
 
-def _answer(value: Any, form: Form, where: str) -> Answer:
-    if value is None:
-        value = ""
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        value = "\n".join(value)  # the texts beside calls that were not made
+def _steps(turn: Any) -> list[Any]:
+    """The answers of a turn of any shape. Upstream iterates over the turn: the characters of a text
+    are its answers, and the keys of an object. No character is a call, so the last one will do."""
+    if isinstance(turn, str):
+        return [turn[-1:]] if turn else []
+    return list(turn) if isinstance(turn, (list, dict)) else []
+
+
+def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
+    """One stored answer; ``executed`` in conversations, whose calls upstream decodes otherwise."""
     if isinstance(value, str):
         if form == "text":
             return Answer(value)
-        calls = _tagged(value) if form == "tagged" else ()
-        return Answer("" if calls else value, calls)
+        tagged = _tagged(value) if form == "tagged" else ()
+        return Answer("" if tagged else value, tagged)
+    calls = _calls(value, executed) if form == "calls" else None
+    if calls is None or (executed and value and not calls):
+        return _unreadable(value, executed)
+    # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
+    return Answer("" if calls else None, calls)
+
+
+def _calls(value: Any, executed: bool) -> tuple[ToolCall, ...] | None:
+    """The calls of ``[{name: arguments}, ...]``, or of ``[{"name", "arguments"}, ...]``; None where
+    upstream's decoder raises.
+
+    The AST checks take the first key of an object with several, conversations execute all.
+    """
+    if isinstance(value, dict):
+        value = [value] if executed else list(value)  # a list of names
     if not isinstance(value, list):
-        what = f"an answer is {shown(value)}, not a text or a list of {{name: arguments}}"
-        raise UserError(what, where=where)
-    return Answer("", tuple([_call(one, where) for one in value]))
+        return None
+    pairs: list[tuple[str, Any]] = []
+    for one in value:
+        if not isinstance(one, dict) or not (one or executed):
+            return None
+        if one.keys() == {"name", "arguments"} and isinstance(one["name"], str):
+            pairs.append((one["name"], one["arguments"]))
+        else:
+            pairs += list(one.items())[: None if executed else 1]
+    calls = [_call(name, arguments) for name, arguments in pairs]
+    return None if None in calls else tuple([call for call in calls if call])
 
 
-def _call(value: Any, where: str) -> ToolCall:
-    """A call as handlers store it: ``{name: arguments}``, or ``{"name", "arguments"}``.
+def _call(name: str, arguments: Any) -> ToolCall | None:
+    """A call as handlers store it, None where its arguments are neither text nor object.
 
     Arguments are the text of a model that was offered names without dots, or an object of one that
     was offered the published names, as upstream's handlers of local models do.
     """
-    if isinstance(value, dict) and value.keys() == {"name", "arguments"}:
-        name, arguments = value["name"], value["arguments"]
-    elif isinstance(value, dict) and len(value) == 1:
-        ((name, arguments),) = value.items()
-    else:
-        raise UserError(f"a call is {shown(value)}, not {{name: arguments}}", where=where)
-    if isinstance(name, str) and isinstance(arguments, str):
+    if isinstance(arguments, str):
         return ToolCall(name, arguments)
-    if isinstance(name, str) and isinstance(arguments, dict):
-        return ToolCall(tool_name(name), _json(arguments, where))
-    what = f"the arguments of {shown(name)} are {shown(arguments)}, not an object or its JSON text"
-    raise UserError(what, where=where)
+    return ToolCall(tool_name(name), _json(arguments)) if isinstance(arguments, dict) else None
 
 
-def _json(value: Any, where: str) -> str:
+def _unreadable(value: Any, executed: bool) -> Answer:
+    """An answer that upstream decodes to no calls, with the words and the calls that are in it.
+
+    The text of a step that upstream executes is what its agentic checker searches for answers.
+    """
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += reversed(one)
+        elif isinstance(one, dict):
+            calls += [ToolCall(key, _json(item)) for key, item in one.items()]
+        elif one is not None:
+            texts.append(str(one))
+    text: str | None = "\n".join(texts)
+    if executed:
+        text = _printed(value[0] if isinstance(value, list) and value else value) if value else ""
+    elif value == []:
+        text = None
+    return Answer(text, tuple(calls), unreadable=True)
+
+
+def _printed(value: Any) -> str:
     try:
-        return json.dumps(value)
+        return str(value)
     except RecursionError:
-        raise UserError("arguments are nested too deeply", where=where) from None
+        return "a deeply nested value"
+
+
+def _json(value: Any) -> str:
+    """Return a text as it is and another value as JSON; a broken text for one nested too deep."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        return "{..."
 
 
 def _tagged(text: str) -> tuple[ToolCall, ...]:

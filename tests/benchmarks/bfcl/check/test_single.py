@@ -272,17 +272,38 @@ def test_forms_and_the_category_of_their_original():
          "relevance_error:decoder_failed"),
         ("[f(a=len('x') + 1)]", "official_unsafe", "official_unsafe", "official_unsafe"),
         ("It departs from=Seattle.", "", "", "relevance_error:decoder_failed"),
-        (Answer("f(a=1)", ()), "", "", "relevance_error:decoder_failed"),
+        (Answer("f() was not offered.", ()), "", "", "relevance_error:decoder_failed"),
         (Answer("", ()), "", "irrelevance_error:no_answer", "relevance_error:decoder_failed"),
         (Answer("", (ToolCall("f", "{}"),)), *["irrelevance_error:decoder_success"] * 2, ""),
-        (Answer("", (ToolCall("f", "{"),)), "", "", "relevance_error:decoder_failed"),
-        (Answer("", (ToolCall("f", "[]"),)), "", "", "relevance_error:decoder_failed"),
     ],
 )  # fmt: skip
 def test_whether_there_is_a_call(answer, irrelevance, strict, relevance):
     for category in ("irrelevance", "live_irrelevance"):
         assert kinds(answer, (), None, category) == (irrelevance, strict)
     assert kinds(answer, (), None, "live_relevance") == (relevance, relevance)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[f(a=1, b=]",
+        Answer("f(a=1)", ()),
+        Answer("", (ToolCall("f", "{"),)),
+        Answer("", (ToolCall("f", "[]"),)),
+        Answer("words", (ToolCall("f", "{}"),), unreadable=True),
+    ],
+)
+def test_attempted_call_is_no_refusal_under_strict(answer):
+    for category in ("irrelevance", "live_irrelevance"):
+        assert kinds(answer, (), None, category) == ("", "irrelevance_error:unreadable_call")
+    assert kinds(answer, (), None, "live_relevance") == ("relevance_error:decoder_failed",) * 2
+
+
+def test_empty_list_that_was_stored_is_a_refusal_under_strict():
+    assert kinds(Answer(None, ()), (), None, "irrelevance") == ("", "")
+    assert kinds(Answer(None, ()), (), None, "live_relevance")[1] == (
+        "relevance_error:decoder_failed"
+    )
 
 
 def test_whether_there_is_a_call_with_a_word_of_python():

@@ -18,7 +18,7 @@ from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
-from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
+from ace_ray.benchmarks.bfcl.score.outputs import DROPPED_IDS, entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Output
 from ace_ray.calls import Call
 from ace_ray.errors import UserError
@@ -101,7 +101,7 @@ def in_words(entry: Entry) -> list[Any]:
         endless = [*right[:-1], ["[pwd()]"] * 21]
         return [right, right[:-1], [["Done."] for _ in right], endless, FAILED, []]
     if entry.category in groups.RELEVANCE:
-        return ["[f(x=1)]", "I cannot.", FAILED, "", None]
+        return ["[f(x=1)]", "I cannot.", FAILED, ""]
     if entry.category in ("simple_java", "simple_javascript"):
         (function,) = entry.gold[0]
         return [f"[{function}()]", "no call", FAILED]
@@ -173,10 +173,10 @@ def test_texts_are_judged_as_the_answers_of_a_run(mini: BFCL, tmp_path: Path) ->
             folder = tmp_path / f"{entry.id}-{number}"
             (output,) = outputs(write_results(folder, [(entry, result)]))
             assert (output.entry.key, output.sample) == (entry.key, 0)
-            assert output.episode.output == (result or "")
+            assert output.episode.output == result
             assert output.episode.state is None
-            assert output.episode.messages[-1]["content"] == (result or "")
-            answered = mini.check(entry, Episode(output=result or ""))
+            assert output.episode.messages[-1]["content"] == result
+            answered = mini.check(entry, Episode(output=result))
             assert mini.check(entry, output.episode) == answered
 
 
@@ -227,11 +227,52 @@ def test_tagged_calls_are_read_of_models_with_function_calling(mini: BFCL, tmp_p
     assert verdicts(mini, prompted)["official"] == "ast_decoder:decoder_failed"
 
 
-def test_texts_of_another_form_are_refused(tmp_path: Path) -> None:
+def test_texts_that_only_the_models_own_handler_reads_are_refused(tmp_path: Path) -> None:
     first, *_ = entries("simple_python")
     given = [(first, '{"name": "f", "parameters": {"a": 1}}')]
-    refused(write_results(tmp_path / "Some_Llama-FC", given), "no <tool_call> is")
+    refused(write_results(tmp_path / "Some_Llama-FC", given), "only bfcl-eval's handler")
     assert outputs(write_results(tmp_path / "Some_Llama", given))
+    words = write_results(tmp_path / "words" / "Some_Llama-FC", [(first, "I cannot.")])
+    assert outputs(words)
+
+
+def test_model_whose_server_read_no_calls_is_scored(mini: BFCL, tmp_path: Path) -> None:
+    asked = {category: entries(category)[0] for category in ("simple_python", "irrelevance")}
+    for number, text in enumerate(("None fits.", '{"name": "f", "parameters": {}}', "[f(a=1)]")):
+        folder = tmp_path / str(number) / "gpt-x-FC"
+        write_results(folder, [(entry, text) for entry in asked.values()])
+        simple, refusal = (verdicts(mini, output)["official"] for output in outputs(folder))
+        assert (simple, refusal) == ("ast_decoder:decoder_failed", "")
+
+
+def test_ids_that_the_data_has_dropped_are_passed_over(tmp_path: Path) -> None:
+    first, *_ = entries("live_relevance")
+    found = entries_of(UpstreamPackage.locate("mini"))
+    dropped = ["live_relevance_16-16-0", "live_relevance_40-27-0"]
+    rows = [{"id": entry_id, "result": "[f(a=1)]"} for entry_id in (first.id, *dropped)]
+    path = write(tmp_path / "m" / "BFCL_v3_live_relevance_result.json", rows)
+    assert [output.entry.id for output in read_outputs(path, found)] == [first.id]
+    assert list(found.remarks.values()) == [2]
+    lines = [{"id": one["id"], "output": one["result"]} for one in rows]
+    assert len(outputs(write(tmp_path / "lines.jsonl", lines))) == 1
+    write(path, [*rows, {"id": "live_relevance_18-18-0", "result": ""}])
+    refused(path, "unknown id of en/live_relevance: 'live_relevance_18-18-0'", ":4")
+
+
+def test_files_named_by_a_group_are_passed_over(tmp_path: Path) -> None:
+    entry, *_ = entries("simple_python")
+    folder = write_results(tmp_path / "m", [(entry, "x")], flat=True)
+    row = {"id": "memory_0-customer-0", "result": ["x"]}
+    write(folder / "BFCL_v4_memory_result.json", [row])
+    found = entries_of(UpstreamPackage.locate("mini"))
+    assert [output.entry.id for output in read_outputs(folder, found)] == [entry.id]
+    assert list(found.remarks.values()) == [1]
+
+
+def test_no_dropped_id_is_an_id_of_the_data(bfcl_copy: UpstreamPackage) -> None:
+    known = {entry.id for entry in load(bfcl_copy, ["live_relevance", "live_multiple"])}
+    assert len(DROPPED_IDS) == 37
+    assert not known & DROPPED_IDS
 
 
 def test_conversations(mini: BFCL, tmp_path: Path) -> None:
@@ -314,6 +355,68 @@ def test_json_lines(mini: BFCL, tmp_path: Path) -> None:
         refused(write(tmp_path / "bad.jsonl", [rows[0] | {"sample": 9}, row]), message, ":2")
 
 
+# answers of odd shapes
+
+CALL = {"f": '{"a": 1}'}
+FAILED_TO_DECODE = "ast_decoder:decoder_failed"
+COUNT = "simple_function_checker:wrong_count"
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "strict"),
+    [
+        (["Let me do this.", CALL], FAILED_TO_DECODE, "unreadable_call"),
+        ([{"f": None}], FAILED_TO_DECODE, "unreadable_call"),
+        ([{"f": "null"}], "ast_decoder:decoder_wrong_output_format", "unreadable_call"),
+        ({"f": {"a": 1}}, FAILED_TO_DECODE, "unreadable_call"),
+        ([[CALL]], FAILED_TO_DECODE, "unreadable_call"),
+        (None, FAILED_TO_DECODE, "no_answer"),
+        ([], COUNT, ""),
+        (["No function fits."], FAILED_TO_DECODE, ""),
+    ],
+)
+def test_odd_answer_gets_upstreams_verdict_beside_the_others(
+    mini: BFCL, tmp_path: Path, result: Any, kind: str, strict: str
+) -> None:
+    first, second, *_ = entries("simple_python")
+    refusal, *_ = entries("irrelevance")
+    (call,) = gold_calls(second.gold, second.data["function"])
+    given = [(first, result), (second, _listed([call])), (refusal, result)]
+    odd, right, refused_ = outputs(write_results(tmp_path / "m-FC", given))
+    assert verdicts(mini, odd)["official"] == kind
+    assert verdicts(mini, right)["official"] == ""
+    wanted = f"irrelevance_error:{strict}" if strict else ""
+    assert verdicts(mini, refused_) == {"official": "", "strict": wanted}
+
+
+@pytest.mark.parametrize("result", [[], [CALL], {"f": {}}, 3, None, ["[f(a=1)]"]])
+def test_odd_answer_of_a_prompted_model(mini: BFCL, tmp_path: Path, result: Any) -> None:
+    first, second, third, *_ = entries("simple_python")
+    texts = [(e, gold_text(e.gold, e.data["function"])) for e in (second, third)]
+    odd, *right = outputs(write_results(tmp_path / "m", [(first, result), *texts]))
+    assert verdicts(mini, odd)["official"] == FAILED_TO_DECODE
+    assert [verdicts(mini, one)["official"] for one in right] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("turn", "kind"),
+    [
+        ("words", "empty_turn_model_response"),
+        ([3], "empty_turn_model_response"),
+        ([["words", {"close_day": "{}"}]], "empty_turn_model_response"),
+        ([{"close_day": {}}], ""),
+        (None, "official_crash"),
+        (["x"] * 1001, "force_terminated"),
+    ],
+)
+def test_odd_turn_of_a_conversation(mini: BFCL, tmp_path: Path, turn: Any, kind: str) -> None:
+    *_, entry = entries("multi_turn_base")
+    right = [[[{"close_day": "{}"}], "Done."]] * (len(entry.gold) - 1)
+    (output,) = outputs(write_results(tmp_path / "m-FC", [(entry, [*right, turn])]))
+    found = verdicts(mini, output)["official"]
+    assert found.removeprefix("multi_turn:") == kind or (not kind and "empty" not in found)
+
+
 # what is refused
 
 
@@ -322,39 +425,6 @@ def refused(path: Path, message: str, where: str = "") -> None:
         outputs(path)
     assert message in str(caught.value)
     assert where in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (3, "an answer is 3, not a text or a list of {name: arguments}"),
-        ({"f": {}}, "not a text or a list"),
-        ([3], "a call is 3, not {name: arguments}"),
-        ([{"a": {}, "b": {}}], "a call is {'a': {}, 'b': {}}"),
-        ([{}], "a call is {}"),
-        ([{"f": 3}], "the arguments of 'f' are 3, not an object or its JSON text"),
-        ([{"name": 3, "arguments": "{}"}], "the arguments of 3 are '{}'"),
-    ],
-)
-def test_answers_of_another_shape(tmp_path: Path, result: Any, message: str) -> None:
-    first, second, *_ = entries("simple_python")
-    folder = write_results(tmp_path / "m", [(first, "x"), (second, result)])
-    refused(folder, message, "simple_python_result.json:2")
-
-
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        ([3], "a turn is 3, not a list of answers"),
-        (["x"], "a turn is 'x', not a list of answers"),
-        ([[3]], "an answer is 3"),
-        ([["x"] * 1001], "holds 1,002 turns and answers, too many"),
-        ([[]] * 1001, "holds 1,001 turns and answers, too many"),
-    ],
-)
-def test_conversations_of_another_shape(tmp_path: Path, result: Any, message: str) -> None:
-    entry, *_ = entries("multi_turn_base")
-    refused(write_results(tmp_path / "m", [(entry, result)]), message, "result.json:1")
 
 
 def test_rows_that_are_none(tmp_path: Path) -> None:
@@ -449,6 +519,44 @@ def test_parity_with_upstreams_evaluator(
         valid += sum(verdict.valid for verdict in ours.values())
     assert judged == sum(map(len, folders.values())) > 200
     assert 0.15 * judged < valid < 0.6 * judged
+
+
+@pytest.mark.parametrize("model", ["prompted", "with-calls-FC"])
+def test_odd_answers_have_parity_with_upstreams_evaluator(
+    model: str, bfcl_copy: UpstreamPackage, upstreams_python: Path, tmp_path: Path
+) -> None:
+    """Answers of other shapes than handlers write, and the steps and turns of conversations."""
+    benchmark = BFCL.from_options({"data": bfcl_copy.name})
+    benchmark.ready(named=True)
+    answers: list[tuple[Entry, Any]] = []
+    for category in groups.SINGLE_TURN:
+        answers += zip(load(bfcl_copy, [category]), ODD, strict=False)
+    for category in groups.MULTI_TURN + groups.AGENTIC:
+        found = iter([entry for entry in load(bfcl_copy, [category]) if _plays(entry)])
+        for odd in ODD:
+            entry = next(found)
+            turns = len(entry.gold) if category in groups.MULTI_TURN else 1
+            answers.append((entry, [[odd, odd]] * turns))
+            if isinstance(odd, (str, dict)):
+                answers += [(one := next(found), [odd] * max(1, len(one.gold))), (next(found), odd)]
+    if model == "prompted":
+        rest = load(bfcl_copy, ["live_irrelevance"])[len(ODD) :]
+        answers += [(entry, "[f(a=1)]") for entry in rest]
+    write_results(tmp_path / "odd" / model, answers)
+    theirs = _evaluated(upstreams_python, bfcl_copy.root.parent, tmp_path / "odd")[model]
+    ours = {
+        output.entry.id: benchmark.check(output.entry, output.episode)["official"].error_type
+        for output in outputs(tmp_path / "odd" / model, bfcl_copy)
+    }
+    assert theirs == ours
+
+
+ODD: Sequence[Any] = (
+    *(None, 3, 0, True, 1.5, {}, [], "", [None], [3], [{}], [[]], ["words"], [["words"]]),
+    *({"f": "{}"}, {"f": {"a": 1}}, {"name": "f"}, {"f": "x", "g": 3}, ["[f(a=1)]"]),
+    *(["words", CALL], [CALL, "words"], [CALL, None], [[CALL]], [{**CALL, "g": "{}"}]),
+    *([{"f": value}] for value in (None, 3, [1], "null", "[]", "", '{"a": 1}{"a": 1}')),
+)
 
 
 def _plays(entry: Entry) -> bool:
