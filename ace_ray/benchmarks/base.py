@@ -18,7 +18,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Paper,
@@ -309,7 +309,7 @@ class Benchmark(ABC):
         """``score``: the entries that outputs made elsewhere may answer."""
         return Entries.among(self.dataset())
 
-    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
         """``score``: outputs that were made elsewhere, as episodes; by default JSON lines.
 
         Raises `UserError` naming file and line."""

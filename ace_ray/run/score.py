@@ -23,7 +23,7 @@ from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import with_scores
-from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
@@ -35,6 +35,7 @@ from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_ro
 from ace_ray.run.storage.rows import (
     AT_ONCE,
     ResultRow,
+    clean,
     entry_columns,
     episode_columns,
     rows_schema,
@@ -45,6 +46,8 @@ from ace_ray.run.summary import SUCCESS, as_json, summarize
 from ace_ray.store import LocalStore, Store
 
 VERDICTS = "verdicts.jsonl"
+_REASONS = 5
+"""Outputs without a verdict that the summary names one by one."""
 Say = Callable[[str], None]
 _MOST_SAMPLE = 1 << 30
 """Samples of a larger number, or with a name, are numbered down from twice as much, as they come;
@@ -77,7 +80,11 @@ def score_outputs(
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
             for output in made.outputs(path, rows.entries):
                 # dumps, not dump: only the former runs in C
-                verdicts.write(json.dumps(rows.judge(output)) + "\n")
+                verdicts.write(json.dumps(rows.add(output)) + "\n")
+        if not rows.lines:
+            raise UserError(
+                "; ".join(["nothing in it can be scored", *rows.notes()]), where=str(path)
+            )
         rows.declare_absent()
         manifest = _manifest(made, rows, path, run_id, named)
         lease = Lease.acquire(store, say)
@@ -99,10 +106,12 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     if findings:
         numbers = {**numbers, "diagnosis": findings}
     absent = f"{total['skipped']} rows of these categories are not in the input; they count skipped"
+    notes = [absent] if total["skipped"] else []
+    notes += manifest.tree["outputs"].get("notes", ())
     summary = {
         "benchmark": benchmark.name,
         "source": manifest.tree["outputs"],
-        "notes": [absent] if total["skipped"] else [],
+        "notes": notes,
         **total,
         "uri": store.root,
         "benchmarks": {
@@ -127,7 +136,10 @@ def declared_entries(
     if manifest.config.backend != EXTERNAL:
         return benchmark.dataset()
     entries = benchmark.output_entries()
-    touched = dict.fromkeys((row.language, row.category) for row in rows)
+    touched: dict[tuple[str, str], None] = {}
+    for row in rows:
+        entries.get(row.language, row.category, row.id)  # may be one that `of` lacks
+        touched[row.language, row.category] = None
     return [entry for key in touched for entry in entries.of(*key).values()]
 
 
@@ -138,7 +150,7 @@ class _Rows:
         self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
     ) -> None:
         self.entries = entries
-        self.lines = self.declared = 0
+        self.lines = self.declared = self.unscored = 0
         self.content = hashlib.sha256()
         """Of all rows' ids and outputs, in order."""
         self._benchmark, self._scratch = benchmark, scratch
@@ -147,10 +159,14 @@ class _Rows:
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
         self._came: dict[tuple[str, str], Counter[str]] = {}
+        self._reasons: list[str] = []
+        """Why the first outputs got no verdict."""
         self._samples: dict[str, int] = {}
 
-    def judge(self, output: Output) -> dict[str, Any]:
+    def add(self, output: Output | Unscored) -> dict[str, Any]:
         """Add an output's row; returns the line of ``verdicts.jsonl``."""
+        if isinstance(output, Unscored):
+            return self._leave_out(output)
         entry, episode = output.entry, output.episode
         with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
             verdicts = self._benchmark.verdicts(entry, episode)
@@ -173,6 +189,34 @@ class _Rows:
                 for rules, verdict in verdicts.items()
             },
         }
+
+    def _leave_out(self, output: Unscored) -> dict[str, Any]:
+        self.unscored += 1
+        if self.unscored <= _REASONS:
+            self._reasons.append(f"{output.where}: {output.reason}")
+        entry = output.entry
+        if entry is not None:
+            self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+            self._add(
+                entry, output.sample, "infra_error", Episode(), {}, error=clean(output.reason)
+            )
+        return {
+            "language": entry.language if entry else None,
+            "category": entry.category if entry else None,
+            "id": entry.id if entry else None,
+            "sample": output.sample,
+            **dict.fromkeys(self._benchmark.rule_sets),
+            "where": output.where,
+            "not_scored": output.reason,
+        }
+
+    def notes(self) -> list[str]:
+        """What the summary says of outputs without a verdict, one line for all of them."""
+        if not self.unscored:
+            return []
+        more = self.unscored - len(self._reasons)
+        named = [*self._reasons, *([f"and {more} more, see {VERDICTS}"] if more else [])]
+        return [f"not scored: {self.unscored} of the input ({'; '.join(named)})"]
 
     def declare_absent(self) -> None:
         """Add what a complete file would hold beyond what came, and write what waits."""
@@ -203,6 +247,7 @@ class _Rows:
         episode: Episode,
         verdicts: Mapping[str, Verdict],
         second_reading: str | None = None,
+        error: str | None = None,
     ) -> None:
         self.declared += 1
         row = {
@@ -218,6 +263,7 @@ class _Rows:
             **episode_columns(episode),
             **verdict_columns(verdicts, self._benchmark.rule_sets),
             "second_reading": second_reading,
+            "error": error,
         }
         state = None if episode.state is None else canonical_json(episode.state)
         self.content.update(digest(row["row_id"], row["output"], state).encode())
@@ -264,6 +310,8 @@ def _manifest(
             "path": str(path),
             "format": "jsonl" if path.is_file() and path.suffix == ".jsonl" else "official",
             "lines": rows.lines,
+            "not_scored": rows.unscored,
+            "notes": rows.notes(),
         },
     }
 

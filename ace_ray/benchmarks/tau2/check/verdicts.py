@@ -89,8 +89,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     criteria: Mapping[str, Any] | None = entry.gold
     if criteria is None:
         return {"official": Verdict(True), "strict": Verdict(True)}
-    replay = Replayed(same=True, same_by_value=True)
-    # Upstream compares nothing where a task has neither, as `official_parts` does.
+    replay = Replayed(compared=False)
     if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
         initial = entry.data.get("initial_state")
         replay = replayed(sources, judged.trajectory, criteria, initial, solo=solo)
@@ -152,11 +151,11 @@ def _parts(
 ) -> Parts:
     basis = list(criteria.get("reward_basis", _DEFAULT_BASIS))
     values = {
-        "DB": float(same),
-        "ENV_ASSERTION": float(all(replay.assertions)),
         "ACTION": float(all(map(made, criteria.get("actions") or ()))),
         "COMMUNICATE": float(all(map(said, criteria.get("communicate_info") or ()))),
     }
+    if replay.compared:
+        values |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
     not_judged = []
     if not criteria.get("nl_assertions"):
         values["NL_ASSERTION"] = 1.0
@@ -220,7 +219,7 @@ def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
         asked = message.get("tool_calls") or ()
         results = trajectory[place + 1 : place + 1 + len(asked)]
         calls += [
-            (str(message["role"]), call)
+            (str(call.get("requestor", message["role"])), call)
             for call, result in zip(asked, results, strict=False)
             if not result.get("error")
         ]

@@ -11,11 +11,12 @@ from typing import Any
 
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import read_bounded
-from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
-from ace_ray.errors import UserError
+from ace_ray.bounded import MOST_ROW_DEPTH, check_depth
+from ace_ray.errors import UserError, first_line
 from ace_ray.records import Entry, Episode
 
 Row = Mapping[str, Any]
@@ -23,7 +24,9 @@ _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_erro
 _OTHER_END = "agent_error"
 """What upstream's reader, which knows no other reasons, is told of an episode whose context was
 full or whose time was up."""
-_READ_ENDS = (*_KNOWN_ENDS, "judge_stop")
+_READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
+_WITHOUT_VERDICT = ("infrastructure_error", "unexpected_error")
+"""Ends that say nothing about the agent. Upstream's pass^k leaves the first out, too."""
 _AGENTS = {True: "llm_agent_solo", False: "llm_agent"}
 MAX_RESULTS_BYTES = 1 << 30
 
@@ -121,76 +124,147 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
                 "id": call["id"],
                 "name": call["name"],
                 "arguments": arguments_of(call["arguments"]),
-                "requestor": message["role"],
+                "requestor": call.get("requestor", message["role"]),
             }
             for call in message.get("tool_calls") or ()
         ]
         yield shown | {"tool_calls": calls or None}
 
 
-def read_results(path: Path, entries: Entries) -> Iterator[Output]:
-    """The simulations of a results file, as the episodes that a run would have stored.
+def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
+    """Read the simulations of a results file, as the episodes that a run would have stored.
 
-    Raises `UserError` naming file and simulation."""
-    tree = _tree(read_bounded(path, MAX_RESULTS_BYTES), path)
-    try:
-        domain = str(tree["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
-        solo = tree["info"]["agent_info"]["implementation"] == _AGENTS[True]
-        simulations = list(tree["simulations"])
-    except (LookupError, TypeError) as error:
+    ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
+    simulation that cannot be read is `Unscored`. Raises `UserError`: it is no results file."""
+    head, simulations = _opened(path)
+    category = _category(head, path)
+    entries.of("en", category.name)  # data that cannot be read is no fault of a simulation
+    seen: set[tuple[str, int, bool]] = set()
+    for where, source in simulations:
+        entry, trial, reason = None, None, ""
+        try:
+            simulation = _json_file(source) if isinstance(source, Path) else source
+            entry = _entry(simulation["task_id"], category.name, entries)
+            trial = _trial(simulation.get("trial"))
+            ended = simulation["termination_reason"]
+            if ended in _WITHOUT_VERDICT:
+                reason = f"ended by {ended}"
+            else:
+                episode = _episode(simulation, solo=category.solo)
+        except KeyError as error:
+            reason = f"has no {error}"
+        except UserError as error:
+            reason = error.what
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            reason = f"cannot be read ({first_line(error)[:200]})"
+        if entry is None or trial is None:
+            yield Unscored(where, reason)
+        elif (key := (entry.id, trial, not reason)) in seen:
+            yield Unscored(where, f"task {shown(entry.id)} has trial {trial} twice")
+        else:
+            seen.add(key)
+            yield Unscored(where, reason, entry, trial) if reason else Output(entry, trial, episode)
+
+
+def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
+    """Return the head of the results at ``path``, and each simulation with its place: the value, or
+    the file that holds it."""
+    file = path / "results.json" if path.is_dir() else path
+    head = _json_file(file)
+    if not isinstance(head, dict) or not isinstance(head.get("simulations", []), list):
+        raise _no_results(path)
+    if head.get("simulations"):
+        return head, ((f"simulation {n}", one) for n, one in enumerate(head["simulations"]))
+    folder = file.parent / "simulations"
+    found = {one.stem: one for one in sorted(folder.glob("[!.]*.json"))}
+    index = head.get("simulation_index") or []
+    named = [str(one["id"]) for one in index if isinstance(one, dict) and "id" in one]
+    files = [
+        found.get(name, folder / f"{Path(name).name}.json")
+        for name in {**found, **dict.fromkeys(named)}
+    ]
+    if not files:
         raise UserError(
-            "is no results file of tau2 (info and simulations)",
+            "holds no simulations",
             where=str(path),
-            fix="give the JSON file that `tau2 run` has saved",
-        ) from error
+            fix="give the JSON file or the folder that `tau2 run` has saved",
+        )
+    return head, ((f"simulation {n} ({shown(one.name)})", one) for n, one in enumerate(files))
+
+
+def _no_results(path: Path) -> UserError:
+    return UserError(
+        "is no results file of tau2 (info and simulations)",
+        where=str(path),
+        fix="give the JSON file or the folder that `tau2 run` has saved",
+    )
+
+
+def _category(head: Mapping[str, Any], path: Path) -> Category:
+    """Return the category of the domain that results name."""
+    try:
+        domain = str(head["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
+        solo = head["info"]["agent_info"]["implementation"] == _AGENTS[True]
+    except (LookupError, TypeError) as error:
+        raise _no_results(path) from error
     name = f"{domain}_solo" if solo else domain
     if name not in CATEGORIES:
-        raise UserError(
-            f"is of the domain {name!r}", where=str(path), fix=f"known: {', '.join(CATEGORIES)}"
-        )
-    seen = set()
-    for place, simulation in enumerate(simulations):
-        where = f"{path}: simulation {place}"
-        try:
-            task, trial = str(simulation["task_id"]), _trial(simulation.get("trial"))
-            episode = _episode(simulation, solo=solo)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            what = f"is no simulation ({type(error).__name__}: {str(error)[:100]})"
-            raise UserError(what, where=where) from error
-        if (task, trial) in seen:
-            raise UserError(f"task {task!r} has two trials {trial}", where=where)
-        seen.add((task, trial))
-        entry = entries.find(task, where, language="en", category=name)
-        yield Output(entry, trial, episode)
+        what = f"is of the domain {shown(name)}"
+        raise UserError(what, where=str(path), fix=f"known: {', '.join(CATEGORIES)}")
+    return CATEGORIES[name]
 
 
-def _tree(raw: bytes, path: Path) -> Any:
-    """Upstream writes and reads ``NaN`` and ``Infinity``, which a model may have written."""
+def _json_file(path: Path) -> Any:
+    """Read JSON as upstream writes it, with ``NaN`` and ``Infinity``, and with a byte order mark.
+    Raises `UserError`."""
+    raw = read_bounded(path, MAX_RESULTS_BYTES)
     try:
-        return json.loads(raw.decode("utf-8"))
+        return json.loads(raw, parse_int=_integer)
     except RecursionError:
         raise UserError("is nested too deeply", where=str(path)) from None
     except ValueError as error:
         raise UserError(f"is not valid JSON ({error})", where=str(path)) from error
 
 
+def _integer(text: str) -> int | float:
+    """Return infinity for an integer with more digits than Python reads."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _entry(task: Any, category: str, entries: Entries) -> Entry:
+    if not isinstance(task, str | int):
+        raise ValueError(f"task_id is {shown(task)}")
+    entry = entries.get("en", category, str(task))
+    if entry is None:
+        raise ValueError(f"the data has no task {shown(task)} of {category}")
+    return entry
+
+
 def _trial(value: Any) -> int:
     if value is None:
         return 0
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
-        raise ValueError(f"trial is {value!r:.60}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 30:
+        raise ValueError(f"trial is {shown(value)}")
     return value
 
 
 def _episode(simulation: Mapping[str, Any], *, solo: bool) -> Episode:
-    trajectory = [_stored(message) for message in simulation["messages"]]
-    ended = simulation["termination_reason"]
+    ended, messages = simulation["termination_reason"], simulation["messages"]
     if ended not in _READ_ENDS:
-        raise ValueError(f"termination_reason is {ended!r:.60}")
+        raise ValueError(f"the termination_reason {shown(ended)} is not known")
+    if messages is None and simulation.get("ticks"):
+        raise ValueError("a voice conversation, which has ticks in place of messages")
+    check_depth(messages, MOST_ROW_DEPTH)
+    trajectory = [_stored(message) for message in messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
     return Episode(
         messages=[
-            {"role": message["role"], "content": message["content"]} for message in trajectory
+            {"role": message["role"], "content": message["content"]}
+            for message in trajectory
+            if message["role"] != "system"
         ],
         output=last["content"],
         state={
@@ -211,15 +285,13 @@ def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
 
 def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
     role, content = message["role"], message.get("content")
-    if role not in ("assistant", "user", "tool"):
-        raise ValueError(f"the role {role!r:.60}")
+    if role not in ("assistant", "user", "tool", "system"):
+        raise ValueError(f"a message of the role {shown(role)}")
     if content is not None and not isinstance(content, str):
-        raise ValueError(f"a content of the kind {type(content).__name__}")
+        raise ValueError(f"a message whose content is a {type(content).__name__}")
     kept: dict[str, Any] = {"role": role, "content": content or ""}
     if role == "tool":
-        kept["id"], kept["requestor"] = str(message["id"]), message.get("requestor", "assistant")
-        if kept["requestor"] not in ("assistant", "user"):
-            raise ValueError(f"the requestor {kept['requestor']!r:.60}")
+        kept["id"], kept["requestor"] = str(message["id"]), _requestor(message)
         kept["error"] = bool(message.get("error"))
     if calls := message.get("tool_calls"):
         for call in calls:
@@ -230,7 +302,17 @@ def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
                 "id": str(call.get("id", "")),
                 "name": call["name"],
                 "arguments": json.dumps(call["arguments"]),
+                # As in an episode of a run: said only where it is not the speaker.
+                **({"requestor": by} if (by := _requestor(call)) != role else {}),
             }
             for call in calls
         ]
     return kept
+
+
+def _requestor(of: Mapping[str, Any]) -> str:
+    """Return who made a call, or asked for a result: the agent where it is not said."""
+    requestor = of.get("requestor", "assistant")
+    if requestor not in ("assistant", "user"):
+        raise ValueError(f"the requestor {shown(requestor)}")
+    return str(requestor)
