@@ -183,6 +183,9 @@ class Benchmark(ABC):
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
     """What to do about a chat template that refuses them."""
 
+    without_native: ClassVar[str] = ""
+    """What a config says so that tools stand in the prompt; "" where it cannot."""
+
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
         raise NotImplementedError(f"{self.name} has no sandbox")

@@ -67,6 +67,7 @@ class Tau2(Benchmark):
 
     name = "tau2"
     rule_sets = RULE_SETS
+    without_native = f"{_WHERE}.mode: prompt"
     Options = TauOptions
     refused_fix = (
         f"write {_WHERE}.opening: user, or use a model whose template takes a chat that begins "

@@ -108,7 +108,7 @@ def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
 
 def _database(package: UpstreamPackage, domain: str, name: str) -> str:
     path = domain_file(domain, name)
-    text = read_text(package, path)
+    text = read_text(package, path).removeprefix("\ufeff")
     if name.endswith(".json"):
         return text
     try:

@@ -14,11 +14,13 @@ Side = Literal["user", "assistant"]
 Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """An object of upstream's files; further keys are ignored."""
+
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Instructions(_Part):
+class Instructions(Part):
     domain: str
     reason_for_call: str
     known_info: str | None = None
@@ -38,7 +40,7 @@ class Instructions(_Part):
         return "\n".join([f"Domain: {self.domain}", *lines])
 
 
-class UserScenario(_Part):
+class UserScenario(Part):
     persona: str | None = None
     instructions: Instructions | str
 
@@ -50,7 +52,7 @@ class UserScenario(_Part):
         return "\n".join([*lines, "Instructions:", indent(told, "\t")])
 
 
-class Action(_Part):
+class Action(Part):
     action_id: str
     requestor: Side = "assistant"
     name: str
@@ -59,7 +61,7 @@ class Action(_Part):
     compare_args: list[str] | None = None
 
 
-class EnvCall(_Part):
+class EnvCall(Part):
     env_type: Side
     func_name: str
     arguments: dict[str, Any]
@@ -70,7 +72,7 @@ class EnvAssertion(EnvCall):
     message: str | None = None
 
 
-class Criteria(_Part):
+class Criteria(Part):
     actions: list[Action] | None = None
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
@@ -78,19 +80,19 @@ class Criteria(_Part):
     reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 
-class InitializationData(_Part):
+class InitializationData(Part):
     agent_data: dict[str, Any] | None = None
     user_data: dict[str, Any] | None = None
 
 
-class ToolCallOfHistory(_Part):
+class ToolCallOfHistory(Part):
     id: str = ""
     name: str
     arguments: dict[str, Any]
     requestor: Side = "assistant"
 
 
-class MessageOfHistory(_Part):
+class MessageOfHistory(Part):
     role: Literal["user", "assistant", "tool"]
     content: str | None = None
     tool_calls: list[ToolCallOfHistory] | None = None
@@ -99,13 +101,13 @@ class MessageOfHistory(_Part):
     error: bool = False
 
 
-class InitialState(_Part):
+class InitialState(Part):
     initialization_data: InitializationData | None = None
     initialization_actions: list[EnvCall] | None = None
     message_history: list[MessageOfHistory] | None = None
 
 
-class Task(_Part):
+class Task(Part):
     id: str
     user_scenario: UserScenario
     ticket: str | None = None
@@ -125,12 +127,17 @@ def task_of(tree: Any, where: str) -> Task:
             )
         return found
     except ValidationError as error:
-        first = error.errors()[0]
         named = tree.get("id") if isinstance(tree, Mapping) else None
         task = f", task {named!r:.60}" if isinstance(named, str) else ""
-        key = ".".join(str(part) for part in first["loc"])
         raise UserError(
-            f"{key or 'the task'}: {first['msg'].lower()}",
+            first_problem(error),
             where=f"{where}{task}",
             fix="use an unmodified copy of the data",
         ) from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the key at which an object is wrong, and how."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    what = "is no object" if first["type"] == "model_type" else str(first["msg"]).lower()
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))

@@ -4,19 +4,23 @@ category, which ``tau2 view`` and upstream's metrics load."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
+from ace_ray.benchmarks.tau2.data.tasks import MessageOfHistory, Part, first_problem
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
 from ace_ray.bounded import MOST_ROW_DEPTH, check_depth
-from ace_ray.errors import UserError, first_line
+from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
 
 Row = Mapping[str, Any]
@@ -131,6 +135,20 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
         yield shown | {"tool_calls": calls or None}
 
 
+class _Message(MessageOfHistory):
+    role: Literal["assistant", "user", "tool", "system"]
+
+
+class _Spoken(Part):
+    messages: list[_Message]
+
+
+class _Ended(Part):
+    task_id: str | int
+    trial: int | None = Field(None, ge=0, lt=1 << 30)
+    termination_reason: str
+
+
 def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
     """Read the simulations of a results file, as the episodes that a run would have stored.
 
@@ -140,30 +158,37 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
     category = _category(head, path)
     entries.of("en", category.name)  # data that cannot be read is no fault of a simulation
     seen: set[tuple[str, int, bool]] = set()
+    came: Counter[str] = Counter()
     for where, source in simulations:
-        entry, trial, reason = None, None, ""
+        entry, trial, why, episode = None, 0, "", Episode()
         try:
-            simulation = _json_file(source) if isinstance(source, Path) else source
-            entry = _entry(simulation["task_id"], category.name, entries)
-            trial = _trial(simulation.get("trial"))
-            ended = simulation["termination_reason"]
-            if ended in _WITHOUT_VERDICT:
-                reason = f"ended by {ended}"
+            tree = _json_file(source) if isinstance(source, Path) else source
+            one = _Ended.model_validate(tree)
+            task = str(one.task_id)
+            # Simulations without a trial are numbered as they come: upstream only counts them.
+            trial = came[task] if one.trial is None else one.trial
+            came[task] += 1
+            entry = entries.get("en", category.name, task)
+            if entry is None:
+                why = f"the data has no task {shown(task)} of {category.name}"
+            elif one.termination_reason in _WITHOUT_VERDICT:
+                why = f"ended by {one.termination_reason}"
             else:
-                episode = _episode(simulation, solo=category.solo)
-        except KeyError as error:
-            reason = f"has no {error}"
+                episode = _episode(tree, one.termination_reason, solo=category.solo)
         except UserError as error:
-            reason = error.what
-        except (TypeError, ValueError, AttributeError, RecursionError) as error:
-            reason = f"cannot be read ({first_line(error)[:200]})"
-        if entry is None or trial is None:
-            yield Unscored(where, reason)
-        elif (key := (entry.id, trial, not reason)) in seen:
-            yield Unscored(where, f"task {shown(entry.id)} has trial {trial} twice")
+            why = error.what
+        except ValidationError as error:
+            why = first_problem(error)
+        except ValueError as error:
+            why = str(error)
+        key = (entry.id if entry else "", trial, not why)
+        if entry is not None and key in seen:
+            entry, why = None, f"task {shown(entry.id)} has two simulations of trial {trial}"
+        seen.add(key)
+        if entry is None or why:
+            yield Unscored(where, why, entry, trial)
         else:
-            seen.add(key)
-            yield Unscored(where, reason, entry, trial) if reason else Output(entry, trial, episode)
+            yield Output(entry, trial, episode)
 
 
 def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
@@ -177,8 +202,9 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
         return head, ((f"simulation {n}", one) for n, one in enumerate(head["simulations"]))
     folder = file.parent / "simulations"
     found = {one.stem: one for one in sorted(folder.glob("[!.]*.json"))}
-    index = head.get("simulation_index") or []
-    named = [str(one["id"]) for one in index if isinstance(one, dict) and "id" in one]
+    index = head.get("simulation_index")
+    listed = index if isinstance(index, list) else []
+    named = [str(one["id"]) for one in listed if isinstance(one, dict) and "id" in one]
     files = [
         found.get(name, folder / f"{Path(name).name}.json")
         for name in {**found, **dict.fromkeys(named)}
@@ -234,31 +260,15 @@ def _integer(text: str) -> int | float:
         return float(text)
 
 
-def _entry(task: Any, category: str, entries: Entries) -> Entry:
-    if not isinstance(task, str | int):
-        raise ValueError(f"task_id is {shown(task)}")
-    entry = entries.get("en", category, str(task))
-    if entry is None:
-        raise ValueError(f"the data has no task {shown(task)} of {category}")
-    return entry
-
-
-def _trial(value: Any) -> int:
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 30:
-        raise ValueError(f"trial is {shown(value)}")
-    return value
-
-
-def _episode(simulation: Mapping[str, Any], *, solo: bool) -> Episode:
-    ended, messages = simulation["termination_reason"], simulation["messages"]
+def _episode(tree: Any, ended: str, *, solo: bool) -> Episode:
     if ended not in _READ_ENDS:
         raise ValueError(f"the termination_reason {shown(ended)} is not known")
-    if messages is None and simulation.get("ticks"):
-        raise ValueError("a voice conversation, which has ticks in place of messages")
-    check_depth(messages, MOST_ROW_DEPTH)
-    trajectory = [_stored(message) for message in messages]
+    if tree.get("messages") is None and ended not in STOPS:
+        tree = {"messages": []}  # the reward is 0, whatever was said
+    elif tree.get("messages") is None and tree.get("ticks"):
+        raise ValueError("a voice conversation (ticks in place of messages) is not read")
+    check_depth(tree, MOST_ROW_DEPTH)
+    trajectory = [_stored(message) for message in _Spoken.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
     return Episode(
         messages=[
@@ -283,36 +293,19 @@ def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
     return last["role"] == "user" and not last.get("tool_calls") and marked
 
 
-def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
-    role, content = message["role"], message.get("content")
-    if role not in ("assistant", "user", "tool", "system"):
-        raise ValueError(f"a message of the role {shown(role)}")
-    if content is not None and not isinstance(content, str):
-        raise ValueError(f"a message whose content is a {type(content).__name__}")
-    kept: dict[str, Any] = {"role": role, "content": content or ""}
-    if role == "tool":
-        kept["id"], kept["requestor"] = str(message["id"]), _requestor(message)
-        kept["error"] = bool(message.get("error"))
-    if calls := message.get("tool_calls"):
-        for call in calls:
-            if not isinstance(call["name"], str) or not isinstance(call["arguments"], dict):
-                raise ValueError("a call without a name, or without an object of arguments")
+def _stored(message: _Message) -> dict[str, Any]:
+    kept: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+    if message.role == "tool":
+        kept |= {"id": message.id, "requestor": message.requestor, "error": message.error}
+    if message.tool_calls:
         kept["tool_calls"] = [
             {
-                "id": str(call.get("id", "")),
-                "name": call["name"],
-                "arguments": json.dumps(call["arguments"]),
+                "id": call.id,
+                "name": call.name,
+                "arguments": json.dumps(call.arguments),
                 # As in an episode of a run: said only where it is not the speaker.
-                **({"requestor": by} if (by := _requestor(call)) != role else {}),
+                **({"requestor": call.requestor} if call.requestor != message.role else {}),
             }
-            for call in calls
+            for call in message.tool_calls
         ]
     return kept
-
-
-def _requestor(of: Mapping[str, Any]) -> str:
-    """Return who made a call, or asked for a result: the agent where it is not said."""
-    requestor = of.get("requestor", "assistant")
-    if requestor not in ("assistant", "user"):
-        raise ValueError(f"the requestor {shown(requestor)}")
-    return str(requestor)
