@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.registry import BUILT_IN, benchmark_class
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import endpoint_ref
@@ -70,6 +71,28 @@ def test_tools_take_the_parser_of_the_family_or_none() -> None:
             planned(Calls(), facts, tool_parser="auto")
     with pytest.raises(UserError, match=r"needs a parser .*write hermes, the parser of this"):
         planned(Calls(), QWEN3)
+
+
+class TwoModes(Calls):
+    without_native = "benchmarks.toy.mode: prompt"
+
+
+@pytest.mark.parametrize("parser", [None, "auto"])
+def test_a_model_without_a_tool_parser_is_told_of_the_mode_that_needs_none(
+    parser: str | None,
+) -> None:
+    with pytest.raises(UserError, match=r"or write benchmarks\.toy\.mode: prompt$"):
+        planned(TwoModes(), PLAIN, tool_parser=parser)
+
+
+def test_every_benchmark_with_native_calls_names_its_other_mode() -> None:
+    modes = {name: benchmark_class(name).without_native for name in BUILT_IN}
+    assert modes == {
+        "acebench": "benchmarks.acebench.mode: prompt",
+        "bfcl": "benchmarks.bfcl.mode: prompt",
+        "stabletoolbench": "benchmarks.stabletoolbench.mode: react",
+        "tau2": "benchmarks.tau2.mode: prompt",
+    }
 
 
 class UserCalls(Toy):

@@ -128,7 +128,9 @@ def strict_parts(
 
     def made(action: Mapping[str, Any]) -> bool:
         side = None if solo else action.get("requestor", "assistant")
-        return any(side in (None, by) and _is_strictly_action(action, call) for by, call in calls)
+        return any(
+            side in (None, by) and _is_action(action, call, strict=True) for by, call in calls
+        )
 
     return _parts(
         criteria,
@@ -183,29 +185,16 @@ def _ended(how: str) -> Verdict:
     return Verdict(False, how or "not_ended", f"the episode ended by {how or 'nothing'}")
 
 
-def _is_action(action: Mapping[str, Any], call: Message) -> bool:
-    """Upstream ``Action.compare_with_tool_call``: without ``compare_args`` it compares the
-    arguments that the call has."""
+def _is_action(action: Mapping[str, Any], call: Message, *, strict: bool = False) -> bool:
+    """Return whether ``call`` is the gold ``action`` (upstream ``Action.compare_with_tool_call``).
+    Without ``compare_args`` upstream compares the arguments that the call has, ``strict`` all."""
     if action["name"] != call["name"]:
         return False
     given, gold = arguments_of(call["arguments"]), action["arguments"]
-    compared = action.get("compare_args")
-    keys = list(given) if compared is None else compared
-    if not keys:
-        return True
+    keys = action.get("compare_args")
+    if keys is None:
+        keys = [*given, *gold] if strict else list(given)
     return _chosen(given, keys) == _chosen(gold, keys)
-
-
-def _is_strictly_action(action: Mapping[str, Any], call: Message) -> bool:
-    if action["name"] != call["name"]:
-        return False
-    given, gold = arguments_of(call["arguments"]), action["arguments"]
-    compared = action.get("compare_args")
-    return (
-        bool(given == gold)
-        if compared is None
-        else _chosen(given, compared) == _chosen(gold, compared)
-    )
 
 
 def _chosen(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

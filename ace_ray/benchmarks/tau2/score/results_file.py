@@ -210,20 +210,13 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
         for name in {**found, **dict.fromkeys(named)}
     ]
     if not files:
-        raise UserError(
-            "holds no simulations",
-            where=str(path),
-            fix="give the JSON file or the folder that `tau2 run` has saved",
-        )
+        raise _no_results(path, "holds no simulations")
     return head, ((f"simulation {n} ({shown(one.name)})", one) for n, one in enumerate(files))
 
 
-def _no_results(path: Path) -> UserError:
-    return UserError(
-        "is no results file of tau2 (info and simulations)",
-        where=str(path),
-        fix="give the JSON file or the folder that `tau2 run` has saved",
-    )
+def _no_results(path: Path, what: str = "is no results file of tau2") -> UserError:
+    fix = "give the JSON file or the folder that `tau2 run` has saved"
+    return UserError(what, where=str(path), fix=fix)
 
 
 def _category(head: Mapping[str, Any], path: Path) -> Category:
