@@ -195,6 +195,8 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     """Return the head of the results at ``path``, and each simulation with its place: the value, or
     the file that holds it."""
     file = path / "results.json" if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise _no_results(path, "holds no results.json")
     head = _json_file(file)
     if not isinstance(head, dict) or not isinstance(head.get("simulations", []), list):
         raise _no_results(path)
