@@ -184,7 +184,7 @@ class Benchmark(ABC):
     """What to do about a chat template that refuses them."""
 
     without_native: ClassVar[str] = ""
-    """What a config says so that tools stand in the prompt; "" where it cannot."""
+    """The config line that puts tools into the prompt; "" for a benchmark without one."""
 
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""

@@ -35,8 +35,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """One output that gets no verdict, and why. ``where`` names its place in the input. ``entry``
-    is None where the output cannot be given a row of its own."""
+    """One output without a verdict, and the reason. ``where`` names its place in the input.
+    ``entry`` is None if the output cannot have a row of its own."""
 
     where: str
     reason: str

@@ -211,7 +211,7 @@ class _Rows:
         }
 
     def notes(self) -> list[str]:
-        """What the summary says of outputs without a verdict, one line for all of them."""
+        """Return one line about the outputs without a verdict, if there are any."""
         if not self.unscored:
             return []
         more = self.unscored - len(self._reasons)

@@ -202,7 +202,7 @@ def _chosen(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
-    """Who called, and the call, of those that did not fail."""
+    """Return the calls that did not fail, each with the side that made it."""
     calls = []
     for place, message in enumerate(trajectory):
         asked = message.get("tool_calls") or ()

@@ -1,4 +1,4 @@
-"""Upstream's results JSON (``data_model/simulation.py``, ``Results``), written and read: one file a
+"""Write and read upstream's results JSON (``data_model/simulation.py``, ``Results``): one file a
 category, which ``tau2 view`` and upstream's metrics load."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ace_ray.records import Entry, Episode
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")
 _OTHER_END = "agent_error"
-"""What upstream's reader, which knows no other reasons, is told of an episode whose context was
-full or whose time was up."""
+"""Written for an episode whose context was full or whose time was up: the reader of version 26.3
+refuses other reasons."""
 _READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
 _WITHOUT_VERDICT = ("infrastructure_error", "unexpected_error")
 """Ends that say nothing about the agent. Upstream's pass^k leaves the first out, too."""
@@ -41,8 +41,8 @@ def results_json(
     rows: Callable[[], Iterable[Row]],
     info: Mapping[str, Any],
 ) -> Iterator[bytes]:
-    """The file, in pieces. ``info``: as upstream's ``Info``. Rows without a verdict are left out:
-    upstream has no word for them."""
+    """Return the file, in pieces. ``info``: as upstream's ``Info``. Rows without a verdict are left
+    out: version 26.3 cannot express them."""
     tasks = [_task(entry) for entry in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}
@@ -153,10 +153,12 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
     """Read the simulations of a results file, as the episodes that a run would have stored.
 
     ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
-    simulation that cannot be read is `Unscored`. Raises `UserError`: it is no results file."""
+    simulation that cannot be read is `Unscored`. Raises `UserError` for another file."""
     head, simulations = _opened(path)
     category = _category(head, path)
-    entries.of("en", category.name)  # data that cannot be read is no fault of a simulation
+    entries.of(
+        "en", category.name
+    )  # fails here, not once for each simulation, if the data cannot be read
     seen: set[tuple[str, int, bool]] = set()
     came: Counter[str] = Counter()
     for where, source in simulations:
@@ -170,7 +172,7 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
             came[task] += 1
             entry = entries.get("en", category.name, task)
             if entry is None:
-                why = f"the data has no task {shown(task)} of {category.name}"
+                why = f"task {shown(task)} is not in the data of {category.name}"
             elif one.termination_reason in _WITHOUT_VERDICT:
                 why = f"ended by {one.termination_reason}"
             else:
@@ -216,7 +218,7 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     return head, ((f"simulation {n} ({shown(one.name)})", one) for n, one in enumerate(files))
 
 
-def _no_results(path: Path, what: str = "is no results file of tau2") -> UserError:
+def _no_results(path: Path, what: str = "is not a results file of tau2") -> UserError:
     fix = "give the JSON file or the folder that `tau2 run` has saved"
     return UserError(what, where=str(path), fix=fix)
 

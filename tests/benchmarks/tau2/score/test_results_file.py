@@ -160,7 +160,7 @@ def read(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
     ("change", "why"),
     [
         ({"trial": 1.5}, "trial: .*integer"),
-        ({"task_id": "create_task_9"}, "no task 'create_task_9' of mock"),
+        ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),
         ({"termination_reason": "meteor"}, "'meteor' is not known"),
         ({"messages": None}, "messages: .*list"),
         ({"messages": None, "ticks": [{}]}, "voice"),
@@ -287,9 +287,9 @@ def test_a_call_is_made_again_by_its_own_requestor(
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        ("[]", "is no results file"),
-        ('{"simulations": [{}]}', "is no results file"),
-        ('{"simulations": {}}', "is no results file"),
+        ("[]", "is not a results file"),
+        ('{"simulations": [{}]}', "is not a results file"),
+        ('{"simulations": {}}', "is not a results file"),
         ('{"info": {"environment_info": {"domain_name": "banking"}, "agent_info": '
          '{"implementation": "llm_agent"}}, "simulations": [{}]}', "of the domain 'banking'"),
         ("{}", "holds no simulations"),
