@@ -316,8 +316,8 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
     """As upstream's pass^k: over the trials that ended by themselves."""
     lost = "infrastructure_error"
     simulations = [
-        *(simulation_of("impossible_task_1", trial) for trial in range(3)),
-        simulation_of("impossible_task_1", 3, termination_reason=lost, messages=[]),
+        *(simulation_of("create_task_1_nl_eval", trial) for trial in range(3)),
+        simulation_of("create_task_1_nl_eval", 3, termination_reason=lost, messages=[]),
         *(simulation_of("create_task_1", trial) for trial in range(3)),
         simulation_of("create_task_1", 3, termination_reason="meteor"),
         simulation_of("nobody_has_this"),
