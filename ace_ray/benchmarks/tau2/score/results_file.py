@@ -200,10 +200,11 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     if path.is_dir() and not file.exists():
         raise _no_results(path, "holds no results.json")
     head = _json_file(file)
-    if not isinstance(head, dict) or not isinstance(head.get("simulations", []), list):
+    simulations = head.get("simulations") or [] if isinstance(head, dict) else None
+    if not isinstance(simulations, list):
         raise _no_results(path)
-    if head.get("simulations"):
-        return head, ((f"simulation {n}", one) for n, one in enumerate(head["simulations"]))
+    if simulations:
+        return head, ((f"simulation {n}", one) for n, one in enumerate(simulations))
     folder = file.parent / "simulations"
     found = {one.stem: one for one in sorted(folder.glob("[!.]*.json"))}
     index = head.get("simulation_index")

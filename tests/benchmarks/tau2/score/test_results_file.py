@@ -289,7 +289,7 @@ def test_a_call_is_made_again_by_its_own_requestor(
     [
         ("[]", "is not a results file"),
         ('{"simulations": [{}]}', "is not a results file"),
-        ('{"simulations": {}}', "is not a results file"),
+        ('{"simulations": {"0": 1}}', "is not a results file"),
         ('{"info": {"environment_info": {"domain_name": "banking"}, "agent_info": '
          '{"implementation": "llm_agent"}}, "simulations": [{}]}', "of the domain 'banking'"),
         ("{}", "holds no simulations"),
