@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from textwrap import indent
 from typing import Any, Literal
@@ -85,20 +86,42 @@ class InitializationData(Part):
     user_data: dict[str, Any] | None = None
 
 
-class ToolCallOfHistory(Part):
+class ToolCall(Part):
     id: str = ""
     name: str
     arguments: dict[str, Any]
     requestor: Side = "assistant"
 
 
-class MessageOfHistory(Part):
-    role: Literal["user", "assistant", "tool"]
+class Message(Part):
+    role: Literal["user", "assistant", "tool", "system"]
     content: str | None = None
-    tool_calls: list[ToolCallOfHistory] | None = None
+    tool_calls: list[ToolCall] | None = None
     id: str = ""
     requestor: Side = "assistant"
     error: bool = False
+
+    def stored(self) -> dict[str, Any]:
+        """Return the message as the trajectory of an episode has it."""
+        kept: dict[str, Any] = {"role": self.role, "content": self.content or ""}
+        if self.role == "tool":
+            kept |= {"id": self.id, "requestor": self.requestor, "error": self.error}
+        if self.tool_calls:
+            kept["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "name": call.name,
+                    "arguments": json.dumps(call.arguments),
+                    # As in an episode of a run: said only where it is not the speaker.
+                    **({"requestor": call.requestor} if call.requestor != self.role else {}),
+                }
+                for call in self.tool_calls
+            ]
+        return kept
+
+
+class MessageOfHistory(Message):
+    role: Literal["user", "assistant", "tool"]
 
 
 class InitialState(Part):

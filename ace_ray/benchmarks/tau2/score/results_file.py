@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -17,7 +17,7 @@ from ace_ray.benchmarks.dataset import read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
-from ace_ray.benchmarks.tau2.data.tasks import MessageOfHistory, Part, first_problem
+from ace_ray.benchmarks.tau2.data.tasks import Message, Part, first_problem
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
 from ace_ray.bounded import MOST_ROW_DEPTH, check_depth
 from ace_ray.errors import UserError
@@ -135,12 +135,8 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
         yield shown | {"tool_calls": calls or None}
 
 
-class _Message(MessageOfHistory):
-    role: Literal["assistant", "user", "tool", "system"]
-
-
 class _Spoken(Part):
-    messages: list[_Message]
+    messages: list[Message]
 
 
 class _Ended(Part):
@@ -266,7 +262,7 @@ def _episode(tree: Any, ended: str, *, solo: bool) -> Episode:
     elif tree.get("messages") is None and tree.get("ticks"):
         raise ValueError("a voice conversation (ticks in place of messages) is not read")
     check_depth(tree, MOST_ROW_DEPTH)
-    trajectory = [_stored(message) for message in _Spoken.model_validate(tree).messages]
+    trajectory = [message.stored() for message in _Spoken.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
     return Episode(
         messages=[
@@ -289,21 +285,3 @@ def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
         return bool(last["role"] == "assistant" and last["content"] == STOP)
     marked = any(mark in last["content"] for mark in ENDS)
     return last["role"] == "user" and not last.get("tool_calls") and marked
-
-
-def _stored(message: _Message) -> dict[str, Any]:
-    kept: dict[str, Any] = {"role": message.role, "content": message.content or ""}
-    if message.role == "tool":
-        kept |= {"id": message.id, "requestor": message.requestor, "error": message.error}
-    if message.tool_calls:
-        kept["tool_calls"] = [
-            {
-                "id": call.id,
-                "name": call.name,
-                "arguments": json.dumps(call.arguments),
-                # As in an episode of a run: said only where it is not the speaker.
-                **({"requestor": call.requestor} if call.requestor != message.role else {}),
-            }
-            for call in message.tool_calls
-        ]
-    return kept
