@@ -181,7 +181,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
             why = str(error)
         key = (entry.id if entry else "", trial, not why)
         if entry is not None and key in seen:
-            entry, why = None, f"task {shown(entry.id)} has two simulations of trial {trial}"
+            why = f"task {shown(entry.id)} has two simulations of trial {trial}"
+            entry = None
         seen.add(key)
         if entry is None or why:
             yield Unscored(where, why, entry, trial)

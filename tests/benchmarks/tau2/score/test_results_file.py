@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.outputs import Entries, Output, Unscored
+from ace_ray.benchmarks.outputs import Output, Unscored
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
@@ -62,7 +62,6 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
     files = dict(benchmark.files(lambda: iter(rows), SUMMARY))
     played_in = ["results_airline.json", "results_telecom_solo.json"]
     assert set(files) == {*played_in, "results_telecom.json", "results_mock.json"}
-    entries = Entries.among(benchmark.dataset())
     for (entry, episode), name in zip(played, played_in, strict=True):
         content = files[name]
         tree = json.loads(content)
@@ -73,7 +72,7 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
         assert b"host.example" not in content
         path = tmp_path / name
         path.write_bytes(content)
-        first, second = benchmark.outputs(path, entries)
+        first, second = scored(benchmark, path)
         assert (first.entry, first.sample, second.sample) == (entry, 0, 1)
         assert first.episode.state["trajectory"] == episode.state["trajectory"]
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
@@ -106,7 +105,7 @@ def test_numbers_that_are_none_are_read_back(benchmark: Tau2, tmp_path: Path) ->
     rows = [row(benchmark, entry, episode)]
     path = tmp_path / "results.json"
     path.write_bytes(dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"])
-    (read,) = benchmark.outputs(path, Entries.among(benchmark.dataset()))
+    (read,) = scored(benchmark, path)
     assert benchmark.verdicts(entry, read.episode) == benchmark.verdicts(entry, episode)
 
 
@@ -128,8 +127,14 @@ def test_a_stop_in_the_last_step_is_found(
     simulation = {"task_id": entry_of(benchmark, category).id, "trial": None,
                   "termination_reason": "max_steps", "messages": [last]}  # fmt: skip
     path = results_of(tmp_path, category, simulation)
-    (read,) = benchmark.outputs(path, Entries.among(benchmark.dataset()))
+    (read,) = scored(benchmark, path)
     assert read.episode.state["stopped"] is stopped
+
+
+def scored(benchmark: Tau2, path: Path) -> list[Output]:
+    found = read_all(benchmark, path)
+    assert all(isinstance(one, Output) for one in found)
+    return [one for one in found if isinstance(one, Output)]
 
 
 def results_of(folder: Path, category: str, *simulations: Any) -> Path:
@@ -152,7 +157,7 @@ def simulation_of(task: str = "create_task_1", trial: int | None = 0, **changes:
     return {**fine, "messages": messages, **changes}
 
 
-def read(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
+def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
     return list(benchmark.outputs(path, benchmark.output_entries()))
 
 
@@ -177,7 +182,7 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
 ) -> None:
     others = simulation_of(), simulation_of(trial=2)
     path = results_of(tmp_path, "mock", others[0], simulation_of(trial=1) | change, others[1])
-    first, odd, last = read(benchmark, path)
+    first, odd, last = read_all(benchmark, path)
     assert isinstance(first, Output)
     assert isinstance(last, Output)
     assert isinstance(odd, Unscored)
@@ -187,11 +192,11 @@ def test_an_odd_simulation_is_named_and_the_others_are_read(
 
 def test_a_second_simulation_of_a_trial_is_not_scored(benchmark: Tau2, tmp_path: Path) -> None:
     same = simulation_of(), simulation_of()
-    _, second = read(benchmark, results_of(tmp_path, "mock", *same))
+    _, second = read_all(benchmark, results_of(tmp_path, "mock", *same))
     assert isinstance(second, Unscored)
     assert "two simulations of trial 0" in second.reason
     without = simulation_of(trial=None), simulation_of(trial=None)
-    found = read(benchmark, results_of(tmp_path, "mock", *without))
+    found = read_all(benchmark, results_of(tmp_path, "mock", *without))
     assert [one.sample for one in found] == [0, 1]
 
 
@@ -199,7 +204,7 @@ def test_ends_of_later_versions(benchmark: Tau2, tmp_path: Path) -> None:
     ends = ["infrastructure_error", "unexpected_error", "timeout", "context_window_exceeded"]
     simulations = [simulation_of(trial=n, termination_reason=end) for n, end in enumerate(ends)]
     simulations[2]["messages"] = None
-    found = read(benchmark, results_of(tmp_path, "mock", *simulations))
+    found = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
     for one, end in zip(found[:2], ends[:2], strict=True):
         assert isinstance(one, Unscored)
         assert one.entry is not None
@@ -222,7 +227,7 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     (folder / "b.json").write_text("{")
     (folder / "._a.json").write_bytes(b"\0")
     for given in (path, tmp_path):
-        found = read(benchmark, given)
+        found = read_all(benchmark, given)
         assert [isinstance(one, Output) for one in found] == [True, False, False]
         torn, gone = (one for one in found if isinstance(one, Unscored))
         assert "b.json" in torn.where
@@ -235,16 +240,14 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_read_past(benchmark: Tau2, tmp_path: Path, encoding: str) -> None:
     path = results_of(tmp_path, "mock", simulation_of())
     path.write_text(path.read_text(), encoding=encoding)
-    assert isinstance(read(benchmark, path)[0], Output)
+    assert len(scored(benchmark, path)) == 1
 
 
 def test_a_system_message_is_read_past(benchmark: Tau2, tmp_path: Path) -> None:
     plain = simulation_of()
     policy = {"role": "system", "content": "Be kind."}
     longer = simulation_of(trial=1, messages=[policy, *plain["messages"]])
-    one, other = read(benchmark, results_of(tmp_path, "mock", plain, longer))
-    assert isinstance(one, Output)
-    assert isinstance(other, Output)
+    one, other = scored(benchmark, results_of(tmp_path, "mock", plain, longer))
     assert one.episode.messages == other.episode.messages
     assert benchmark.verdicts(one.entry, one.episode) == benchmark.verdicts(
         other.entry, other.episode
@@ -268,18 +271,17 @@ def test_a_call_is_made_again_by_its_own_requestor(
     benchmark: Tau2, tmp_path: Path, by: str, answer: bool
 ) -> None:
     entry = entry_of(benchmark, "telecom")
-    call = {"id": "1", "name": "check_sim_status", "arguments": {}, "requestor": by}
-    told = benchmark.scenario(entry).call(
-        call["name"], {"requestor": "user", "arguments": {}, "last": True}
-    )
+    name = "check_sim_status"
+    call = {"id": "1", "name": name, "arguments": {}, "requestor": by}
+    given = {"requestor": "user", "arguments": {}, "last": True}
+    told = benchmark.scenario(entry).call(name, given)
     messages = [
         {"role": "user", "content": None, "tool_calls": [call]},
         {"role": "tool", "id": "1", "requestor": by, "content": told.value},
         {"role": "user", "content": "###STOP###"},
     ]
     path = results_of(tmp_path, "telecom", simulation_of(entry.id, messages=messages))
-    (found,) = read(benchmark, path)
-    assert isinstance(found, Output)
+    (found,) = scored(benchmark, path)
     official = benchmark.verdicts(found.entry, found.episode)["official"]
     assert (official.error_type != "replay_failed") is answer
 
@@ -302,7 +304,7 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path, content: str, 
     path.write_text(content)
     for given in (path, tmp_path):
         with pytest.raises(UserError, match=what):
-            read(benchmark, given)
+            read_all(benchmark, given)
 
 
 def score(path: Path, output: Path) -> dict[str, Any]:
