@@ -152,9 +152,8 @@ def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
     simulation that cannot be read is `Unscored`. Raises `UserError` for another file."""
     head, simulations = _opened(path)
     category = _category(head, path)
-    entries.of(
-        "en", category.name
-    )  # fails here, not once for each simulation, if the data cannot be read
+    # Data that cannot be read fails here, not once for each simulation.
+    entries.of("en", category.name)
     seen: set[tuple[str, int, bool]] = set()
     came: Counter[str] = Counter()
     for where, source in simulations:
