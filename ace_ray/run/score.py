@@ -107,10 +107,12 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
         numbers = {**numbers, "diagnosis": findings}
     absent = f"{total['skipped']} rows of these categories are not in the input; they count skipped"
     notes = [absent] if total["skipped"] else []
-    notes += manifest.tree["outputs"].get("notes", ())
+    outputs = manifest.tree["outputs"]
+    said = outputs.get("notes") if isinstance(outputs, dict) else None
+    notes += map(str, said) if isinstance(said, list) else []  # the run may be another's
     summary = {
         "benchmark": benchmark.name,
-        "source": manifest.tree["outputs"],
+        "source": outputs,
         "notes": notes,
         **total,
         "uri": store.root,
