@@ -73,7 +73,7 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
         path = tmp_path / name
         path.write_bytes(content)
         first, second = scored(benchmark, path)
-        assert (first.entry, first.sample, second.sample) == (entry, 0, 1)
+        assert (first.entry.key, first.sample, second.sample) == (entry.key, 0, 1)
         assert first.episode.state["trajectory"] == episode.state["trajectory"]
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
