@@ -18,7 +18,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.outputs import Entries, Output, each_once, read_json_lines
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Paper,
@@ -188,6 +188,9 @@ class Benchmark(ABC):
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
     """What to do about a chat template that refuses them."""
 
+    without_native: ClassVar[str] = ""
+    """The config line that puts tools into the prompt; "" for a benchmark without one."""
+
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
         raise NotImplementedError(f"{self.name} has no sandbox")
@@ -314,7 +317,7 @@ class Benchmark(ABC):
         """``score``: the entries that outputs made elsewhere may answer."""
         return Entries.among(self.dataset())
 
-    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
         """``score``: outputs that were made elsewhere, as episodes; by default JSON lines.
 
         Raises `UserError` naming file and line."""

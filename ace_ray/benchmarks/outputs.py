@@ -34,6 +34,17 @@ class Output:
     episode: Episode
 
 
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """One output without a verdict, and the reason. ``where`` names its place in the input.
+    ``entry`` is None if the output cannot have a row of its own."""
+
+    where: str
+    reason: str
+    entry: Entry | None = None
+    sample: int = 0
+
+
 Placed = tuple[str, Output]
 """Where an output stands (``file:line``), and the output."""
 ToEpisode = Callable[[Entry, Row, str], Episode]
@@ -50,13 +61,15 @@ class Entries:
         languages: Sequence[str],
         categories: Sequence[str],
         named_by: Collection[str] = (),
+        load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
     ) -> None:
         """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
-        keys that a row needs beside its id: "language", "category", or both."""
+        keys that a row needs beside its id: "language", "category", or both. ``load_others`` gives
+        entries of the same category that count only where an output answers them."""
         self.languages, self.categories = languages, categories
+        self._load, self._named_by, self._load_others = load, named_by, load_others
         self.remarks: Counter[str] = Counter()
-        """What readers of outputs tell people about them, and of how many."""
-        self._load, self._named_by = load, named_by
+        """Lines for people about the outputs, and how many outputs each is about."""
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 
     @classmethod
@@ -77,6 +90,16 @@ class Entries:
         if key not in self._loaded:
             self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
         return self._loaded[key]
+
+    def get(self, language: str, category: str, entry_id: str) -> Entry | None:
+        """The entry with this id, None where the data has none. One that `load_others` gives is an
+        entry of `of` from now on."""
+        own = self.of(language, category)
+        if entry_id not in own:
+            for entry in self._load_others(language, category):
+                if entry.id == entry_id:
+                    self._loaded[language, category][entry_id] = entry
+        return own.get(entry_id)
 
     def find(self, entry_id: str, where: str, *, language: str = "", category: str = "") -> Entry:
         """The entry with this id; language and category may stay open where the id has only one.

@@ -217,7 +217,10 @@ def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
     return stats
 
 
+_EVERY_K = 32
+
+
 def _ks(fewest: int) -> list[int]:
-    """1 to 4, then powers of two, and ``fewest``; none is above it."""
+    """Return every k up to `_EVERY_K`, then powers of two, and ``fewest``; none is above it."""
     powers = (1 << i for i in range(fewest.bit_length()))
-    return sorted({*range(1, min(fewest, 4) + 1), *powers, fewest})
+    return sorted({*range(1, min(fewest, _EVERY_K) + 1), *powers, fewest})

@@ -260,8 +260,9 @@ def reasoning_parser(facts: FamilyFacts) -> str:
     return found[0] if len(found) == 1 else "auto"
 
 
-def choose_tool_parser(facts: FamilyFacts, source: str) -> str:
-    """The one tool parser of the family. Raises `UserError`, with the candidates."""
+def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:
+    """Return the one tool parser of the family. Raises `UserError` that names the candidates and
+    ends with ``instead``."""
     hits = tool_parsers(facts)
     if len(hits) == 1:
         return hits[0]
@@ -271,7 +272,8 @@ def choose_tool_parser(facts: FamilyFacts, source: str) -> str:
     raise UserError(
         f"the chat template of {source} {problem}",
         where="model.tool_parser",
-        fix=f"name one of them: {', '.join(hits)}" if hits else "name vLLM's parser of the family",
+        fix=(f"name one of them: {', '.join(hits)}" if hits else "name vLLM's parser of the family")
+        + instead,
     )
 
 

@@ -215,7 +215,7 @@ def _gold_of(run: Run) -> Mapping[EntryKey, Any] | UserError:
             if is_local(section.name):
                 return UserError(f"{section.name} is code that only the run names", where=where)
         for benchmark in make_benchmarks(config):
-            entries = entries_of(benchmark, run.manifest)
+            entries = entries_of(benchmark, run.manifest, run.rows)
             if not is_same_data(benchmark.name, entries, run.manifest):
                 return UserError(
                     f"the data of {benchmark.name} here is not what the run was made with",

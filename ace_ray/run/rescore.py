@@ -93,7 +93,7 @@ def rescore(
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
         for name, made in benchmarks.items():
-            own = entries_of(made, manifest)
+            own = entries_of(made, manifest, ledger.rows())
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             _check_data(name, own, manifest, store)
             made.ready(named=name == owner)

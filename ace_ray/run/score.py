@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import with_scores
-from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
@@ -35,6 +35,8 @@ from ace_ray.run.storage.parts import FOLDER, new_session, part_names, stored_ro
 from ace_ray.run.storage.rows import (
     AT_ONCE,
     TOKENS,
+    ResultRow,
+    clean,
     entry_columns,
     episode_columns,
     rows_schema,
@@ -45,6 +47,8 @@ from ace_ray.run.summary import SUCCESS, as_json, summarize
 from ace_ray.store import LocalStore, Store
 
 VERDICTS = "verdicts.jsonl"
+_REASONS = 5
+"""Outputs without a verdict that the summary names one by one."""
 Say = Callable[[str], None]
 _MOST_SAMPLE = 1 << 30
 """Samples of a larger number, or with a name, are numbered down from twice as much, as they come;
@@ -78,7 +82,11 @@ def score_outputs(
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
             for output in made.outputs(path, rows.entries):
                 # dumps, not dump: only the former runs in C
-                verdicts.write(json.dumps(rows.judge(output)) + "\n")
+                verdicts.write(json.dumps(rows.add(output)) + "\n")
+        if not rows.lines:
+            raise UserError(
+                "; ".join(["nothing in it can be scored", *rows.notes()]), where=str(path)
+            )
         rows.declare_absent_turns()
         manifest = _manifest(made, rows, path, run_id, named)
         lease = Lease.acquire(store, say)
@@ -114,21 +122,24 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
         "benchmarks": {benchmark.name: block},
         **numbers,
     }
-    notes = manifest.tree["outputs"].get("notes", ())
-    summary["notes"] += [note for note in notes if isinstance(note, str)]
     store.put(SUMMARY, as_json(summary))
     store.put(SUCCESS, b"")
     return summary
 
 
-def entries_of(benchmark: Benchmark, manifest: Manifest) -> Sequence[Entry]:
+def entries_of(
+    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow]
+) -> Sequence[Entry]:
     """Return the entries that a stored run chose its own from.
 
-    For outputs made elsewhere these are all entries of the answered categories.
+    For outputs made elsewhere these are all entries of the answered categories, and those that
+    only ``rows`` name, such as tau2-bench's tasks outside the base split.
     """
     if manifest.config.backend != EXTERNAL:
         return benchmark.dataset()
     entries = benchmark.output_entries()
+    for row in rows:
+        entries.get(row.language, row.category, row.id)  # may be one that `of` lacks
     touched = manifest.outputs.categories
     return [entry for key in touched for entry in entries.of(*key).values()]
 
@@ -157,6 +168,7 @@ def _notes(
             told = [*shares.values()][:1]
         value = f": {', '.join(told)}" if told else ""
         yield f"{words}{value}; a sample of the benchmark, not its score"
+    yield from manifest.outputs.notes
     least, most = manifest.outputs.samples
     if least < most:
         yield f"entries have {least} to {most} outputs"
@@ -174,7 +186,7 @@ class _Rows:
         self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
     ) -> None:
         self.entries = entries
-        self.lines = self.declared = self.absent_turns = 0
+        self.lines = self.declared = self.unscored = self.absent_turns = 0
         self.content = hashlib.sha256()
         """Of all rows' ids and outputs, in order."""
         self._benchmark, self._scratch = benchmark, scratch
@@ -183,11 +195,15 @@ class _Rows:
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
         self._came: dict[tuple[str, str], Counter[str]] = {}
+        self._reasons: list[str] = []
+        """Why the first outputs got no verdict."""
         self._samples: dict[str, int] = {}
         self._entries: dict[tuple[str, str, str], Entry] = {}
 
-    def judge(self, output: Output) -> dict[str, Any]:
+    def add(self, output: Output | Unscored) -> dict[str, Any]:
         """Add an output's row; returns the line of ``verdicts.jsonl``."""
+        if isinstance(output, Unscored):
+            return self._leave_out(output)
         entry, episode = output.entry, output.episode
         with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
             verdicts = self._benchmark.verdicts(entry, episode)
@@ -210,6 +226,40 @@ class _Rows:
                 for rules, verdict in verdicts.items()
             },
         }
+
+    def _leave_out(self, output: Unscored) -> dict[str, Any]:
+        self.unscored += 1
+        if self.unscored <= _REASONS:
+            self._reasons.append(f"{output.where}: {output.reason}")
+        entry = output.entry
+        if entry is not None:
+            self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+            self._add(
+                entry,
+                self._number(output.sample),
+                "infra_error",
+                Episode(),
+                {},
+                error=clean(output.reason),
+            )
+        return {
+            "language": entry.language if entry else None,
+            "category": entry.category if entry else None,
+            "id": entry.id if entry else None,
+            "sample": output.sample,
+            **dict.fromkeys(self._benchmark.rule_sets),
+            "where": output.where,
+            "not_scored": output.reason,
+        }
+
+    def notes(self) -> list[str]:
+        """Return what readers remarked, and a line about the outputs without a verdict."""
+        notes = [f"{what}: {count:,}" for what, count in self.entries.remarks.items()]
+        if not self.unscored:
+            return notes
+        more = self.unscored - len(self._reasons)
+        named = [*self._reasons, *([f"and {more} more, see {VERDICTS}"] if more else [])]
+        return [*notes, f"not scored: {self.unscored} of the input ({'; '.join(named)})"]
 
     def declare_absent_turns(self) -> None:
         """Add the turns that answered dialogues lack, and write the rows that wait.
@@ -269,6 +319,7 @@ class _Rows:
         episode: Episode,
         verdicts: Mapping[str, Verdict],
         second_reading: str | None = None,
+        error: str | None = None,
     ) -> None:
         self.declared += 1
         self._entries[entry.key] = entry
@@ -280,7 +331,7 @@ class _Rows:
             "sample": sample,
             "repeat": 0,
             "status": status,
-            "error": "not in the input" if status == "skipped" else None,
+            "error": "not in the input" if status == "skipped" else error,
             "attempts": 1,
             "duration_s": 0.0,
             **episode_columns(episode),
@@ -335,10 +386,11 @@ def _manifest(
             "rows": content,
         },
         "outputs": {
-            "notes": [f"{what}: {count:,}" for what, count in rows.entries.remarks.items()],
             "path": str(path),
             "format": "jsonl" if path.is_file() and path.suffix == ".jsonl" else "official",
             "lines": rows.lines,
+            "not_scored": rows.unscored,
+            "notes": rows.notes(),
             "of": len(rows.touched),
             "samples": list(rows.samples),
             "categories": list(map(list, rows.categories)),

@@ -63,8 +63,8 @@ def test_samples_are_means_over_entries_of_the_chances() -> None:
         (3, [1, 2, 3]),
         (4, [1, 2, 3, 4]),
         (5, [1, 2, 3, 4, 5]),
-        (8, [1, 2, 3, 4, 8]),
-        (20, [1, 2, 3, 4, 8, 16, 20]),
+        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
+        (40, [*range(1, 33), 40]),
     ],
 )
 def test_k_goes_up_to_the_fewest_samples(fewest: int, ks: list[int]) -> None:

@@ -50,6 +50,9 @@ from ace_ray.stats import pass_hat_k
 
 _CHILD = Path(__file__).with_name("tau2_parity_child.py")
 _SAMPLING = Sampling(max_tokens=50)
+RECORDS = ("requestor", "system")
+"""What results files may hold and neither loop writes: calls whose requestor is not the speaker,
+and messages of the system."""
 Answer = dict[str, Any]
 
 
@@ -224,8 +227,10 @@ class Comparison:
         if "crash" in theirs:
             return [f"valid, upstream: {theirs['crash']}"] if verdict.valid else []
         problems = [differs("valid", verdict.valid, theirs["reward"] == 1)]
-        for name, value in theirs["breakdown"].items():
-            problems.append(differs(name, verdict.metrics.get(METRICS[name]), value))
+        parts = {
+            name: verdict.metrics[key] for name, key in METRICS.items() if key in verdict.metrics
+        }
+        problems.append(differs("parts", parts, theirs["breakdown"]))
         if state["ended"] in STOPS and entry.gold is not None:
             problems += self._part_problems(entry, state, theirs)
         return [one for one in problems if one]
@@ -279,11 +284,14 @@ class Comparison:
         hashes = {k: hashlib.sha256(text.encode()).hexdigest() for k, text in texts.items()}
         return answers, hashes
 
-    def conversations(self, name: str, count: int) -> None:
-        """Verdicts on conversations near the gold paths."""
+    def conversations(self, name: str, count: int, faults: Sequence[str] = ()) -> None:
+        """Verdicts on conversations near the gold paths; with ``faults`` each has one of them."""
+        what = "records" if faults else "conversations"
         for number in range(count):
-            rng = self.rng("conversation", name, number)
+            rng = self.rng(what.removesuffix("s"), name, number)
             made = conversation(self.pool(name), rng)
+            if faults:
+                made.fault = rng.choice(faults)
             trajectory = recorded(self.benchmark, made, rng)
             state = {
                 "trajectory": trajectory,
@@ -291,7 +299,7 @@ class Comparison:
                 "stopped": made.ended in STOPS,
             }
             self.judge(
-                f"conversations, {name}",
+                f"{what}, {name}",
                 made.entry,
                 Episode(output="", state=state),
                 f"{number} {made.fault}",
@@ -427,6 +435,12 @@ def _faulty(messages: list[dict[str, Any]], fault: str, rng: random.Random) -> l
         messages[at] = {**messages[at], "content": other}
     elif fault == "error":
         messages[at] = {**messages[at], "error": not messages[at]["error"]}
+    elif fault == "requestor":
+        asked = next(one for one in reversed(messages[:at]) if one.get("tool_calls"))
+        other = "user" if asked["role"] == "assistant" else "assistant"
+        asked["tool_calls"] = [{**call, "requestor": other} for call in asked["tool_calls"]]
+    elif fault == "system":
+        messages.insert(at + rng.randrange(2), {"role": "system", "content": "Be kind."})
     elif fault == "missing":
         del messages[at]
     elif fault == "id":
@@ -579,6 +593,7 @@ def _parts(one: Comparison, asked: argparse.Namespace, folder: Path) -> Iterator
         one.sequences(name, asked.sequences)
         yield
         one.conversations(name, asked.conversations)
+        one.conversations(name, asked.conversations // 10, RECORDS)
         yield
         one.episodes(name, asked.episodes, folder)
         yield

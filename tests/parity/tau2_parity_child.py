@@ -276,12 +276,14 @@ class Upstream:
     def _message(self, message: Mapping[str, Any]) -> Any:
         if message["role"] == "tool":
             return self.messages.ToolMessage(**message)
+        if message["role"] == "system":
+            return self.messages.SystemMessage(**message)
         calls = [
             self.messages.ToolCall(
                 id=call["id"],
                 name=call["name"],
                 arguments=json.loads(call["arguments"]),
-                requestor=message["role"],
+                requestor=call.get("requestor", message["role"]),
             )
             for call in message.get("tool_calls") or ()
         ]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tau2_parity import Comparison, Upstream, benchmark_of
+from tau2_parity import RECORDS, Comparison, Upstream, benchmark_of
 
 from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
@@ -68,6 +68,7 @@ def test_what_is_drawn(comparison: Comparison, name: str, tmp_path: Path) -> Non
     _, sequences, conversations, episodes = SAMPLES[name]
     comparison.sequences(name, sequences)
     comparison.conversations(name, conversations)
+    comparison.conversations(name, 2, RECORDS)
     comparison.episodes(name, episodes, tmp_path)
     found = comparison.found
     assert found.shown == []

@@ -74,6 +74,7 @@ class ACEBench(Benchmark):
 
     name = "acebench"
     rule_sets = RULE_SETS
+    without_native = "benchmarks.acebench.mode: prompt"
     Options = ACEBenchOptions
     groups = paper.PAPER_GROUPS
     choices = CHOICES

@@ -74,6 +74,7 @@ class BFCL(Benchmark):
 
     name = "bfcl"
     rule_sets = RULE_SETS
+    without_native = f"{_WHERE}.mode: prompt"
     # Upstream's handlers of local thinking models keep it in the history, and write that of the
     # steps since the last user's message into the prompt.
     replay_reasoning = "tool_steps"

@@ -72,6 +72,7 @@ class StableToolBench(Benchmark):
 
     name = "stabletoolbench"
     rule_sets = RULE_SETS
+    without_native = f"{_WHERE}.mode: react"
     shared_roles = frozenset({"simulator"})
     Options = StableToolBenchOptions
     groups = LEVELS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
-from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Unread, texts_of
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD, Category
@@ -66,6 +67,7 @@ class Tau2(Benchmark):
 
     name = "tau2"
     rule_sets = RULE_SETS
+    without_native = f"{_WHERE}.mode: prompt"
     Options = TauOptions
     choices = CHOICES
     refused_fix = (
@@ -337,9 +339,14 @@ class Tau2(Benchmark):
                 self._sources[domain] = replace(one, named=self._named)
             return load(self._package, CATEGORIES[name], split_of(self._options, name))
 
-        return Entries(of, languages=["en"], categories=list(CATEGORIES))
+        @cache
+        def of_other_splits(_: str, name: str) -> list[Entry]:
+            return load(self._package, CATEGORIES[name], None)
 
-    def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
+        categories = list(CATEGORIES)
+        return Entries(of, languages=["en"], categories=categories, load_others=of_other_splits)
+
+    def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
         return read_results(path, entries)
 
     # The texts and tools of a category.

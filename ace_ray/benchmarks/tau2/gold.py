@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
+from ace_ray.benchmarks.tau2.data.tasks import Message
 from ace_ray.benchmarks.tau2.data.upstream_texts import STOP
 from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.sandbox.protocol import Scenario
@@ -92,16 +93,9 @@ def call(
 
 
 def history(entry: Entry) -> Iterator[dict[str, Any]]:
-    """The messages that a task begins with, as a trajectory has them."""
+    """Return the messages that a task begins with, as a trajectory has them."""
     for message in (entry.data.get("initial_state") or {}).get("message_history") or ():
-        kept = {"role": message["role"], "content": message.get("content") or ""}
-        if calls := message.get("tool_calls"):
-            kept["tool_calls"] = [
-                {**one, "arguments": json.dumps(one["arguments"])} for one in calls
-            ]
-        if message["role"] == "tool":
-            kept |= {"id": message.get("id", ""), "requestor": "assistant", "error": False}
-        yield kept
+        yield Message.model_validate(message).stored()
 
 
 def _ended(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:

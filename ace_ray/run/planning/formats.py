@@ -30,26 +30,39 @@ START_DATE = "2025-08-05"
 
 
 def is_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> bool:
-    """Whether the candidate is offered tools through its own template: with the prompt of an entry,
-    or in an episode's role that it plays as well."""
+    """Return whether the candidate is offered tools through its own template."""
+    return first_native(benchmarks, entries) is not None
+
+
+def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
+    """Return the first benchmark that offers the candidate tools through its own template: with the
+    prompt of an entry, or in an episode's role that the candidate plays as well."""
     playing = set()
     for name, benchmark in benchmarks.items():
         with own_code(type(benchmark), "roles"):
             played = [role for role, who in benchmark.roles().items() if who == "same"]
             if any(benchmark.role_tools(role) is not None for role in played):
                 playing.add(name)
-    return any(
-        benchmarks[entry.benchmark].tools(entry) is not None
-        or (entry.benchmark in playing and benchmarks[entry.benchmark].interactive(entry))
+    native = (
+        made
         for entry in entries
+        if (made := benchmarks[entry.benchmark]).tools(entry) is not None
+        or (entry.benchmark in playing and made.interactive(entry))
     )
+    return next(native, None)
+
+
+def _instead(native: Benchmark) -> str:
+    """Return how a config does without native tool calls, as the end of a sentence."""
+    return f", or write {native.without_native}" if native.without_native else ""
 
 
 def choose_format(
-    config: RunConfig, facts: FamilyFacts, *, native: bool
+    config: RunConfig, facts: FamilyFacts, *, native: Benchmark | None
 ) -> tuple[FormatChoice, FamilyFacts]:
-    """The format of a model of which ``facts`` are known; ``native``: whether tools go through its
-    own template. Also the facts, with the template that the config names instead.
+    """Choose the format of a model of which ``facts`` are known. Also return the facts, with the
+    template that the config names instead. ``native`` is a benchmark that offers tools through the
+    model's template.
 
     Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
     """
@@ -64,19 +77,26 @@ def choose_format(
     if reasoning == "auto" and config.backend == "vllm":
         reasoning = reasoning_parser(facts)
     if tool == "auto" and config.backend == "vllm":
-        tool = (
-            choose_tool_parser(facts, asked.chat_template or str(asked.source)) if native else None
-        )
-    if facts.model_type == "gpt_oss" and tool is None and reasoning == "openai_gptoss" and native:
+        tool = None
+        if native is not None:
+            source = asked.chat_template or str(asked.source)
+            tool = choose_tool_parser(facts, source, instead=_instead(native))
+    if (
+        facts.model_type == "gpt_oss"
+        and tool is None
+        and reasoning == "openai_gptoss"
+        and native is not None
+    ):
         tool = "openai"
-    if native and tool is None and config.backend == "vllm":
+    if native is not None and tool is None and config.backend == "vllm":
         hits = tool_parsers(facts)
+        fix = "name the vLLM tool parser of this model, e.g. hermes"
+        if len(hits) == 1:
+            fix = f"write {hits[0]}, the parser of this model's family, or auto"
         raise UserError(
-            "native tool calling needs a parser that reads the model's calls",
+            f"native tool calling of {native.name} needs a parser that reads the model's calls",
             where="model.tool_parser",
-            fix=f"write {hits[0]}, the parser of this model's family, or auto"
-            if len(hits) == 1
-            else "name the vLLM tool parser of this model, e.g. hermes",
+            fix=fix + _instead(native),
         )
     told = _day(asked.start_date) if facts.reads_date else None
     choice = FormatChoice(

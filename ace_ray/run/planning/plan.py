@@ -32,7 +32,7 @@ from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
-from ace_ray.run.planning.formats import choice_identity, choose_format, is_native, replayed
+from ace_ray.run.planning.formats import choice_identity, choose_format, first_native, replayed
 from ace_ray.run.planning.selection import select
 from ace_ray.run.roles import RoleBindings, bind_roles
 
@@ -148,14 +148,14 @@ def make_plan(
     config = config.model_copy(update={"sampling": own})
     sampling = config.sampling.sampling()
     samplings = [sampling.for_sample(i).identity() for i in range(config.samples)]
-    native = is_native(by_name, entries)
+    native = first_native(by_name, entries)
     choice, facts = choose_format(config, family or FamilyFacts(), native=native)
     if config.backend == "vllm":
         check_budget(config.sampling, config.engine, choice.reasoning_parser, where="sampling")
     candidate = {
         "model": model.known_revision,
         "chat_template_kwargs": config.model.chat_template_kwargs,
-        **choice_identity(config, choice, native=native),
+        **choice_identity(config, choice, native=native is not None),
         "backend": config.backend,
         **({"adapter": model.adapter.ref.revision} if model.adapter else {}),
     }

@@ -106,6 +106,8 @@ class _Outputs(Stored):
     """Outputs made elsewhere; ``of``: how many entries the answered categories have."""
 
     of: Count = 0
+    notes: list[str] = Field(default_factory=list)
+    """Lines about the input, such as outputs that no verdict is given of."""
     samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
     """The fewest and the most outputs of an answered entry."""
     categories: list[Annotated[list[Line], Field(min_length=2, max_length=2)]] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import pickle
 import shutil
@@ -77,6 +78,19 @@ def test_a_task_that_lacks_a_key(copy: Path) -> None:
     assert str(path) in str(caught.value)
     assert "task '3'" in str(caught.value)
     assert "user_scenario.instructions" in str(caught.value)
+
+
+def test_data_with_byte_order_marks_are_read(copy: Path) -> None:
+    for path in all_files():
+        if path.endswith((".json", ".toml")):
+            file = copy / "tau2" / path
+            file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    benchmark = made(data=str(copy), domains=["mock", "telecom"])
+    benchmark.ready(named=True)
+    assert (
+        benchmark.identity()["data_sha256"]
+        == made(domains=["mock", "telecom"]).identity()["data_sha256"]
+    )
 
 
 @pytest.mark.parametrize("how", ["absent", "misspelt", "no basis"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import endpoint_ref
@@ -70,6 +71,26 @@ def test_tools_take_the_parser_of_the_family_or_none() -> None:
             planned(Calls(), facts, tool_parser="auto")
     with pytest.raises(UserError, match=r"needs a parser .*write hermes, the parser of this"):
         planned(Calls(), QWEN3)
+
+
+class TwoModes(Calls):
+    without_native = "benchmarks.toy.mode: prompt"
+
+
+@pytest.mark.parametrize("parser", [None, "auto"])
+def test_a_model_without_a_tool_parser_is_told_of_the_mode_that_needs_none(
+    parser: str | None,
+) -> None:
+    with pytest.raises(UserError, match=r"or write benchmarks\.toy\.mode: prompt$"):
+        planned(TwoModes(), PLAIN, tool_parser=parser)
+
+
+@pytest.mark.parametrize("name", ["acebench", "bfcl", "stabletoolbench", "tau2"])
+def test_the_mode_that_a_benchmark_names_is_one_of_its_options(name: str) -> None:
+    benchmark = benchmark_class(name)
+    where, _, mode = benchmark.without_native.partition(".mode: ")
+    assert where == f"benchmarks.{name}"
+    assert benchmark.Options.model_validate({"mode": mode}).model_dump()["mode"] == mode
 
 
 class UserCalls(Toy):

@@ -22,14 +22,22 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """``same``: whether all databases are as after the gold calls, by upstream's hashes;
-    ``same_by_value``: by value, so that 2 is 2.0. ``assertions``: whether each holds. ``problem``:
-    why upstream's evaluation would have failed, "" where it would not."""
+    """How the end of an episode compares with the end of the gold calls.
+
+    Attributes:
+        same: whether all databases are equal, by upstream's hashes.
+        same_by_value: whether they are equal by value, so that 2 is 2.0.
+        assertions: whether each assertion holds.
+        problem: why upstream's evaluation would have failed, "" where it would not.
+        compared: false for a task without actions and assertions: upstream's reward then has
+            neither part.
+    """
 
     same: bool = False
     same_by_value: bool = False
     assertions: Sequence[bool] = ()
     problem: str = ""
+    compared: bool = True
 
 
 def replayed(
@@ -96,5 +104,6 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
             except ValueError:
                 continue
             answer = result.get("content") or ""
-            calls.append((str(message["role"]), call["name"], arguments, answer))
+            requestor = str(call.get("requestor", message["role"]))
+            calls.append((requestor, call["name"], arguments, answer))
     return calls, ""

@@ -89,8 +89,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
     criteria: Mapping[str, Any] | None = entry.gold
     if criteria is None:
         return {"official": Verdict(True), "strict": Verdict(True)}
-    replay = Replayed(same=True, same_by_value=True)
-    # Upstream compares nothing where a task has neither, as `official_parts` does.
+    replay = Replayed(compared=False)
     if criteria.get("actions") is not None or criteria.get("env_assertions") is not None:
         initial = entry.data.get("initial_state")
         replay = replayed(sources, judged.trajectory, criteria, initial, solo=solo)
@@ -129,7 +128,9 @@ def strict_parts(
 
     def made(action: Mapping[str, Any]) -> bool:
         side = None if solo else action.get("requestor", "assistant")
-        return any(side in (None, by) and _is_strictly_action(action, call) for by, call in calls)
+        return any(
+            side in (None, by) and _is_action(action, call, strict=True) for by, call in calls
+        )
 
     return _parts(
         criteria,
@@ -152,11 +153,11 @@ def _parts(
 ) -> Parts:
     basis = list(criteria.get("reward_basis", _DEFAULT_BASIS))
     values = {
-        "DB": float(same),
-        "ENV_ASSERTION": float(all(replay.assertions)),
         "ACTION": float(all(map(made, criteria.get("actions") or ()))),
         "COMMUNICATE": float(all(map(said, criteria.get("communicate_info") or ()))),
     }
+    if replay.compared:
+        values |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
     not_judged = []
     if not criteria.get("nl_assertions"):
         values["NL_ASSERTION"] = 1.0
@@ -184,29 +185,16 @@ def _ended(how: str) -> Verdict:
     return Verdict(False, how or "not_ended", f"the episode ended by {how or 'nothing'}")
 
 
-def _is_action(action: Mapping[str, Any], call: Message) -> bool:
-    """Upstream ``Action.compare_with_tool_call``: without ``compare_args`` it compares the
-    arguments that the call has."""
+def _is_action(action: Mapping[str, Any], call: Message, *, strict: bool = False) -> bool:
+    """Return whether ``call`` is the gold ``action`` (upstream ``Action.compare_with_tool_call``).
+    Without ``compare_args`` upstream compares the arguments that the call has, ``strict`` all."""
     if action["name"] != call["name"]:
         return False
     given, gold = arguments_of(call["arguments"]), action["arguments"]
-    compared = action.get("compare_args")
-    keys = list(given) if compared is None else compared
-    if not keys:
-        return True
+    keys = action.get("compare_args")
+    if keys is None:
+        keys = [*given, *gold] if strict else list(given)
     return _chosen(given, keys) == _chosen(gold, keys)
-
-
-def _is_strictly_action(action: Mapping[str, Any], call: Message) -> bool:
-    if action["name"] != call["name"]:
-        return False
-    given, gold = arguments_of(call["arguments"]), action["arguments"]
-    compared = action.get("compare_args")
-    return (
-        bool(given == gold)
-        if compared is None
-        else _chosen(given, compared) == _chosen(gold, compared)
-    )
 
 
 def _chosen(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -214,13 +202,13 @@ def _chosen(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
-    """Who called, and the call, of those that did not fail."""
+    """Return the calls that did not fail, each with the side that made it."""
     calls = []
     for place, message in enumerate(trajectory):
         asked = message.get("tool_calls") or ()
         results = trajectory[place + 1 : place + 1 + len(asked)]
         calls += [
-            (str(message["role"]), call)
+            (str(call.get("requestor", message["role"])), call)
             for call, result in zip(asked, results, strict=False)
             if not result.get("error")
         ]

@@ -25,8 +25,8 @@ _FIX = "use an unmodified copy of the data"
 _SHOWN = ("user_scenario", "ticket", "initial_state")
 
 
-def load(package: UpstreamPackage, category: Category, split: str) -> list[Entry]:
-    """The tasks of a split, in the order of the file of tasks.
+def load(package: UpstreamPackage, category: Category, split: str | None) -> list[Entry]:
+    """Return the tasks of a split, or all that can be played (None), in the order of their file.
 
     ``data`` of an entry has ``user_scenario``, ``ticket`` and ``initial_state`` as upstream's file
     does; ``gold`` is its ``evaluation_criteria``. Raises `UserError` naming file and task.
@@ -36,15 +36,17 @@ def load(package: UpstreamPackage, category: Category, split: str) -> list[Entry
     trees = json_value(package.read(path), where, _FIX)
     if not isinstance(trees, list):
         raise UserError("holds no list of tasks", where=where, fix=_FIX)
-    wanted = set(_split(package, category, split))
+    wanted = None if split is None else set(_split(package, category, split))
     entries, seen = [], set()
     for tree in trees:
         if isinstance(tree, Mapping) and isinstance(tree.get("id"), str):
             seen.add(tree["id"])
-            if tree["id"] not in wanted:
+            if wanted is not None and tree["id"] not in wanted:
                 continue
         task = task_of(tree, where)
         if category.solo and task.ticket is None:
+            if wanted is None:
+                continue
             raise UserError(
                 f"task {task.id!r} has no ticket, which solo mode shows in place of a user",
                 where=where,
@@ -60,7 +62,7 @@ def load(package: UpstreamPackage, category: Category, split: str) -> list[Entry
                 gold=tree.get("evaluation_criteria"),
             )
         )
-    if missing := sorted(wanted - seen):
+    if missing := sorted((wanted or set()) - seen):
         raise UserError(f"{missing[0]!r} of split {split!r} is in no task", where=where, fix=_FIX)
     return entries
 
@@ -107,7 +109,7 @@ def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
 
 def _database(package: UpstreamPackage, domain: str, name: str) -> str:
     path = domain_file(domain, name)
-    text = read_text(package, path)
+    text = read_text(package, path).removeprefix("\ufeff")
     if name.endswith(".json"):
         return text
     try:

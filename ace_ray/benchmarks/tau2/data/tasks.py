@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from textwrap import indent
 from typing import Any, Literal
@@ -14,11 +15,13 @@ Side = Literal["user", "assistant"]
 Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """An object of upstream's files; further keys are ignored."""
+
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Instructions(_Part):
+class Instructions(Part):
     domain: str
     reason_for_call: str
     known_info: str | None = None
@@ -38,7 +41,7 @@ class Instructions(_Part):
         return "\n".join([f"Domain: {self.domain}", *lines])
 
 
-class UserScenario(_Part):
+class UserScenario(Part):
     persona: str | None = None
     instructions: Instructions | str
 
@@ -50,7 +53,7 @@ class UserScenario(_Part):
         return "\n".join([*lines, "Instructions:", indent(told, "\t")])
 
 
-class Action(_Part):
+class Action(Part):
     action_id: str
     requestor: Side = "assistant"
     name: str
@@ -59,7 +62,7 @@ class Action(_Part):
     compare_args: list[str] | None = None
 
 
-class EnvCall(_Part):
+class EnvCall(Part):
     env_type: Side
     func_name: str
     arguments: dict[str, Any]
@@ -70,7 +73,7 @@ class EnvAssertion(EnvCall):
     message: str | None = None
 
 
-class Criteria(_Part):
+class Criteria(Part):
     actions: list[Action] | None = None
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
@@ -78,34 +81,56 @@ class Criteria(_Part):
     reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 
-class InitializationData(_Part):
+class InitializationData(Part):
     agent_data: dict[str, Any] | None = None
     user_data: dict[str, Any] | None = None
 
 
-class ToolCallOfHistory(_Part):
+class ToolCall(Part):
     id: str = ""
     name: str
     arguments: dict[str, Any]
     requestor: Side = "assistant"
 
 
-class MessageOfHistory(_Part):
-    role: Literal["user", "assistant", "tool"]
+class Message(Part):
+    role: Literal["user", "assistant", "tool", "system"]
     content: str | None = None
-    tool_calls: list[ToolCallOfHistory] | None = None
+    tool_calls: list[ToolCall] | None = None
     id: str = ""
     requestor: Side = "assistant"
     error: bool = False
 
+    def stored(self) -> dict[str, Any]:
+        """Return the message as the trajectory of an episode has it."""
+        kept: dict[str, Any] = {"role": self.role, "content": self.content or ""}
+        if self.role == "tool":
+            kept |= {"id": self.id, "requestor": self.requestor, "error": self.error}
+        if self.tool_calls:
+            kept["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "name": call.name,
+                    "arguments": json.dumps(call.arguments),
+                    # As in an episode of a run: said only where it is not the speaker.
+                    **({"requestor": call.requestor} if call.requestor != self.role else {}),
+                }
+                for call in self.tool_calls
+            ]
+        return kept
 
-class InitialState(_Part):
+
+class MessageOfHistory(Message):
+    role: Literal["user", "assistant", "tool"]
+
+
+class InitialState(Part):
     initialization_data: InitializationData | None = None
     initialization_actions: list[EnvCall] | None = None
     message_history: list[MessageOfHistory] | None = None
 
 
-class Task(_Part):
+class Task(Part):
     id: str
     user_scenario: UserScenario
     ticket: str | None = None
@@ -125,12 +150,17 @@ def task_of(tree: Any, where: str) -> Task:
             )
         return found
     except ValidationError as error:
-        first = error.errors()[0]
         named = tree.get("id") if isinstance(tree, Mapping) else None
         task = f", task {named!r:.60}" if isinstance(named, str) else ""
-        key = ".".join(str(part) for part in first["loc"])
         raise UserError(
-            f"{key or 'the task'}: {first['msg'].lower()}",
+            first_problem(error),
             where=f"{where}{task}",
             fix="use an unmodified copy of the data",
         ) from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the key at which an object is wrong, and how."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    what = "is no object" if first["type"] == "model_type" else str(first["msg"]).lower()
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))

@@ -4,7 +4,6 @@ attempts, and the only place where the classes of a copy run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -15,9 +14,8 @@ _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extension
 """What else would be imported in the middle of a call, when no file can be opened any more."""
 
 
-@dataclass
-class _Attempt:
-    environments: dict[str, Environment] = field(default_factory=dict)
+_Attempt = dict[str, Environment]
+"""The environments of an attempt, by name."""
 
 
 class Tools:
@@ -37,7 +35,7 @@ class Tools:
             return None
         for number in request["forget"]:
             self._attempts.pop(number, None)
-        attempt = self._attempts.setdefault(request["attempt"], _Attempt())
+        attempt = self._attempts.setdefault(request["attempt"], {})
         # What passes together passes alone; what does not comes again, one by one (`limited`).
         with limited():
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
@@ -47,14 +45,8 @@ class Tools:
     ) -> str:
         """A fresh environment ``name``, as a task begins; why it cannot be had, "" where it can."""
         assert self._domain is not None
-        environment = Environment(self._domain, solo)
-        attempt.environments[name] = environment
-        try:
-            environment.begin(initial_state)
-            environment.sync()
-        except Exception as error:  # noqa: BLE001 - whatever the user's copy raises
-            return _line(error)
-        return ""
+        environment = attempt[name] = Environment(self._domain, solo)
+        return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)
 
     def op_call(
         self,
@@ -66,7 +58,7 @@ class Tools:
         last: bool,
     ) -> list[Any]:
         """A call's answer, and whether it failed; ``last``: it is the last one of a message."""
-        environment = attempt.environments[name]
+        environment = attempt[name]
         answer = environment.call(requestor, tool, arguments)
         if last:
             environment.sync()
@@ -74,23 +66,13 @@ class Tools:
 
     def op_sync(self, attempt: _Attempt, name: str) -> str:
         """Upstream's sync at the end of a replay; why it fails, "" where it does not."""
-        try:
-            attempt.environments[name].sync()
-        except Exception as error:  # noqa: BLE001 - as `op_open`
-            return _line(error)
-        return ""
+        return _problem(attempt[name].sync)
 
     def op_replay(
         self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, recorded: str
     ) -> str:
         """Make a recorded call again; in what its answer differs, "" where it does not."""
-        try:
-            attempt.environments[name].replay(requestor, tool, arguments, recorded)
-        except ReplayDiffers as error:
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - as `op_open`
-            return _line(error)
-        return ""
+        return _problem(lambda: attempt[name].replay(requestor, tool, arguments, recorded))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
         """Make a task's gold calls, without a sync; how many of them raise, which is no error."""
@@ -98,7 +80,7 @@ class Tools:
         for one in actions:
             try:
                 requestor = one.get("requestor", "assistant")
-                attempt.environments[name].run(requestor, one["name"], one["arguments"])
+                attempt[name].run(requestor, one["name"], one["arguments"])
             except Exception:  # noqa: BLE001 - upstream logs it
                 failed += 1
         return failed
@@ -106,27 +88,38 @@ class Tools:
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
         """Whether an assertion holds, and why that cannot be said."""
         try:
-            return [attempt.environments[name].assertion(assertion), ""]
-        except Exception as error:  # noqa: BLE001 - as `op_open`
+            return [attempt[name].assertion(assertion), ""]
+        except Exception as error:  # noqa: BLE001 - as `_problem`
             return [False, _line(error)]
 
     def op_equal(self, attempt: _Attempt, ours: str, theirs: str) -> list[bool]:
         """Whether two environments are in the same state: by upstream's hashes, and by value."""
-        one, other = attempt.environments[ours], attempt.environments[theirs]
+        one, other = attempt[ours], attempt[theirs]
         same = one.texts() == other.texts()
         return [same, same or one.same_values(other)]
 
     def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
         """Before and after (`Environment.changes`)."""
-        return attempt.environments[name].changes()
+        return attempt[name].changes()
 
     def op_hashed(self, attempt: _Attempt, name: str) -> dict[str, str]:
         """What upstream hashes of each side's database."""
-        return attempt.environments[name].hash_texts()
+        return attempt[name].hash_texts()
 
 
 def _domain(sources: Mapping[str, Any]) -> Domain:
     return Domain.of(sources["domain"], sources["texts"], sources["where"], known=sources["known"])
+
+
+def _problem(step: Callable[[], object]) -> str:
+    """Return why ``step`` fails, "" where it does not."""
+    try:
+        step()
+    except ReplayDiffers as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - whatever the user's copy raises
+        return _line(error)
+    return ""
 
 
 def _line(error: Exception) -> str:
@@ -134,15 +127,7 @@ def _line(error: Exception) -> str:
 
 
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "open": Tools.op_open,
-    "call": Tools.op_call,
-    "replay": Tools.op_replay,
-    "sync": Tools.op_sync,
-    "gold": Tools.op_gold,
-    "assert": Tools.op_assert,
-    "equal": Tools.op_equal,
-    "changes": Tools.op_changes,
-    "hashed": Tools.op_hashed,
+    name.removeprefix("op_"): member for name, member in vars(Tools).items() if name[:3] == "op_"
 }
 
 

@@ -24,6 +24,7 @@ from ace_ray.benchmarks.tau2.data.upstream_package import (
     source_file,
     tool_modules,
 )
+from ace_ray.benchmarks.tau2.data.upstream_texts import read_text
 from ace_ray.benchmarks.tau2.environment.arithmetic import value_of
 from ace_ray.errors import UserError
 from ace_ray.records import digest
@@ -68,14 +69,7 @@ class ToolSources:
 
 def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
     """The sources and databases of a domain. Raises `UserError`: a file is missing or broken."""
-    texts = {}
-    for module in tool_modules(domain):
-        path = source_file(module)
-        try:
-            texts[module] = package.read(path).decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = package.where(path)
-            raise UserError(f"is no UTF-8 ({error.reason})", where=where, fix=_FIX) from error
+    texts = {module: read_text(package, source_file(module)) for module in tool_modules(domain)}
     data = json.dumps(databases(package, domain)).encode()
     return ToolSources(
         domain,

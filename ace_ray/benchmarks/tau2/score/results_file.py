@@ -1,30 +1,36 @@
-"""Upstream's results JSON (``data_model/simulation.py``, ``Results``), written and read: one file a
+"""Write and read upstream's results JSON (``data_model/simulation.py``, ``Results``): one file a
 category, which ``tau2 view`` and upstream's metrics load."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, ValidationError
+
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import read_bounded
-from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
+from ace_ray.benchmarks.tau2.data.tasks import Message, Part, first_problem
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
-from ace_ray.bounded import bounded_time
+from ace_ray.bounded import MOST_ROW_DEPTH, bounded_time, check_depth
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")
 _OTHER_END = "agent_error"
-"""What upstream's reader, which knows no other reasons, is told of an episode whose context was
-full or whose time was up."""
-_READ_ENDS = (*_KNOWN_ENDS, "judge_stop")
+"""Written for an episode whose context was full or whose time was up: the reader of version 26.3
+refuses other reasons."""
+_READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
+_WITHOUT_VERDICT = ("infrastructure_error", "unexpected_error")
+"""Ends that say nothing about the agent. Upstream's pass^k leaves the first out, too."""
 _AGENTS = {True: "llm_agent_solo", False: "llm_agent"}
 MAX_RESULTS_BYTES = 1 << 30
 
@@ -35,8 +41,8 @@ def results_json(
     rows: Callable[[], Iterable[Row]],
     info: Mapping[str, Any],
 ) -> Iterator[bytes]:
-    """The file, in pieces. ``info``: as upstream's ``Info``. Rows without a verdict are left out:
-    upstream has no word for them."""
+    """Return the file, in pieces. ``info``: as upstream's ``Info``. Rows without a verdict are left
+    out: version 26.3 cannot express them."""
     tasks = [_task(entry) for entry in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}
@@ -122,76 +128,147 @@ def _messages(trajectory: Sequence[Mapping[str, Any]], start: datetime) -> Itera
                 "id": call["id"],
                 "name": call["name"],
                 "arguments": arguments_of(call["arguments"]),
-                "requestor": message["role"],
+                "requestor": call.get("requestor", message["role"]),
             }
             for call in message.get("tool_calls") or ()
         ]
         yield shown | {"tool_calls": calls or None}
 
 
-def read_results(path: Path, entries: Entries) -> Iterator[Output]:
-    """The simulations of a results file, as the episodes that a run would have stored.
+class _Spoken(Part):
+    messages: list[Message]
 
-    Raises `UserError` naming file and simulation."""
-    tree = _tree(read_bounded(path, MAX_RESULTS_BYTES), path)
+
+class _Ended(Part):
+    task_id: str | int
+    trial: int | None = Field(None, ge=0, lt=1 << 30)
+    termination_reason: str
+
+
+def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
+    """Read the simulations of a results file, as the episodes that a run would have stored.
+
+    ``path`` is one JSON file, or a folder with ``results.json`` and ``simulations/*.json``. A
+    simulation that cannot be read is `Unscored`. Raises `UserError` for another file."""
+    head, simulations = _opened(path)
+    category = _category(head, path)
+    # Data that cannot be read fails here, not once for each simulation.
+    entries.of("en", category.name)
+    seen: set[tuple[str, int, bool]] = set()
+    came: Counter[str] = Counter()
+    for where, source in simulations:
+        entry, trial, why, episode = None, 0, "", Episode()
+        try:
+            tree = _json_file(source) if isinstance(source, Path) else source
+            one = _Ended.model_validate(tree)
+            task = str(one.task_id)
+            # Simulations without a trial are numbered as they come: upstream only counts them.
+            trial = came[task] if one.trial is None else one.trial
+            came[task] += 1
+            entry = entries.get("en", category.name, task)
+            if entry is None:
+                why = f"task {shown(task)} is not in the data of {category.name}"
+            elif one.termination_reason in _WITHOUT_VERDICT:
+                why = f"ended by {one.termination_reason}"
+            else:
+                episode = _episode(tree, one.termination_reason, solo=category.solo)
+        except UserError as error:
+            why = error.what
+        except ValidationError as error:
+            why = first_problem(error)
+        except ValueError as error:
+            why = str(error)
+        key = (entry.id if entry else "", trial, not why)
+        if entry is not None and key in seen:
+            why = f"task {shown(entry.id)} has two simulations of trial {trial}"
+            entry = None
+        seen.add(key)
+        if entry is None or why:
+            yield Unscored(where, why, entry, trial)
+        else:
+            yield Output(entry, trial, episode)
+
+
+def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
+    """Return the head of the results at ``path``, and each simulation with its place: the value, or
+    the file that holds it."""
+    file = path / "results.json" if path.is_dir() else path
+    if path.is_dir() and not file.exists():
+        raise _no_results(path, "holds no results.json")
+    head = _json_file(file)
+    simulations = head.get("simulations") or [] if isinstance(head, dict) else None
+    if not isinstance(simulations, list):
+        raise _no_results(path)
+    if simulations:
+        return head, ((f"simulation {n}", one) for n, one in enumerate(simulations))
+    folder = file.parent / "simulations"
+    found = {one.stem: one for one in sorted(folder.glob("[!.]*.json"))}
+    index = head.get("simulation_index")
+    listed = index if isinstance(index, list) else []
+    named = [str(one["id"]) for one in listed if isinstance(one, dict) and "id" in one]
+    files = [
+        found.get(name, folder / f"{Path(name).name}.json")
+        for name in {**found, **dict.fromkeys(named)}
+    ]
+    if not files:
+        raise _no_results(path, "holds no simulations")
+    return head, ((f"simulation {n} ({shown(one.name)})", one) for n, one in enumerate(files))
+
+
+def _no_results(path: Path, what: str = "is not a results file of tau2") -> UserError:
+    fix = "give the JSON file or the folder that `tau2 run` has saved"
+    return UserError(what, where=str(path), fix=fix)
+
+
+def _category(head: Mapping[str, Any], path: Path) -> Category:
+    """Return the category of the domain that results name."""
     try:
-        domain = str(tree["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
-        solo = tree["info"]["agent_info"]["implementation"] == _AGENTS[True]
-        simulations = list(tree["simulations"])
+        domain = str(head["info"]["environment_info"]["domain_name"]).removesuffix("-workflow")
+        solo = head["info"]["agent_info"]["implementation"] == _AGENTS[True]
     except (LookupError, TypeError) as error:
-        raise UserError(
-            "is no results file of tau2 (info and simulations)",
-            where=str(path),
-            fix="give the JSON file that `tau2 run` has saved",
-        ) from error
+        raise _no_results(path) from error
     name = f"{domain}_solo" if solo else domain
     if name not in CATEGORIES:
-        raise UserError(
-            f"is of the domain {name!r}", where=str(path), fix=f"known: {', '.join(CATEGORIES)}"
-        )
-    seen = set()
-    for place, simulation in enumerate(simulations):
-        where = f"{path}: simulation {place}"
-        try:
-            task, trial = str(simulation["task_id"]), _trial(simulation.get("trial"))
-            episode = _episode(simulation, solo=solo)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            what = f"is no simulation ({type(error).__name__}: {str(error)[:100]})"
-            raise UserError(what, where=where) from error
-        if (task, trial) in seen:
-            raise UserError(f"task {task!r} has two trials {trial}", where=where)
-        seen.add((task, trial))
-        entry = entries.find(task, where, language="en", category=name)
-        yield Output(entry, trial, episode)
+        what = f"is of the domain {shown(name)}"
+        raise UserError(what, where=str(path), fix=f"known: {', '.join(CATEGORIES)}")
+    return CATEGORIES[name]
 
 
-def _tree(raw: bytes, path: Path) -> Any:
-    """Upstream writes and reads ``NaN`` and ``Infinity``, which a model may have written."""
+def _json_file(path: Path) -> Any:
+    """Read JSON as upstream writes it, with ``NaN`` and ``Infinity``, and with a byte order mark.
+    Raises `UserError`."""
+    raw = read_bounded(path, MAX_RESULTS_BYTES)
     try:
-        return json.loads(raw.decode("utf-8"))
+        return json.loads(raw, parse_int=_integer)
     except RecursionError:
         raise UserError("is nested too deeply", where=str(path)) from None
     except ValueError as error:
         raise UserError(f"is not valid JSON ({error})", where=str(path)) from error
 
 
-def _trial(value: Any) -> int:
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
-        raise ValueError(f"trial is {value!r:.60}")
-    return value
+def _integer(text: str) -> int | float:
+    """Return infinity for an integer with more digits than Python reads."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
-def _episode(simulation: Mapping[str, Any], *, solo: bool) -> Episode:
-    trajectory = [_stored(message) for message in simulation["messages"]]
-    ended = simulation["termination_reason"]
+def _episode(tree: Any, ended: str, *, solo: bool) -> Episode:
     if ended not in _READ_ENDS:
-        raise ValueError(f"termination_reason is {ended!r:.60}")
+        raise ValueError(f"the termination_reason {shown(ended)} is not known")
+    if tree.get("messages") is None and ended not in STOPS:
+        tree = {"messages": []}  # the reward is 0, whatever was said
+    elif tree.get("messages") is None and tree.get("ticks"):
+        raise ValueError("a voice conversation (ticks in place of messages) is not read")
+    check_depth(tree, MOST_ROW_DEPTH)
+    trajectory = [message.stored() for message in _Spoken.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}
     return Episode(
         messages=[
-            {"role": message["role"], "content": message["content"]} for message in trajectory
+            {"role": message["role"], "content": message["content"]}
+            for message in trajectory
+            if message["role"] != "system"
         ],
         output=last["content"],
         state={
@@ -208,30 +285,3 @@ def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
         return bool(last["role"] == "assistant" and last["content"] == STOP)
     marked = any(mark in last["content"] for mark in ENDS)
     return last["role"] == "user" and not last.get("tool_calls") and marked
-
-
-def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
-    role, content = message["role"], message.get("content")
-    if role not in ("assistant", "user", "tool"):
-        raise ValueError(f"the role {role!r:.60}")
-    if content is not None and not isinstance(content, str):
-        raise ValueError(f"a content of the kind {type(content).__name__}")
-    kept: dict[str, Any] = {"role": role, "content": content or ""}
-    if role == "tool":
-        kept["id"], kept["requestor"] = str(message["id"]), message.get("requestor", "assistant")
-        if kept["requestor"] not in ("assistant", "user"):
-            raise ValueError(f"the requestor {kept['requestor']!r:.60}")
-        kept["error"] = bool(message.get("error"))
-    if calls := message.get("tool_calls"):
-        for call in calls:
-            if not isinstance(call["name"], str) or not isinstance(call["arguments"], dict):
-                raise ValueError("a call without a name, or without an object of arguments")
-        kept["tool_calls"] = [
-            {
-                "id": str(call.get("id", "")),
-                "name": call["name"],
-                "arguments": json.dumps(call["arguments"]),
-            }
-            for call in calls
-        ]
-    return kept

@@ -181,6 +181,18 @@ def test_the_metrics_are_the_parts_of_the_reward(benchmark: Tau2) -> None:
     assert verdict.metrics == {"env_assertion": 0.0}
 
 
+def test_a_task_without_actions_and_assertions_has_no_db_part(benchmark: Tau2) -> None:
+    entry = entry_of(benchmark, "retail", "0")
+    criteria = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
+    entry = replace(entry, gold=criteria)
+    for verdict in benchmark.verdicts(entry, silent_episode(entry)).values():
+        assert verdict.error_type == "not_communicated"
+        assert verdict.metrics == {"communicate": 0.0}
+    entry = replace(entry, gold={**criteria, "actions": []})
+    verdict = benchmark.verdicts(entry, silent_episode(entry))["official"]
+    assert verdict.metrics == {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
+
+
 def test_a_result_that_was_not_given_has_no_reward(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "retail", "0")
     episode = gold_episode(benchmark, entry)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.outputs import Entries
+from ace_ray.benchmarks.outputs import Output, Unscored
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
+from ace_ray.run.rescore import rescore
+from ace_ray.run.score import score_outputs
+from ace_ray.store import LocalStore
 from tests.benchmarks.tau2.scripted import Scripted, entry_of, made, play
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -41,7 +45,7 @@ def row(benchmark: Tau2, entry: Entry, episode: Episode, sample: int = 0) -> dic
 def benchmark(package: object) -> Tau2:
     url = "https://host.example/v1"
     user = {"endpoint": {"url": url, "model": "gpt-x", "api_key_env": None}}
-    return made(domains=["airline", "telecom_solo"], user=user)
+    return made(domains=["airline", "telecom", "telecom_solo", "mock"], user=user)
 
 
 def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None:
@@ -56,9 +60,10 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
         played.append((entry, episode))
     rows.append({**rows[0], "status": "infra_error", "sample": 2, "state": None})
     files = dict(benchmark.files(lambda: iter(rows), SUMMARY))
-    assert set(files) == {"results_airline.json", "results_telecom_solo.json"}
-    entries = Entries.among(benchmark.dataset())
-    for (entry, episode), (name, content) in zip(played, files.items(), strict=True):
+    played_in = ["results_airline.json", "results_telecom_solo.json"]
+    assert set(files) == {*played_in, "results_telecom.json", "results_mock.json"}
+    for (entry, episode), name in zip(played, played_in, strict=True):
+        content = files[name]
         tree = json.loads(content)
         assert len(tree["simulations"]) == 2
         assert tree["info"]["num_trials"] == 3
@@ -67,8 +72,8 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
         assert b"host.example" not in content
         path = tmp_path / name
         path.write_bytes(content)
-        first, second = benchmark.outputs(path, entries)
-        assert (first.entry, first.sample, second.sample) == (entry, 0, 1)
+        first, second = scored(benchmark, path)
+        assert (first.entry.key, first.sample, second.sample) == (entry.key, 0, 1)
         assert first.episode.state["trajectory"] == episode.state["trajectory"]
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
@@ -114,7 +119,7 @@ def test_numbers_that_are_none_are_read_back(benchmark: Tau2, tmp_path: Path) ->
     rows = [row(benchmark, entry, episode)]
     path = tmp_path / "results.json"
     path.write_bytes(dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"])
-    (read,) = benchmark.outputs(path, Entries.among(benchmark.dataset()))
+    (read,) = scored(benchmark, path)
     assert benchmark.verdicts(entry, read.episode) == benchmark.verdicts(entry, episode)
 
 
@@ -136,8 +141,14 @@ def test_a_stop_in_the_last_step_is_found(
     simulation = {"task_id": entry_of(benchmark, category).id, "trial": None,
                   "termination_reason": "max_steps", "messages": [last]}  # fmt: skip
     path = results_of(tmp_path, category, simulation)
-    (read,) = benchmark.outputs(path, Entries.among(benchmark.dataset()))
+    (read,) = scored(benchmark, path)
     assert read.episode.state["stopped"] is stopped
+
+
+def scored(benchmark: Tau2, path: Path) -> list[Output]:
+    found = read_all(benchmark, path)
+    assert all(isinstance(one, Output) for one in found)
+    return [one for one in found if isinstance(one, Output)]
 
 
 def results_of(folder: Path, category: str, *simulations: Any) -> Path:
@@ -154,49 +165,201 @@ def results_of(folder: Path, category: str, *simulations: Any) -> Path:
 CALL = {"id": "1", "name": "x", "arguments": {}}
 
 
+def simulation_of(task: str = "create_task_1", trial: int | None = 0, **changes: Any) -> Any:
+    messages = [{"role": "assistant", "content": "Hi!"}, {"role": "user", "content": "###STOP###"}]
+    fine = {"task_id": task, "trial": trial, "termination_reason": "user_stop"}
+    return {**fine, "messages": messages, **changes}
+
+
+def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
+    return list(benchmark.outputs(path, benchmark.output_entries()))
+
+
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("change", "why"),
     [
-        ({"trial": 1.5}, "trial is 1.5"),
-        ({"trial": True}, "trial is True"),
-        ({"trial": 1 << 40}, "trial is 1"),
-        ({"termination_reason": {"a": [1]}}, "is no simulation"),
-        ({"termination_reason": "user_stop\ud800"}, "termination_reason"),
-        ({"messages": None}, "is no simulation"),
-        ({"messages": [{"role": "system", "content": "x"}]}, "the role 'system'"),
-        ({"messages": [{"role": ["user"], "content": "x"}]}, "is no simulation"),
-        ({"messages": [{"role": "user", "content": ["a", {"b": 1}]}]}, "content of the kind list"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{**CALL, "arguments": "x"}]}]},
-         "without an object of arguments"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{**CALL, "name": 3}]}]},
-         "a call without a name"),
-        ({"messages": [{"role": "tool", "id": "1", "requestor": "x"}]}, "the requestor 'x'"),
+        ({"trial": 1.5}, "trial: .*integer"),
+        ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),
+        ({"termination_reason": "meteor"}, "'meteor' is not known"),
+        ({"messages": None}, "messages: .*list"),
+        ({"messages": None, "ticks": [{}]}, "voice"),
+        ({"messages": [None]}, r"messages\.0: is no object"),
+        ({"messages": [{"role": "developer", "content": "x"}]}, r"messages\.0\.role"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "arguments": "x"}]}]},
+            r"tool_calls\.0\.arguments",
+        ),
     ],
-)  # fmt: skip
-def test_what_is_no_simulation_is_named(
-    benchmark: Tau2, tmp_path: Path, change: dict[str, Any], what: str
+)
+def test_an_odd_simulation_is_named_and_the_others_are_read(
+    benchmark: Tau2, tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
-    fine = {"task_id": entry_of(benchmark, "airline").id, "trial": 0,
-            "termination_reason": "user_stop", "messages": []}  # fmt: skip
-    path = results_of(tmp_path, "airline", fine, fine | {"trial": 1} | change)
-    with pytest.raises(UserError, match=what) as caught:
-        list(benchmark.outputs(path, Entries.among(benchmark.dataset())))
-    assert "simulation 1" in str(caught.value)
+    others = simulation_of(), simulation_of(trial=2)
+    path = results_of(tmp_path, "mock", others[0], simulation_of(trial=1) | change, others[1])
+    first, odd, last = read_all(benchmark, path)
+    assert isinstance(first, Output)
+    assert isinstance(last, Output)
+    assert isinstance(odd, Unscored)
+    assert odd.where == "simulation 1"
+    assert re.search(why, odd.reason)
+
+
+def test_a_second_simulation_of_a_trial_is_not_scored(benchmark: Tau2, tmp_path: Path) -> None:
+    same = simulation_of(), simulation_of()
+    _, second = read_all(benchmark, results_of(tmp_path, "mock", *same))
+    assert isinstance(second, Unscored)
+    assert "two simulations of trial 0" in second.reason
+    without = simulation_of(trial=None), simulation_of(trial=None)
+    found = read_all(benchmark, results_of(tmp_path, "mock", *without))
+    assert [one.sample for one in found] == [0, 1]
+
+
+def test_ends_of_later_versions(benchmark: Tau2, tmp_path: Path) -> None:
+    ends = ["infrastructure_error", "unexpected_error", "timeout", "context_window_exceeded"]
+    simulations = [simulation_of(trial=n, termination_reason=end) for n, end in enumerate(ends)]
+    simulations[2]["messages"] = None
+    found = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
+    for one, end in zip(found[:2], ends[:2], strict=True):
+        assert isinstance(one, Unscored)
+        assert one.entry is not None
+        assert end in one.reason
+    for limit, end in zip(found[2:], ends[2:], strict=True):
+        assert isinstance(limit, Output)
+        for verdict in benchmark.verdicts(limit.entry, limit.episode).values():
+            assert (verdict.valid, verdict.error_type) == (False, end)
+
+
+def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
+    path = results_of(tmp_path, "mock")
+    index = [{"id": "a"}, {"id": "gone"}, 3]
+    head = json.loads(path.read_text()) | {"simulation_index": index}
+    del head["simulations"]
+    path.write_text(json.dumps(head))
+    folder = tmp_path / "simulations"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps(simulation_of()))
+    (folder / "b.json").write_text("{")
+    (folder / "._a.json").write_bytes(b"\0")
+    for given in (path, tmp_path):
+        found = read_all(benchmark, given)
+        assert [isinstance(one, Output) for one in found] == [True, False, False]
+        torn, gone = (one for one in found if isinstance(one, Unscored))
+        assert "b.json" in torn.where
+        assert "not valid JSON" in torn.reason
+        assert "gone.json" in gone.where
+        assert "No such file" in gone.reason
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_read_past(benchmark: Tau2, tmp_path: Path, encoding: str) -> None:
+    path = results_of(tmp_path, "mock", simulation_of())
+    path.write_text(path.read_text(), encoding=encoding)
+    assert len(scored(benchmark, path)) == 1
+
+
+def test_a_system_message_is_read_past(benchmark: Tau2, tmp_path: Path) -> None:
+    plain = simulation_of()
+    policy = {"role": "system", "content": "Be kind."}
+    longer = simulation_of(trial=1, messages=[policy, *plain["messages"]])
+    one, other = scored(benchmark, results_of(tmp_path, "mock", plain, longer))
+    assert one.episode.messages == other.episode.messages
+    assert benchmark.verdicts(one.entry, one.episode) == benchmark.verdicts(
+        other.entry, other.episode
+    )
+
+
+def test_a_task_of_another_split_is_scored(benchmark: Tau2, tmp_path: Path) -> None:
+    entries = benchmark.output_entries()
+    base = entries.of("en", "telecom").keys()
+    outside = next(one.id for one in made(domains=["telecom"], split="full").dataset()
+                   if one.id not in base)  # fmt: skip
+    path = results_of(tmp_path, "telecom", simulation_of(outside))
+    (found,) = benchmark.outputs(path, entries)
+    assert isinstance(found, Output)
+    assert found.entry.id == outside
+    assert len(entries.of("en", "telecom")) == 115
+
+
+@pytest.mark.parametrize(("by", "answer"), [("user", True), ("assistant", False)])
+def test_a_call_is_made_again_by_its_own_requestor(
+    benchmark: Tau2, tmp_path: Path, by: str, answer: bool
+) -> None:
+    entry = entry_of(benchmark, "telecom")
+    name = "check_sim_status"
+    call = {"id": "1", "name": name, "arguments": {}, "requestor": by}
+    given = {"requestor": "user", "arguments": {}, "last": True}
+    told = benchmark.scenario(entry).call(name, given)
+    messages = [
+        {"role": "user", "content": None, "tool_calls": [call]},
+        {"role": "tool", "id": "1", "requestor": by, "content": told.value},
+        {"role": "user", "content": "###STOP###"},
+    ]
+    path = results_of(tmp_path, "telecom", simulation_of(entry.id, messages=messages))
+    (found,) = scored(benchmark, path)
+    official = benchmark.verdicts(found.entry, found.episode)["official"]
+    assert (official.error_type != "replay_failed") is answer
 
 
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        ("[]", "is no results file"),
-        ("{}", "is no results file"),
+        ("[]", "is not a results file"),
+        ('{"simulations": [{}]}', "is not a results file"),
+        ('{"simulations": {"0": 1}}', "is not a results file"),
         ('{"info": {"environment_info": {"domain_name": "banking"}, "agent_info": '
-         '{"implementation": "llm_agent"}}, "simulations": []}', "of the domain 'banking'"),
-        ('{"info": {"environment_info": {"domain_name": "airline"}, "agent_info": '
-         '{"implementation": "llm_agent"}}, "simulations": [{"task_id": "0"}]}', "simulation 0"),
+         '{"implementation": "llm_agent"}}, "simulations": [{}]}', "of the domain 'banking'"),
+        ("{}", "holds no simulations"),
+        ('{"simulations": []}', "holds no simulations"),
     ],
 )  # fmt: skip
 def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path, content: str, what: str) -> None:
+    (tmp_path / "simulations").mkdir()
     path = tmp_path / "results.json"
     path.write_text(content)
-    with pytest.raises(UserError, match=what):
-        list(benchmark.outputs(path, Entries.among(benchmark.dataset())))
+    for given in (path, tmp_path):
+        with pytest.raises(UserError, match=what):
+            read_all(benchmark, given)
+
+
+def score(path: Path, output: Path) -> dict[str, Any]:
+    store = LocalStore(str(output))
+    return score_outputs(
+        path, benchmark="tau2", data="installed", model=None, store=store, say=lambda line: None
+    )
+
+
+def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path) -> None:
+    """As upstream's pass^k: over the trials that ended by themselves."""
+    lost = "infrastructure_error"
+    simulations = [
+        *(simulation_of("create_task_1_nl_eval", trial) for trial in range(3)),
+        simulation_of("create_task_1_nl_eval", 3, termination_reason=lost, messages=[]),
+        *(simulation_of("create_task_1", trial) for trial in range(3)),
+        simulation_of("create_task_1", 3, termination_reason="meteor"),
+        simulation_of("nobody_has_this"),
+    ]
+    path, output = results_of(tmp_path, "mock", *simulations), tmp_path / "out"
+    found = score(path, output)
+    stats = found["categories"]["mock"]
+    assert stats["status"]["scored"] == 6
+    assert stats["status"]["infra_error"] == 2
+    assert stats["official"]["accuracy"] == 0.5
+    assert stats["official"]["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.5, "3": 0.5}
+    assert found["source"]["not_scored"] == 3
+    (note,) = [one for one in found["notes"] if one.startswith("not scored: 3 of the input")]
+    for number, why in ((3, lost), (7, "meteor"), (8, "nobody_has_this")):
+        assert re.search(f"simulation {number}: [^;]*{why}", note)
+    lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
+    assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7, 8]
+    code, again = rescore(str(output), lambda line: None)
+    assert code == 0
+    assert again["categories"] == found["categories"]
+    assert again["notes"] == found["notes"]
+
+
+def test_a_file_of_which_nothing_can_be_scored_is_an_error(tmp_path: Path) -> None:
+    lost = simulation_of(termination_reason="infrastructure_error")
+    path, output = results_of(tmp_path, "mock", lost), tmp_path / "out"
+    with pytest.raises(UserError, match=r"nothing in it can be scored.*simulation 0"):
+        score(path, output)
+    assert not output.exists() or not any(output.iterdir())
