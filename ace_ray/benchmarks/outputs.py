@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError
+from ace_ray.local_files import without_bom
 from ace_ray.records import Entry, Episode
 
 MAX_LINE_BYTES = 256 << 20
@@ -49,10 +50,13 @@ class Entries:
         languages: Sequence[str],
         categories: Sequence[str],
         named_by: Collection[str] = (),
+        searched: Sequence[str] | None = None,
     ) -> None:
         """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
-        keys that a row needs beside its id: "language", "category", or both."""
+        keys that a row needs beside its id: "language", "category", or both. ``searched`` are the
+        categories that a row without one may be of, by default all."""
         self.languages, self.categories = languages, categories
+        self._searched = categories if searched is None else searched
         self._load, self._named_by = load, named_by
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 
@@ -89,7 +93,7 @@ class Entries:
         groups = [
             (one, other)
             for one in ([language] if language else self.languages)
-            for other in ([category] if category else self.categories)
+            for other in ([category] if category else self._searched)
         ]
         entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
         if not entries:
@@ -187,6 +191,7 @@ def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         where = f"{name}:{number}"
         if len(line) > MAX_LINE_BYTES:
             raise UserError(f"the line has more than {MAX_LINE_BYTES:,} bytes", where=where)
+        line = without_bom(line, where)
         if not line.strip():
             blank = blank or where
             continue
@@ -198,7 +203,7 @@ def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _parse(line: bytes, where: str) -> dict[str, Any]:
     try:
         # surrogatepass: models emit lone surrogates and some writers do not escape them
-        row = json.loads(line.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+        row = json.loads(line.decode("utf-8", "surrogatepass"))
     except RecursionError:
         what = "the line is nested too deeply"
     except ValueError as error:

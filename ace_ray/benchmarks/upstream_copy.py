@@ -20,7 +20,7 @@ from ace_ray.benchmarks.dataset import (
     read_inside,
 )
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
+from ace_ray.local_files import folder_of, without_bom
 
 UNKNOWN = "unknown"
 """The version of a folder that does not say, and whose data are not those of the known one."""
@@ -264,4 +264,4 @@ def _member(path: Path, name: str, limit_bytes: int) -> bytes:
             ) from error
     if len(raw) > limit_bytes:
         raise UserError(f"has more than {limit_bytes:,} bytes", where=where)
-    return raw
+    return without_bom(raw, where)

@@ -34,6 +34,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     template_probe,
 )
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
@@ -317,6 +318,16 @@ class StableToolBench(Benchmark):
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
         return paper(runs, rules)
+
+    def output_entries(self) -> Entries:
+        """Return the queries by group; only the groups that outputs answer are read."""
+
+        def of(_: str, group: str) -> list[Entry]:
+            without_apis = self._options.without_apis
+            return load(self._folder, groups=[group], without_apis=without_apis).entries
+
+        searched = present(self._folder)
+        return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)

@@ -115,7 +115,7 @@ def _load_group(
         raise UserError(
             f"the group {group} is missing: no such file",
             where=str(query_file),
-            fix="get the file, or leave the group out of groups",
+            fix="get the file, or leave the group out",
         )
     rows = _queries(query_file)
     wanted = _ids(ids_file) if ids_file.is_file() else list(rows)
