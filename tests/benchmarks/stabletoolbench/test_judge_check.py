@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.errors import UserError
@@ -63,6 +64,9 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     assert summary["agreement"]["judge_errors"] == 1
     assert summary["table"]["lines"][1] == ["Unsure", "0", "0", "1"]
     assert "66.7 %" in summary["comparable"]
+    (score,) = scores_of(type(benchmark), summary, headline=True)["official"]
+    assert score.estimate is not None
+    assert score.estimate.value == pytest.approx(2 / 3)
     assert "further_tables" not in summary
     again = [replace(row, sample=1) for row in rows]
     (layout,) = benchmark.summarize([*rows, *again], 0.0)["further_tables"]
