@@ -47,7 +47,7 @@ def folder_of(text: str | Path, where: str) -> Path:
     return path
 
 
-# UTF-32 first: its little-endian mark begins with that of UTF-16.
+# UTF-32 comes first: its little-endian mark begins with the mark of UTF-16.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",

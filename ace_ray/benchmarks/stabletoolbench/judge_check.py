@@ -37,7 +37,7 @@ from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, canoni
 from ace_ray.stats import Z95, wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
-_SAID = "said:"
+_SAID = "said_"
 
 
 class JudgeOptions(Section):

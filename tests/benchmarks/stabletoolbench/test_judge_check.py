@@ -16,7 +16,8 @@ from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.errors import UserError
-from ace_ray.records import Completion, Sampling, Verdict
+from ace_ray.records import Completion, Sampling, Verdict, canonical_json
+from ace_ray.run.storage.rows import metrics_of
 
 LABELS = [
     {"query_id": 1, "query": "How far is Vega?", "answer": "25 light years.", "label": "solved"},
@@ -57,7 +58,11 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     for entry in benchmark.entries():
         context = EpisodeContext(RoleModel(Judge(), Sampling()))
         episode = asyncio.run(benchmark.run(entry, context))
-        rows.append(Row(entry.category, entry.id, benchmark.verdicts(entry, episode)))
+        verdicts = {
+            rules: replace(verdict, metrics=metrics_of(canonical_json(verdict.metrics)))
+            for rules, verdict in benchmark.verdicts(entry, episode).items()
+        }  # as a run stores and reads them
+        rows.append(Row(entry.category, entry.id, verdicts))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
     summary = benchmark.summarize([*rows, Row("Solved", "9", {}, "infra_error")], 0.0)
     assert summary["agreement"]["accuracy"] == pytest.approx(2 / 3)

@@ -35,8 +35,8 @@ class Answered:
     ``real``.
 
     ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON within the
-    bounds, or no object where MirrorAPI's form needs one), ``cache`` (the recorded answers cannot
-    be read), ``simulator`` (no usable answer in all attempts), ``prompt`` (too long for the
+    bounds, or not an object where MirrorAPI's form needs one), ``cache`` (the recorded answers
+    cannot be read), ``simulator`` (no usable answer in all attempts), ``prompt`` (too long for the
     simulator, or refused by its template), ``real`` (refused or failed), or ``no_backend`` (none
     was left to ask). A failure is never cached as an answer; that a simulator gave no usable one is
     kept for that simulator.

@@ -113,7 +113,7 @@ class RealApis:
         else:
             method = api.method.upper()
             if not isinstance(arguments, Mapping):
-                raise Refused("its arguments are no object")
+                raise Refused("its arguments are not an object")
             if method not in ("GET", "POST"):
                 raise Refused("only GET and POST are asked")
             url, tree = self._placed(api, arguments)

@@ -270,8 +270,8 @@ class Simulator:
         arguments: Any,
         examples: Sequence[tuple[str, str]] = (),
     ) -> Answered:
-        """Return the model's answer; a declared failure when no attempt gave one in JSON, and
-        where MirrorAPI's form has no place for arguments that are no object."""
+        """Return the model's answer, or a declared failure: no attempt gave JSON, or MirrorAPI's
+        form, which takes objects only, was asked with other arguments."""
         if self._form != "own" and not isinstance(arguments, Mapping):
             return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
         failure, refused = "simulator", ""

@@ -98,7 +98,7 @@ class _Filler:
 
 
 def _is_finite(value: Any) -> bool:
-    # JSON, which answers are stored as, has no other floats.
+    # Answers are stored as JSON, which has no NaN and no infinities.
     return isinstance(value, float) and math.isfinite(value)
 
 

@@ -27,12 +27,11 @@ class Unusable(ValueError):
 
 
 def load(text: str, max_chars: int, *, unique: bool = False, floats: bool = False) -> Any:
-    """Return the value of a JSON text. Raises `Unusable` beyond the bounds or where it is none.
+    """Return the value of a JSON text. Raises `Unusable` for other text and beyond the bounds.
 
-    What Python's json writes and JSON does not know (NaN, infinities), and numbers beyond those of
-    a computer, become their text, so that everything stored stays JSON; with ``floats`` they
-    become floats, as Python reads them. ``unique``: a key that appears twice in one object is
-    refused; otherwise the last one counts, as everywhere.
+    NaN, infinities and numbers that are too large for a float become their text, so that all that
+    is stored stays JSON. ``floats`` makes floats of them, as Python does. ``unique`` refuses a key
+    that appears twice in one object; otherwise the last one counts, as everywhere.
     """
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
@@ -78,8 +77,8 @@ def first_object(text: str) -> dict[str, Any] | None:
 def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
     """Return what upstream's server reads from a call's arguments, objects in the order given.
 
-    That is any JSON value: ``[1]`` and ``null`` have a key too. An empty text means no arguments.
-    Raises `Unusable` for what is no JSON within the bounds.
+    Any JSON value has a key, ``[1]`` and ``null`` too. An empty text means no arguments. Raises
+    `Unusable` for text that is not JSON, and beyond the bounds.
     """
     if not isinstance(arguments, str):
         try:
@@ -90,7 +89,7 @@ def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
 
 
 def shown_arguments(text: str) -> dict[str, Any]:
-    """Return a call's arguments as chat templates take them, an object that JSON can hold.
+    """Return a call's arguments as chat templates take them: an object of JSON values.
 
     Raises `Unusable` for anything else.
     """
@@ -103,8 +102,8 @@ def shown_arguments(text: str) -> dict[str, Any]:
 def canonical_key(arguments: Any) -> str:
     """Return our key, the same for the same arguments in any order.
 
-    It begins with ``{``, at which `CacheFile` parts it from a simulator's id. No object's JSON
-    goes on after ``{}``, so arguments that are no object collide with none.
+    Every key begins with ``{``: `CacheFile` splits the simulator's id off there. The prefix ``{}``
+    marks other values than objects, and begins the JSON of the empty object only.
     """
     text = canonical_json(arguments)
     return text if isinstance(arguments, Mapping) else f"{{}}{text}"

@@ -53,12 +53,12 @@ def load(
     without_apis: WithoutApis = "refuse",
     where: str = "groups",
 ) -> Loaded:
-    """The queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``; further
-    groups need not be there. ``where`` names what asks for the groups, such as the config's key.
+    """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
 
-    ``tools`` adds what a tool directory says of the APIs. A query without APIs can be answered by
-    nobody: it is an error, or left out with a warning where ``without_apis`` is "skip". Raises
-    `UserError` naming the file and the query at fault.
+    Files of other groups are not needed. ``where`` names what asks for the groups, such as the
+    config's key. ``tools`` adds what a tool directory says of the APIs. A query without APIs is an
+    error, or left out with a warning where ``without_apis`` is "skip". Raises `UserError` naming
+    the file and the query at fault.
     """
     for name in groups:
         if name not in GROUPS:
