@@ -28,7 +28,7 @@ from pydantic.fields import FieldInfo
 from ace_ray.bounded import MOST_BYTES, Unbounded, yaml_tree
 from ace_ray.credentials import is_secret_name, secrets_in
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
+from ace_ray.local_files import folder_of, without_bom
 from ace_ray.mistakes import mistake
 from ace_ray.records import Sampling
 
@@ -606,7 +606,7 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
-        text = content.decode("utf-8")
+        text = without_bom(content, path).decode("utf-8")
     except OSError as error:
         raise UserError(
             f"cannot be read: {error.strerror}",

@@ -1,7 +1,8 @@
-"""Paths that a user named."""
+"""Files that a user named: their paths, and the encoding of their text."""
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import stat
@@ -44,3 +45,28 @@ def folder_of(text: str | Path, where: str) -> Path:
             f"{str(path)[:200]!r} may not be read", where=where, fix="check its permissions"
         )
     return path
+
+
+# UTF-32 comes first: its little-endian mark begins with the mark of UTF-16.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+def without_bom(content: bytes, where: str | Path) -> bytes:
+    """Return the UTF-8 text ``content`` without a byte order mark at its start.
+
+    Windows editors write that mark, and Python's readers take it for a character. Raises
+    `UserError` at ``where`` for the mark of another encoding.
+    """
+    for mark, encoding in _OTHER_MARKS.items():
+        if content.startswith(mark):
+            raise UserError(
+                f"is {encoding} text, as its byte order mark says",
+                where=str(where),
+                fix="save it as UTF-8",
+            )
+    return content.removeprefix(codecs.BOM_UTF8)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
+from ace_ray.local_files import folder_of, without_bom
 from ace_ray.mistakes import did_you_mean
 from ace_ray.records import Entry, digest
 
@@ -215,7 +215,10 @@ def is_texts(value: Any) -> bool:
 
 
 def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
-    """The file's bytes. Raises `UserError` when it is missing, not a plain file or too large."""
+    """Return the bytes of a text file, without a byte order mark.
+
+    Raises `UserError` when the file is missing, not a plain file, too large, or in UTF-16.
+    """
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
@@ -231,7 +234,7 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
         raise UserError(f"cannot be read ({error.strerror})", where=str(path)) from error
     if len(raw) > limit_bytes:  # it grew since stat
         raise UserError(f"has more than {limit_bytes:,} bytes", where=str(path))
-    return raw
+    return without_bom(raw, path)
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
@@ -264,7 +267,8 @@ def json_lines(raw: bytes, path: str | Path) -> Iterator[tuple[str, Row]]:
         where, fix = f"{path}:{number}", "write one JSON object per line"
         if not line.strip():
             raise UserError("the line is blank", where=where, fix=fix)
-        row = json_value(line, where, fix)
+        # files that were joined have a mark in the middle
+        row = json_value(without_bom(line, where), where, fix)
         if not isinstance(row, dict):
             raise UserError(f"holds a {type(row).__name__}", where=where, fix=fix)
         yield where, row

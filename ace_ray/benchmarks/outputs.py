@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError
+from ace_ray.local_files import without_bom
 from ace_ray.records import Entry, Episode
 
 MAX_LINE_BYTES = 256 << 20
@@ -62,11 +63,14 @@ class Entries:
         categories: Sequence[str],
         named_by: Collection[str] = (),
         load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
+        searched: Sequence[str] | None = None,
     ) -> None:
         """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
         keys that a row needs beside its id: "language", "category", or both. ``load_others`` gives
-        entries of the same category that count only where an output answers them."""
+        entries of the same category that count only where an output answers them. ``searched`` are
+        the categories that a row without one may be of, by default all."""
         self.languages, self.categories = languages, categories
+        self._searched = categories if searched is None else searched
         self._load, self._named_by, self._load_others = load, named_by, load_others
         self.remarks: Counter[str] = Counter()
         """Lines for people about the outputs, and how many outputs each is about."""
@@ -115,7 +119,7 @@ class Entries:
         groups = [
             (one, other)
             for one in ([language] if language else self.languages)
-            for other in ([category] if category else self.categories)
+            for other in ([category] if category else self._searched)
         ]
         entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
         if not entries:
@@ -213,6 +217,7 @@ def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         where = f"{name}:{number}"
         if len(line) > MAX_LINE_BYTES:
             raise UserError(f"the line has more than {MAX_LINE_BYTES:,} bytes", where=where)
+        line = without_bom(line, where)
         if not line.strip():
             blank = blank or where
             continue
@@ -224,7 +229,7 @@ def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _parse(line: bytes, where: str) -> dict[str, Any]:
     try:
         # surrogatepass: models emit lone surrogates and some writers do not escape them
-        row = json.loads(line.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+        row = json.loads(line.decode("utf-8", "surrogatepass"))
     except RecursionError:
         what = "the line is nested too deeply"
     except ValueError as error:

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.dataset import (
     read_inside,
 )
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
+from ace_ray.local_files import folder_of, without_bom
 from ace_ray.mistakes import did_you_mean
 
 UNKNOWN = "unknown"
@@ -267,4 +267,4 @@ def _member(path: Path, name: str, limit_bytes: int) -> bytes:
             ) from error
     if len(raw) > limit_bytes:
         raise UserError(f"has more than {limit_bytes:,} bytes", where=where)
-    return raw
+    return without_bom(raw, where)

@@ -8,7 +8,6 @@ tool calling) are ours with official texts too.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
 from ace_ray.benchmarks.acebench.categories import GENERATION
 from ace_ray.benchmarks.acebench.texts import NORMAL_VARIANTS, OWN
+from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, digest
 
@@ -122,13 +122,9 @@ def _variant_texts(variant: str) -> Mapping[str, str]:
 
 def read_texts(path: Path) -> dict[str, Any]:
     """The texts of ``prompts.json`` by upstream's names. Raises `UserError`."""
-    try:
-        texts = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = error.strerror or "unreadable"
-        raise UserError(f"no official prompts: {reason}", where=str(path), fix=_FIX) from None
-    except ValueError as error:
-        raise UserError(f"not JSON: {error}", where=str(path), fix=_FIX) from None
+    if not path.exists():
+        raise UserError("no official prompts: no such file", where=str(path), fix=_FIX)
+    texts = json_value(read_bounded(path), path, _FIX)
     if not isinstance(texts, dict):
         raise UserError("not a JSON object of prompt texts", where=str(path), fix=_FIX)
     return texts

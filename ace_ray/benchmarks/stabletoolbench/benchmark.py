@@ -34,6 +34,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     template_probe,
 )
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
+from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import CHOICES, FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
@@ -320,6 +321,16 @@ class StableToolBench(Benchmark):
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper:
         return paper(runs, rules)
 
+    def output_entries(self) -> Entries:
+        """Return the queries by group; only the groups that outputs answer are read."""
+
+        def of(_: str, group: str) -> list[Entry]:
+            skips, where = self._options.without_apis, "the answers"
+            return load(self._folder, groups=[group], without_apis=skips, where=where).entries
+
+        searched = present(self._folder)
+        return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
+
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
 
@@ -383,18 +394,18 @@ class StableToolBench(Benchmark):
                     tools = schemas(self._apis(entry), self._settings.rules, self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 
-        timing = summary["timing"]
+        timing, groups = summary["timing"], self._options.groups
         metadata = Metadata(
             framework=str(summary["model"]["source"]),
-            test_set=self._options.groups[0] if len(self._options.groups) == 1 else "all",
+            test_set="all" if set(groups) == set(GROUPS) else "+".join(groups),
             evaluator_model=self._judge_name(summary),
             evaluation_method="official" if self._judging.source == "upstream" else "ace_ray",
             overall_time_s=float(timing.get("wall_s") or 0.0),
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
             config={"method": self._options.method, "apis": list(self._sources.backends)},
         )
-        yield "results.json", b"".join(result_json(metadata, answered))
-        for group in self._options.groups:
+        yield metadata.path(), b"".join(result_json(metadata, answered))
+        for group in groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 
     def _judge_name(self, summary: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
@@ -28,7 +28,7 @@ from ace_ray.benchmarks.stabletoolbench.results.answers import (
     is_answer,
     linked,
 )
-from ace_ray.benchmarks.statistics import sample_tables
+from ace_ray.benchmarks.statistics import pooled, sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies, counts
 from ace_ray.config import Section
 from ace_ray.errors import UserError
@@ -37,7 +37,7 @@ from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, canoni
 from ace_ray.stats import Z95, wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
-_SAID = "said:"
+_SAID = "said_"
 
 
 class JudgeOptions(Section):
@@ -164,6 +164,11 @@ class JudgeCheck(Benchmark):
         if further := sample_tables(categories, RULE_SETS):
             summary["further_tables"] = further
         return summary
+
+    @classmethod
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        """Return the share of answers on which the judge agrees with people."""
+        return [pooled(stats[rules] for stats in summary["categories"].values())]
 
 
 def _sentence(measured: Mapping[str, Any]) -> str:

@@ -553,8 +553,9 @@ def test_files_for_others(tmp_path: Path) -> None:
     rows.append(rows[1] | {"sample": 1})
     summary = {"timing": {"wall_s": 3}, "model": {"source": "org/tiny"}}
     files = dict(benchmark.files(lambda: rows, summary))
-    assert set(files) == {"results.json", *(f"converted/{group}.json" for group in GROUPS)}
-    seed = json.loads(files["results.json"])
+    result = "results/tools/tiny_all.json"
+    assert set(files) == {result, *(f"converted/{group}.json" for group in GROUPS)}
+    seed = json.loads(files[result])
     assert seed["summary"]["solved_count"] == len(rows) - 1
     assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
     assert seed["summary"]["total_evaluations"] == len(rows) - 1, "all samples"

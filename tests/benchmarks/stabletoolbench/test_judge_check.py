@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.errors import UserError
-from ace_ray.records import Completion, Sampling, Verdict
+from ace_ray.records import Completion, Sampling, Verdict, canonical_json
+from ace_ray.run.storage.rows import metrics_of
 
 LABELS = [
     {"query_id": 1, "query": "How far is Vega?", "answer": "25 light years.", "label": "solved"},
@@ -56,13 +58,20 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     for entry in benchmark.entries():
         context = EpisodeContext(RoleModel(Judge(), Sampling()))
         episode = asyncio.run(benchmark.run(entry, context))
-        rows.append(Row(entry.category, entry.id, benchmark.verdicts(entry, episode)))
+        verdicts = {
+            rules: replace(verdict, metrics=metrics_of(canonical_json(verdict.metrics)))
+            for rules, verdict in benchmark.verdicts(entry, episode).items()
+        }  # as a run stores and reads them
+        rows.append(Row(entry.category, entry.id, verdicts))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
     summary = benchmark.summarize([*rows, Row("Solved", "9", {}, "infra_error")], 0.0)
     assert summary["agreement"]["accuracy"] == pytest.approx(2 / 3)
     assert summary["agreement"]["judge_errors"] == 1
     assert summary["table"]["lines"][1] == ["Unsure", "0", "0", "1"]
     assert "66.7 %" in summary["comparable"]
+    (score,) = scores_of(type(benchmark), summary, headline=True)["official"]
+    assert score.estimate is not None
+    assert score.estimate.value == pytest.approx(2 / 3)
     assert "further_tables" not in summary
     again = [replace(row, sample=1) for row in rows]
     (layout,) = benchmark.summarize([*rows, *again], 0.0)["further_tables"]

@@ -34,11 +34,12 @@ class Answered:
     else ``simulator``, ``other simulator`` (not the one of this run; where that is asked for) or
     ``real``.
 
-    ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON object within
-    the bounds), ``cache`` (the recorded answers cannot be read), ``simulator`` (no usable answer in
-    all attempts), ``prompt`` (too long for the simulator, or refused by its template), ``real``
-    (refused or failed), or ``no_backend`` (none was left to ask). A failure is never cached as an
-    answer; that a simulator gave no usable one is kept for that simulator.
+    ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON within the
+    bounds, or not an object where MirrorAPI's form needs one), ``cache`` (the recorded answers
+    cannot be read), ``simulator`` (no usable answer in all attempts), ``prompt`` (too long for the
+    simulator, or refused by its template), ``real`` (refused or failed), or ``no_backend`` (none
+    was left to ask). A failure is never cached as an answer; that a simulator gave no usable one is
+    kept for that simulator.
 
     ``unrecorded`` is why it could not be recorded: a second run will not find it.
     ``schema_refused`` is why a simulator was asked without its schema (`Completion`).

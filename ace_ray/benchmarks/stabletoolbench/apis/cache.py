@@ -99,7 +99,7 @@ class CacheFolder:
         """The answer on record, as JSON text: ``{"error", "response", "origin", "by"}``, or with
         ``corrupt``, why it cannot be read. None: there is none.
 
-        ``arguments`` is the JSON text of an object, in the order in which they were given. Of
+        ``arguments`` is a JSON text as Python writes it, in the order in which they were given. Of
         simulated answers ``simulator_id``'s count, and others' only with ``any_simulator``.
         """
         file = self._file((category, tool, api))
@@ -232,7 +232,7 @@ class CacheClient:
         self._service, self._writes = service, writes
         self._simulator_id, self._any_simulator = simulator_id, any_simulator
 
-    async def get(self, api: Api, arguments: dict[str, Any]) -> Answered | None:
+    async def get(self, api: Api, arguments: Any) -> Answered | None:
         """The answer on record, None without one."""
         text = json.dumps(arguments)
         answer = await self._service(
@@ -240,7 +240,7 @@ class CacheClient:
         )
         return None if answer is None else self._answered(answer)
 
-    async def put(self, api: Api, arguments: dict[str, Any], answered: Answered) -> Answered:
+    async def put(self, api: Api, arguments: Any, answered: Answered) -> Answered:
         """Record an answer, or that the simulator has none: replayed, it is a failure again, and
         to another simulator nothing. Returns what is on record: another's, if that was first."""
         if not self._writes:

@@ -20,7 +20,7 @@ NO_ANSWER = "The API server has no answer to this request."
 
 
 class Real(Protocol):
-    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered: ...
+    async def answer(self, api: Api, arguments: Any) -> Answered: ...
 
 
 def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class ApiCaller:
         self._flying: dict[tuple[str, str, str, str], _Flight] = {}
 
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
-        """The answer to one call; ``arguments`` is an object or its JSON text.
+        """Return the answer to one call; ``arguments`` is an object or a JSON text.
 
         Every outcome is an `Answered`, except that a simulator's own failure (`RowError`,
         `EngineDead`) is raised: it says nothing about the agent.
@@ -88,7 +88,7 @@ class ApiCaller:
             if flight.over and self._flying.get(key) is flight:
                 del self._flying[key]
 
-    async def _ask(self, api: Api, arguments: dict[str, Any]) -> Answered:
+    async def _ask(self, api: Api, arguments: Any) -> Answered:
         cache = self._cache
         if cache and (recorded := await cache.get(api, arguments)) is not None:
             return recorded

@@ -80,7 +80,7 @@ class RealApis:
     def _key(self) -> str:
         return read_key(self._config, self._where)
 
-    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered:
+    async def answer(self, api: Api, arguments: Any) -> Answered:
         """The API's answer; ``failure`` is ``real`` where it was refused, failed, or gave none that
         the rules accept. Never raises for anything that a server does."""
         try:
@@ -94,7 +94,7 @@ class RealApis:
         failure = "" if accepts(reply.status, error_text, response, self._rules) else "real"
         return Answered(error_text, response, "real", origin="real", failure=failure)
 
-    def _request(self, api: Api, arguments: Mapping[str, Any]) -> HttpRequest:
+    def _request(self, api: Api, arguments: Any) -> HttpRequest:
         """Raises `Refused` when this call cannot be put as a request to an allowed host."""
         config = self._config
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -104,7 +104,7 @@ class RealApis:
                 "category": api.std_category,
                 "tool_name": api.std_tool.split("_for_")[0],
                 "api_name": api.std_api,
-                "tool_input": dict(arguments),
+                "tool_input": arguments,
                 "strip": "",
                 "toolbench_key": self._key,
             }
@@ -112,6 +112,8 @@ class RealApis:
                 headers["toolbench_key"] = self._key
         else:
             method = api.method.upper()
+            if not isinstance(arguments, Mapping):
+                raise Refused("its arguments are not an object")
             if method not in ("GET", "POST"):
                 raise Refused("only GET and POST are asked")
             url, tree = self._placed(api, arguments)

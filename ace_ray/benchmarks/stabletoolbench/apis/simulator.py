@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.dataset import assigned_text, python_source
-from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.values import (
     MAX_DEPTH,
     Unusable,
@@ -122,7 +122,7 @@ def messages(
     form: Form,
     system: SystemText,
     api: Api,
-    arguments: Mapping[str, Any],
+    arguments: Any,
     examples: Sequence[tuple[str, str]] = (),
 ) -> list[dict[str, Any]]:
     """The chat that asks for one answer. ``examples`` are for our own form only."""
@@ -147,9 +147,7 @@ def _mirror_request(api: Api, arguments: Mapping[str, Any], api_name: str) -> st
     return f"API doc:\n{document}\n\nRequest:\n{request}"
 
 
-def _own_request(
-    api: Api, arguments: Mapping[str, Any], examples: Sequence[tuple[str, str]]
-) -> str:
+def _own_request(api: Api, arguments: Any, examples: Sequence[tuple[str, str]]) -> str:
     document = {
         "tool": api.tool[:_MAX_TEXT],
         "tool_description": (api.tool_description or "")[:_MAX_TEXT],
@@ -269,10 +267,13 @@ class Simulator:
     async def answer(
         self,
         api: Api,
-        arguments: Mapping[str, Any],
+        arguments: Any,
         examples: Sequence[tuple[str, str]] = (),
     ) -> Answered:
-        """The model's answer; a declared failure when no attempt gave one in JSON."""
+        """Return the model's answer, or a declared failure: no attempt gave JSON, or MirrorAPI's
+        form, which takes objects only, was asked with other arguments."""
+        if self._form != "own" and not isinstance(arguments, Mapping):
+            return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
         failure, refused = "simulator", ""
         for attempt in range(ATTEMPTS):
             chat = messages(self._form, self._system, api, arguments, examples)

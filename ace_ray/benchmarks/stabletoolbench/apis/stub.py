@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +24,7 @@ _LIST_OF = re.compile(r"list of (\w+) with length ([0-9]{1,9})")
 _LENGTH = "_list_length"
 
 
-def stub_answer(api: Api, arguments: Mapping[str, Any], seed: int) -> Answered:
+def stub_answer(api: Api, arguments: Any, seed: int) -> Answered:
     """A deterministic answer in the shape of the API's template; a neutral one without."""
     template = api.template
     if isinstance(template, str):
@@ -36,12 +37,12 @@ def stub_answer(api: Api, arguments: Mapping[str, Any], seed: int) -> Answered:
 
 
 class _Filler:
-    def __init__(self, stem: str, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, stem: str, arguments: Any) -> None:
         self._stem, self._left = stem, MAX_LEAVES
         self._given = {
             _plain(name): value
-            for name, value in arguments.items()
-            if isinstance(value, (str, int, float)) and _plain(name)
+            for name, value in (arguments.items() if isinstance(arguments, Mapping) else ())
+            if (isinstance(value, (str, int)) or _is_finite(value)) and _plain(name)
         }
 
     def value(self, template: Any, name: str, path: str, level: int) -> Any:
@@ -94,6 +95,11 @@ class _Filler:
             case "NoneType":
                 return None
         return kind[:80]
+
+
+def _is_finite(value: Any) -> bool:
+    # Answers are stored as JSON, which has no NaN and no infinities.
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _plain(name: str) -> str:

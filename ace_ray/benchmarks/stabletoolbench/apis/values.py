@@ -26,12 +26,12 @@ class Unusable(ValueError):
     """The text is not JSON within the bounds."""
 
 
-def load(text: str, max_chars: int, *, unique: bool = False) -> Any:
-    """The value of a JSON text. Raises `Unusable` beyond the bounds or where it is none.
+def load(text: str, max_chars: int, *, unique: bool = False, floats: bool = False) -> Any:
+    """Return the value of a JSON text. Raises `Unusable` for other text and beyond the bounds.
 
-    What Python's json writes and JSON does not know (NaN, infinities), and numbers beyond those of
-    a computer, become their text, so that everything stored stays JSON. ``unique``: a key that
-    appears twice in one object is refused; otherwise the last one counts, as everywhere.
+    NaN, infinities and numbers that are too large for a float become their text, so that all that
+    is stored stays JSON. ``floats`` makes floats of them, as Python does. ``unique`` refuses a key
+    that appears twice in one object; otherwise the last one counts, as everywhere.
     """
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
@@ -39,7 +39,7 @@ def load(text: str, max_chars: int, *, unique: bool = False) -> Any:
         raise Unusable(f"nested more than {MAX_DEPTH} deep")
     exact = _MANY_DIGITS.search(text) is not None
     try:
-        return _decoder(unique, exact).decode(text)
+        return _decoder(unique, exact, floats).decode(text)
     except (ValueError, RecursionError) as error:
         raise Unusable(str(error) or type(error).__name__) from None
 
@@ -66,7 +66,7 @@ def first_object(text: str) -> dict[str, Any] | None:
         if begin < 0:
             return None
         try:
-            value, _ = _decoder(False, True).raw_decode(text, begin)
+            value, _ = _decoder(False, True, False).raw_decode(text, begin)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
@@ -74,30 +74,44 @@ def first_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def arguments_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
-    """A call's arguments as JSON values in the order given. An empty text means none.
+def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
+    """Return what upstream's server reads from a call's arguments, objects in the order given.
 
-    Raises `Unusable` for all that is no object within the bounds.
+    Any JSON value has a key, ``[1]`` and ``null`` too. An empty text means no arguments. Raises
+    `Unusable` for text that is not JSON, and beyond the bounds.
     """
     if not isinstance(arguments, str):
         try:
             arguments = json.dumps(dict(arguments))
         except (TypeError, ValueError, RecursionError) as error:
             raise Unusable(str(error)) from None
-    value = load(arguments, MAX_ARGUMENTS) if arguments.strip() else {}
+    return load(arguments, MAX_ARGUMENTS, floats=True) if arguments else {}
+
+
+def shown_arguments(text: str) -> dict[str, Any]:
+    """Return a call's arguments as chat templates take them: an object of JSON values.
+
+    Raises `Unusable` for anything else.
+    """
+    value = load(text, MAX_ARGUMENTS)
     if not isinstance(value, dict):
         raise Unusable(f"arguments that are a {type(value).__name__}")
     return value
 
 
-def canonical_key(arguments: Mapping[str, Any]) -> str:
-    """Our key: the same for the same arguments in any order."""
-    return canonical_json(arguments)
+def canonical_key(arguments: Any) -> str:
+    """Return our key, the same for the same arguments in any order.
+
+    Every key begins with ``{``: `CacheFile` splits the simulator's id off there. The prefix ``{}``
+    marks other values than objects, and begins the JSON of the empty object only.
+    """
+    text = canonical_json(arguments)
+    return text if isinstance(arguments, Mapping) else f"{{}}{text}"
 
 
-def upstream_key(arguments: Mapping[str, Any]) -> str:
-    """Upstream's key (``server/main.py``): Python's text of the dict, in the order given."""
-    return str(dict(arguments))
+def upstream_key(arguments: Any) -> str:
+    """Return upstream's key (``server/main.py``), Python's text of the value."""
+    return str(arguments)
 
 
 def canonical_of_upstream(key: str) -> str | None:
@@ -130,11 +144,11 @@ def _finite(digits: str) -> float | str:
 
 
 @cache
-def _decoder(unique: bool, count_digits: bool) -> json.JSONDecoder:
+def _decoder(unique: bool, count_digits: bool, floats: bool) -> json.JSONDecoder:
     # Python's own int is much faster than one of ours that is asked for every number.
     return json.JSONDecoder(
-        parse_constant=str,
-        parse_float=_finite,
+        parse_constant=None if floats else str,
+        parse_float=None if floats else _finite,
         parse_int=_whole if count_digits else None,
         object_pairs_hook=_distinct if unique else None,
     )

@@ -52,19 +52,21 @@ def load(
     without_apis: WithoutApis = "refuse",
     where: str = "groups",
 ) -> Loaded:
-    """The queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``; further
-    groups need not be there. ``where`` is the config's key of the groups.
+    """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
 
-    ``tools`` adds what a tool directory says of the APIs. A query without APIs can be answered by
-    nobody: it is an error, or left out with a warning where ``without_apis`` is "skip". Raises
-    `UserError` naming the file and the query at fault.
+    Files of other groups are not needed. ``where`` names what asks for the groups, such as the
+    config's key. ``tools`` adds what a tool directory says of the APIs. A query without APIs is an
+    error, or left out with a warning where ``without_apis`` is "skip". Raises `UserError` naming
+    the file and the query at fault.
     """
     check_names(groups, GROUPS, what="group", where=where)
     warnings: list[str] = []
     entries = [
         entry
         for group in groups
-        for entry in _load_group(queries_folder(folder), group, tools, without_apis, warnings)
+        for entry in _load_group(
+            queries_folder(folder), group, tools, without_apis, warnings, where
+        )
     ]
     return Loaded(entries, warnings, tools.lacking if tools is not None else [])
 
@@ -106,13 +108,14 @@ def _load_group(
     tools: ToolFolder | None,
     without_apis: WithoutApis,
     warnings: list[str],
+    wanted_by: str,
 ) -> list[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
         raise UserError(
             f"the group {group} is missing: no such file",
             where=str(query_file),
-            fix="get the file, or leave the group out of groups",
+            fix=f"get the file, or leave the group out of {wanted_by}",
         )
     rows = _queries(query_file)
     wanted = _ids(ids_file) if ids_file.is_file() else list(rows)

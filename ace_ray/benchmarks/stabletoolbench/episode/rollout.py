@@ -14,7 +14,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     observation,
     status_code,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import arguments_of
+from ace_ray.benchmarks.stabletoolbench.apis.values import shown_arguments
 from ace_ray.benchmarks.stabletoolbench.episode.reading import (
     react_chat,
     read_finish,
@@ -65,7 +65,7 @@ def as_sent(
     if settings.form == "react":
         chat = react_chat(messages, settings.observation_role)
     else:
-        chat = context.as_sent(messages, arguments_of, reasoning=reasoning)
+        chat = context.as_sent(messages, shown_arguments, reasoning=reasoning)
     return _joined(chat) if settings.rules == "fixed" else chat
 
 

@@ -5,6 +5,7 @@ The summary comes before the results, so rows are gone through twice; only count
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 from ace_ray.benchmarks.stabletoolbench.apis.values import MAX_ARGUMENTS, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.check import api_recall
 from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.benchmarks.stabletoolbench.results.answers import (
     Node,
     chain,
     final_text,
-    has_finish,
     text_of,
+    tool_messages,
 )
 from ace_ray.records import Entry
 
@@ -36,8 +38,9 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """``framework`` is the candidate, ``test_set`` a group or "all", ``timestamp`` local time as
-    ``2024-01-15 10:30:45``. ``config`` goes beside the four keys of the format."""
+    """``framework`` is the candidate, ``test_set`` the groups that were run, joined by ``+``, or
+    "all", ``timestamp`` local time as ``2024-01-15 10:30:45``. ``config`` goes beside the four keys
+    of the format."""
 
     framework: str
     test_set: str
@@ -46,6 +49,13 @@ class Metadata:
     overall_time_s: float
     timestamp: str
     config: Mapping[str, Any] = field(default_factory=dict)
+
+    def path(self) -> str:
+        """Return the file's path, ``results/tools/<framework>_<config>.json``: the last part of the
+        candidate's name, and its test set."""
+        framework = self.framework.rstrip("/").rpartition("/")[2]
+        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{framework}_{self.test_set}")
+        return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
 def result_json(metadata: Metadata, rows: Callable[[], Iterable[ResultRow]]) -> Iterator[bytes]:
@@ -57,7 +67,7 @@ def result_json(metadata: Metadata, rows: Callable[[], Iterable[ResultRow]]) -> 
         "framework": metadata.framework,
         "config": {
             "test_set": metadata.test_set,
-            "num_queries": len(counted.queries),
+            "num_queries": len(counted.declared),
             "evaluator_model": metadata.evaluator_model,
             "evaluation_method": metadata.evaluation_method,
             **metadata.config,
@@ -98,7 +108,7 @@ def result_of(row: ResultRow, evaluation_method: str) -> dict[str, Any]:
         },
         "evaluation": {
             "answer_status": majority(votes) if votes else None,
-            "has_finish": has_finish(answer),
+            "has_finish": _calls_finish(answer),
             "evaluation_method": evaluation_method,
         },
         "timing": {"evaluation_time": row.evaluation_s},
@@ -109,7 +119,8 @@ def result_of(row: ResultRow, evaluation_method: str) -> dict[str, Any]:
 class Summary:
     """The format's statistics, counted while rows pass by."""
 
-    queries: set[str] = field(default_factory=set)
+    declared: set[str] = field(default_factory=set)
+    evaluated: set[str] = field(default_factory=set)
     evaluations: int = 0
     judged: int = 0
     solved: int = 0
@@ -120,12 +131,14 @@ class Summary:
     not_scored: int = 0
 
     def add(self, row: ResultRow) -> None:
-        self.queries.add(f"{row.entry.category}/{row.entry.id}")
+        query = f"{row.entry.category}/{row.entry.id}"
+        self.declared.add(query)
         if row.state is None:
             self.not_scored += 1
             return
+        self.evaluated.add(query)
         self.evaluations += 1
-        self.finished += has_finish(row.state["answer"]["answer"])
+        self.finished += _calls_finish(row.state["answer"]["answer"])
         self.api_call += api_recall(row.entry.gold["relevant"], row.state["calls"])
         self.seconds += row.evaluation_s
         if votes := row.state["votes"]:
@@ -137,7 +150,7 @@ class Summary:
     def as_json(self) -> dict[str, Any]:
         """Averages are over scored answers; ``not_scored`` is no key of the format."""
         return {
-            "total_queries": len(self.queries),
+            "total_queries": len(self.evaluated),
             "total_evaluations": self.evaluations,
             "solved_count": self.solved,
             "solved_percentage": _mean(100.0 * self.solved, self.judged),
@@ -148,6 +161,12 @@ class Summary:
             "average_evaluation_time": _mean(self.seconds, self.evaluations),
             "not_scored": self.not_scored,
         }
+
+
+def _calls_finish(answer: Mapping[str, Any]) -> bool:
+    """Return whether the answer contains a call of Finish, as the format says; upstream's pass
+    rate, and the metric ``finish``, want it at the end."""
+    return any(message.get("name") == FINISH for message in tool_messages(answer))
 
 
 def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -612,9 +612,9 @@ def test_an_owner_that_opens_keeps_others_out_before_it_is_asked_anything(tmp_pa
 
 
 def test_arguments_are_bounded() -> None:
-    assert arguments_of("") == arguments_of("  ") == arguments_of({}) == {}
-    assert list(arguments_of('{"b": 1, "a": NaN}').items()) == [("b", 1), ("a", "NaN")]
-    for bad in ["[1]", "1", "{", "{'a': 1}", '{"a": ' + "[" * 70 + "]" * 70 + "}", "x" * 40_000]:
+    assert arguments_of("") == arguments_of({}) == {}
+    assert list(arguments_of('{"b": 1, "a": 2}').items()) == [("b", 1), ("a", 2)]
+    for bad in [" ", "{", "{'a': 1}", '{"a": ' + "[" * 70 + "]" * 70 + "}", "x" * 40_000]:
         with pytest.raises(Unusable):
             arguments_of(bad)
     deep: Any = []
@@ -633,7 +633,35 @@ def test_keys_that_are_no_arguments_are_left_alone(key: str) -> None:
     assert canonical_of_upstream(key) is None
 
 
-def test_an_upstream_key_is_pythons_text() -> None:
-    assert upstream_key(json.loads('{"id": null, "x": "5", "y": 5}')) == (
-        "{'id': None, 'x': '5', 'y': 5}"
+# The keys are those that upstream's server made of these texts (server/main.py at aa4ed9f).
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        ('{"id": null, "x": "5", "y": 5, "z": true}', "{'id': None, 'x': '5', 'y': 5, 'z': True}"),
+        ('{"a": NaN, "b": [Infinity, -Infinity]}', "{'a': nan, 'b': [inf, -inf]}"),
+        (
+            '{"a": 1e400, "b": -1E400, "c": 1.50, "d": -0.0}',
+            "{'a': inf, 'b': -inf, 'c': 1.5, 'd': -0.0}",
+        ),
+        ('[1, {"a": "x"}]', "[1, {'a': 'x'}]"),
+        ("null", "None"),
+        ('"a text"', "a text"),
+        ("5", "5"),
+        ("", "{}"),
+    ],
+)
+def test_a_call_has_upstreams_key(tmp_path: Path, said: str, key: str) -> None:
+    assert upstream_key(arguments_of(said)) == key
+    record(tmp_path / "theirs", {key: {"error": "", "response": "theirs"}})
+    theirs = CacheFolder(str(tmp_path / "theirs"), "read")
+    assert response(theirs, arguments_of(said)) == "theirs"
+
+    ours = CacheFolder(str(tmp_path / "ours"), "readwrite")
+    ours.put(*NAMES, json.dumps(arguments_of(said)), ANSWER)
+    ours.close()
+    again = CacheFolder(str(tmp_path / "ours"), "read")
+    assert response(again, arguments_of(said)) == {"n": 1}
+    others = [{}, {"a": "NaN"}, {"a": "inf"}, [], [1], "None", "5", "{}"]
+    assert all(response(again, other) is None for other in others if other != arguments_of(said)), (
+        "no other call has the answer"
     )

@@ -255,7 +255,7 @@ def test_an_answer_that_cannot_be_recorded_is_used_and_says_why(
     folder.close()
 
 
-@pytest.mark.parametrize("said", ["{", "[1]", "nothing", '{"a": ' + "[" * 99, "x" * 99_999])
+@pytest.mark.parametrize("said", ["{", "nothing", " ", '{"a": ' + "[" * 99, "x" * 99_999])
 def test_arguments_that_are_none_are_told_to_the_agent(said: str) -> None:
     answered = asyncio.run(ApiCaller(stub_seed=1).call(API, said))
     assert (answered.error, answered.source) == (BAD_ARGUMENTS, "none")
@@ -265,6 +265,23 @@ def test_arguments_that_are_none_are_told_to_the_agent(said: str) -> None:
 def test_an_empty_text_means_no_arguments() -> None:
     caller = ApiCaller(stub_seed=1)
     assert asyncio.run(caller.call(API, "")) == asyncio.run(caller.call(API, {}))
+
+
+@pytest.mark.parametrize("said", ["[1]", "null", '"a text"', '{"a": NaN, "b": 1e400}'])
+def test_arguments_of_every_json_kind_are_answered_and_recorded(tmp_path: Path, said: str) -> None:
+    model = Scripted(GOOD)
+    for source in ("simulator", "cache"):
+        folder = CacheFolder(str(tmp_path), "readwrite")
+        client = CacheClient(local(folder), writes=True, simulator_id="s")
+        caller = ApiCaller(cache=client, simulator=simulator(model))
+        assert asyncio.run(caller.call(API, said)).source == source
+        folder.close()
+    assert len(model.asked) == 1
+    stubbed = asyncio.run(ApiCaller(stub_seed=1).call(an_api(template={"a": "float"}), said))
+    json.dumps(stubbed.response, allow_nan=False)
+    mirror = Simulator(model.role_model(), "mirror", SystemText("s", "own"))
+    failure = asyncio.run(ApiCaller(simulator=mirror).call(API, said)).failure
+    assert failure == ("" if said.startswith("{") else "arguments")
 
 
 def test_examples_reach_the_simulator(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ class TestRequests:
             ("https://{id}.api.test/p", {"id": "evil"}),
             ("https://{id}", {"id": "sports.api.test"}),
             ("https://sports.api.test/p", {"id": "x" * 9000}),
+            ("https://sports.api.test/p", ["7"]),
             ("", {}),
             ("http://sports.api.test/p", {}),
             ("file:///etc/passwd", {}),
@@ -124,7 +125,7 @@ class TestRequests:
             ("https://sports.api.test/\r\nX: y", {}),
         ],
     )
-    def test_nothing_goes_anywhere_else(self, url: str, said: dict[str, Any]) -> None:
+    def test_nothing_goes_anywhere_else(self, url: str, said: Any) -> None:
         transport = Recorded(OK)
         answered = call(transport, an_api(url=url), said=said)
         assert (answered.failure, answered.response, transport.asked) == ("real", "", [])

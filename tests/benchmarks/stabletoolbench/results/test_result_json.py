@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.results.result_json import (
     Metadata,
@@ -67,7 +69,7 @@ def test_the_whole_file() -> None:
         "timestamp": "2024-01-15 10:30:45",
     }
     assert found["summary"] == {
-        "total_queries": 3,
+        "total_queries": 2,
         "total_evaluations": 2,
         "solved_count": 1,
         "solved_percentage": 50.0,
@@ -113,6 +115,37 @@ def test_one_result() -> None:
     assert json.loads(node["message"])["arguments"] == {"q": "rye"}
     assert other["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
     assert other["evaluation"]["has_finish"] is False
+
+
+def test_a_finish_anywhere_in_the_answer_counts() -> None:
+    """Upstream's pass rate, and the metric ``finish``, want it at the end."""
+    script: list[Any] = [(None, [("Finish", "{")]), (None, [(BREADS, {"q": "rye"})])]
+    row = ResultRow(entry("1"), state(script, ["Unsolved"]))
+    found = written([row])
+    assert found["results"][0]["evaluation"]["has_finish"] is True
+    assert found["summary"]["finish_count"] == 1
+    assert row.state is not None
+    assert verdicts(ENTRY, row.state)["official"].metrics["finish"] == 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "test_set", "path"),
+    [
+        ("org/SmolLM2", "all", "results/tools/SmolLM2_all.json"),
+        ("s3://b/run/step-100/", "G1_tool", "results/tools/step-100_G1_tool.json"),
+        (
+            "C:\\m\u00e4rz ..",
+            "G1_tool+G2_category",
+            "results/tools/C-m-rz-.._G1_tool+G2_category.json",
+        ),
+        ("../..", "all", "results/tools/_all.json"),
+        ("x" * 300, "all", f"results/tools/{'x' * 146}_all.json"),
+    ],
+)
+def test_the_file_has_the_name_that_the_format_gives(
+    framework: str, test_set: str, path: str
+) -> None:
+    assert replace(METADATA, framework=framework, test_set=test_set).path() == path
 
 
 def test_two_samples_of_a_query_are_two_evaluations() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 from pathlib import Path
@@ -35,6 +36,7 @@ from tests.benchmarks.stabletoolbench.stb_rows import (
     run,
     state,
 )
+from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import queries_file, query
 
 GROUP = ENTRY.category
 ENTRIES = Entries.among([entry(), entry("8"), entry("9")])
@@ -267,3 +269,31 @@ def test_files_of_a_run_are_read_again(tmp_path: Path) -> None:
     (output,) = read_outputs(tmp_path, Entries.among(benchmark.entries()))
     found = benchmark.check(output.entry, output.episode)
     assert found["official"].error_type == "no_finish"
+
+
+def test_only_the_groups_of_the_answers_are_needed(tmp_path: Path) -> None:
+    write(queries_file(tmp_path, GROUP), [query(7), query(8)])
+    benchmark = StableToolBench.from_options({"data": str(tmp_path)})
+
+    def scored(path: Path) -> list[str]:
+        return [o.entry.id for o in benchmark.outputs(path, benchmark.output_entries())]
+
+    given = {"7": answer_of() | {"query": query()["query"]}}
+    assert scored(folder(tmp_path / "answers", given)) == ["7"]
+    lines = tmp_path / "answers.jsonl"
+    lines.write_text('{"id": "8", "output": "Rye."}\n')
+    assert scored(lines) == ["8"], "no category: the groups that the data has are searched"
+
+    lines.write_text('{"id": "8", "category": "G2_category", "output": "Rye."}\n')
+    write(tmp_path / "answers" / "G2_category.json", given)
+    for path in (lines, tmp_path / "answers"):
+        with pytest.raises(UserError, match=r"G2_category is missing.* out of the answers"):
+            scored(path)
+
+
+def test_answers_and_votes_with_a_byte_order_mark(tmp_path: Path) -> None:
+    folder(tmp_path, {ENTRY.id: ANSWER}, {ENTRY.id: solved("Solved")})
+    for path in tmp_path.iterdir():
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    (output,) = outputs(tmp_path)
+    assert verdicts(ENTRY, output.episode.state)["official"].valid
