@@ -112,8 +112,15 @@ class LocalStore:
                     continue
                 # A file may go while the folder is walked; then it is not there.
                 with suppress(FileNotFoundError), self._failures(relative, "read"):
-                    about = file.stat()
-                    objects.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
+                    try:
+                        about = file.stat()
+                    except OSError as error:
+                        if error.errno != errno.ELOOP:
+                            raise
+                        # One bad link must not hide all other files.
+                        objects.append(Object(relative, 0, "", "is a link that leads to itself"))
+                    else:
+                        objects.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
         return sorted(objects, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
@@ -248,6 +255,17 @@ def check_regular(handle: int) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is no regular file")
     return status.st_size
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file at ``path`` for reading. Raises `OSError`; a pipe or a device is not waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        check_regular(handle)
+    except OSError:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "rb")
 
 
 def content(handle: int) -> bytes:
