@@ -90,9 +90,9 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
         named = facts.architectures
         if not named:
             raise UserError(
-                "names no architecture ('architectures')",
+                "names no 'architectures'",
                 where=where,
-                fix="name a complete model folder",
+                fix="add them as its makers wrote them, or to engine.hf_overrides",
             )
         if not any(name in known or _is_of_transformers(name) for name in named):
             raise UserError(
