@@ -141,6 +141,9 @@ def _check_whole(files: _Files) -> None:
     index = _index(files, INDEX)
     weights = _weights(files, index)
     texts = [name for name in files.names if name.endswith(_TEXTS)]
+    named: dict[str, set[str]] = {}
+    for tensor, shard in index.items():
+        named.setdefault(shard, set()).add(tensor)
     for name in (*weights, *sorted(texts)):
         if name in files.broken:
             raise UserError(
@@ -153,10 +156,10 @@ def _check_whole(files: _Files) -> None:
                 _refuse_pointer(file, files.place(name))
     for name in weights:
         if name.endswith(".safetensors"):
-            held = {tensor for tensor, _ in _header(files, name)}
-            if lost := [one for one, shard in index.items() if shard == name and one not in held]:
+            lost = named.get(name, set()).difference(held for held, _ in _header(files, name))
+            if lost:
                 raise UserError(
-                    f"the index places {lost[0]} in {name}, which does not hold it",
+                    f"the index places {min(lost)} in {name}, which does not hold it",
                     where=files.place(INDEX),
                     fix=_AGAIN,
                 )
@@ -187,7 +190,8 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
-        return [name for name in weight_names(files.names) if name.startswith("adapter_model.")]
+        own = [name for name in weight_names(files.names) if name.startswith("adapter_model.")]
+        return _safetensors(own) or own
     if parts := _index(files, _PICKLE_INDEX) if not _safetensors(files.names) else {}:
         return sorted(set(parts.values()))
     # An adapter beside a model is no part of it.
