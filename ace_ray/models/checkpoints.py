@@ -84,7 +84,7 @@ class _Files:
         self.where = where
         self.sizes: dict[str, int] = {}
         self.broken: dict[str, str] = {}
-        """Why files cannot be read that are there by name."""
+        """File name -> why the file cannot be read."""
         if isinstance(where, S3Store):
             self.sizes = {item.path: item.size for item in where.list() if "/" not in item.path}
             return
@@ -100,7 +100,7 @@ class _Files:
             if stat.S_ISREG(status.st_mode):
                 self.sizes[path.name] = status.st_size
             elif not (stat.S_ISDIR(status.st_mode) and not path.name.endswith(_WEIGHTS)):
-                self.broken[path.name] = "is no regular file"
+                self.broken[path.name] = "is a pipe, a socket, a device or a folder, not a file"
 
     @property
     def names(self) -> set[str]:
@@ -112,7 +112,7 @@ class _Files:
         return f"{root}/{name}"
 
     def open(self, name: str) -> BinaryIO:
-        """Raises `OSError`: it is no regular file, or cannot be read."""
+        """Open the file ``name``. Raises `OSError`: it is a pipe, a device or a socket."""
         if isinstance(self.where, S3Store):
             file: BinaryIO = self.where.open(name)
             return file
@@ -123,8 +123,8 @@ def check_whole(where: Path | S3Store) -> None:
     """Raise `UserError` unless the model or adapter at ``where`` can be read as it is: no git-lfs
     pointer, no broken link, all weights there and as long as their headers say.
 
-    Reads beginnings and ends of files only. What lies beside the weights that vLLM loads, such as
-    a trainer's states or weights in a second format, is not looked at.
+    Only the beginning and the end of a file are read. A trainer's states, and weights in a second
+    format that vLLM does not load, are passed over.
     """
     try:
         _check_whole(_Files(where))
@@ -147,7 +147,9 @@ def _check_whole(files: _Files) -> None:
     for name in (*weights, *sorted(texts)):
         if name in files.broken:
             raise UserError(
-                files.broken[name], where=files.place(name), fix="put the file itself there"
+                files.broken[name],
+                where=files.place(name),
+                fix="put the file itself there, or remove it",
             )
         if name not in files.sizes:
             raise UserError("is missing", where=files.place(name), fix=_AGAIN)
@@ -194,7 +196,7 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
         return _safetensors(own) or own
     if parts := _index(files, _PICKLE_INDEX) if not _safetensors(files.names) else {}:
         return sorted(set(parts.values()))
-    # An adapter beside a model is no part of it.
+    # vLLM does not load an adapter that lies beside a model.
     names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
     names = _safetensors(names) or names
     if lacks := lacking(names):
@@ -216,12 +218,13 @@ def _torn_pickle(files: _Files, name: str) -> str:
             return "is empty"
         if begins[:2] == b"PK":
             return "" if zipfile.is_zipfile(file) else "is cut off"
-    return "" if begins[:1] == b"\x80" else "is no file that torch has saved"
+    return "" if begins[:1] == b"\x80" else "was not saved by torch"
 
 
 def lacking(names: Collection[str]) -> str:
-    """What is missing of the weights of a checkpoint without an index, by its files' names; "" for
-    nothing. Trainers write the index last: until then the parts tell how many there will be."""
+    """Name what is missing of the weights of a checkpoint without an index; "" for nothing.
+
+    Trainers write the index last: until then the names of the parts say how many there will be."""
     weights = weight_names(names)
     if not weights:
         return "the folder holds no weights (*.safetensors)"
@@ -234,7 +237,7 @@ def lacking(names: Collection[str]) -> str:
 
 
 def weight_names(names: Collection[str]) -> list[str]:
-    """Those of ``names`` that files of weights have."""
+    """Return the names of files of weights among ``names``."""
     weights = [name for name in names if name.endswith(_WEIGHTS)]
     return sorted(name for name in weights if not name.startswith(_BESIDES))
 
@@ -297,7 +300,7 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
 
 
 def shards_of(folder: Path) -> list[str]:
-    """The names of the weight files: those of the index, else all ``*.safetensors``."""
+    """Return the names of the weight files: of the index, else all ``*.safetensors``."""
     return _shards(_Files(folder))
 
 
@@ -307,7 +310,7 @@ def _shards(files: _Files) -> list[str]:
 
 
 def parameters(folder: Path) -> int | None:
-    """How many numbers the weights are; None where they are packed or not in safetensors."""
+    """Count the numbers in the weights; None where they are packed or not in safetensors."""
     tensors = tensors_of(folder).values()
     if not tensors or any(tensor.dtype not in _FLOATS for tensor in tensors):
         return None
@@ -319,7 +322,7 @@ def weight_bytes(folder: Path) -> int:
 
 
 def index_of(raw: bytes) -> dict[str, str]:
-    """Tensor -> file name, of an index's content. Raises `ValueError`: it is none."""
+    """Read tensor -> file name from an index's content. Raises `ValueError` when it cannot."""
     try:
         places = _bounded(raw, _INDEX_BYTES)["weight_map"]
         index = {str(name): str(file) for name, file in places.items()}
@@ -332,7 +335,7 @@ def index_of(raw: bytes) -> dict[str, str]:
 
 
 def _index(files: _Files, name: str) -> dict[str, str]:
-    """`index_of` the file ``name``; {} where there is none. Raises `UserError`."""
+    """Read the index ``name``; {} where the file is not there. Raises `UserError`."""
     if name not in files.sizes:
         return {}
     try:
@@ -347,7 +350,7 @@ def _index(files: _Files, name: str) -> dict[str, str]:
 
 
 def _bounded(raw: bytes, most: int) -> Any:
-    """The JSON value in ``raw``, if it takes no more than about 100 MB. Raises `ValueError`."""
+    """Parse the JSON text ``raw``, of at most ``most`` bytes. Raises `ValueError`."""
     if len(raw) > most:
         raise ValueError(f"it is larger than {most >> 20} MiB")
     # Each value but the first of its kind follows one of these.
@@ -360,7 +363,7 @@ def _bounded(raw: bytes, most: int) -> Any:
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
-    """Each tensor of a safetensors file. Raises `UserError`: it is missing, torn, or none."""
+    """Read each tensor's place in a safetensors file. Raises `UserError`: it is missing or torn."""
     try:
         with files.open(shard) as file:
             length = int.from_bytes(file.read(8), "little")

@@ -67,7 +67,7 @@ class S3Store:
                 config=Config(**limits),
             )
             address = client.meta.endpoint_url
-            # Handlers of "*" run before those of "s3", where botocore changes some 200 to 500.
+            # botocore's own handler, under "s3.*", turns some 200 into 500; "*.*" runs before it.
             client.meta.events.register_first(
                 "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
             )
@@ -230,7 +230,7 @@ def _check_answer(
     operation_model: Any,
     **_: object,
 ) -> None:
-    """Raise `UserError` when ``address`` redirects, or what answers there is no S3 service.
+    """Raise `UserError` when ``address`` redirects, or something else than S3 answers there.
 
     Runs on every answer before botocore reads it: botocore takes any redirect for one between
     regions, and asks again without end. Nothing follows a redirect, so no signature leaves the
@@ -280,7 +280,9 @@ def _no_s3(root: str, address: str, status: int, body: bytes, *, page: bool) -> 
         if b"HTTPS" in body and address.startswith("http:"):
             fix = _write(f"https{address.removeprefix('http')}")
     return UserError(
-        f"{address} is no S3 service: it answers {what} with status {status}", where=root, fix=fix
+        f"{address} is not an S3 service: it answers {what} with status {status}",
+        where=root,
+        fix=fix,
     )
 
 
@@ -312,7 +314,7 @@ def _is_passing(error: ClientError) -> bool:
 
 PROBE = ".ace-ray-probe"
 _READ = 4096
-"""Bytes read of an answer that is no S3 service's."""
+"""Bytes read of a foreign answer."""
 _TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
 """Operations whose success always comes with an ETag."""
 _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")

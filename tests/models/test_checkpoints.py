@@ -140,7 +140,7 @@ class TestWhole:
         shard = sharded / "model-00002-of-00002.safetensors"
         shard.unlink()
         shard.mkdir()
-        refused(sharded, "is no regular file")
+        refused(sharded, "is a pipe, a socket, a device or a folder")
 
     def test_a_tensor_that_no_shard_holds(self, sharded: Path) -> None:
         first = "model-00001-of-00002.safetensors"
@@ -239,7 +239,7 @@ class TestFilesThatAreNoModel:
     def test_a_pipe_is_not_waited_for(self, folder: Path, name: str) -> None:
         (folder / name).unlink(missing_ok=True)
         os.mkfifo(folder / name)
-        refused(folder, f"{name}: is no regular file")
+        refused(folder, f"{name}: is a pipe")
 
     def test_an_adapter_is_no_model(self, folder: Path) -> None:
         (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")

@@ -75,8 +75,8 @@ _DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "
 
 
 def _check_loadable(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` when vLLM has no model of the architecture, or does not load its
-    quantization, which an engine would say after minutes."""
+    """Raise `UserError` when vLLM does not know the model's architecture or quantization, which an
+    engine would say after minutes."""
     if config.backend != "vllm" or model.kind not in ("folder", "s3", "hub"):
         return
     folder = tokenizer_folder(model)
@@ -367,7 +367,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
 
 @dataclass(frozen=True)
 class PromptsFit:
-    """How many of a run's prompts the context holds, by ``counted`` of them."""
+    """Number of prompts that fit the context, of the ``counted`` ones."""
 
     prompts: int
     counted: int
@@ -449,7 +449,7 @@ def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
 
 
 def _model_config(folder: Path) -> dict[str, Any]:
-    """What config.json holds. Raises `UserError`."""
+    """Read the config.json in ``folder``. Raises `UserError`."""
     file = folder / "config.json"
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
