@@ -12,7 +12,6 @@ import os
 import re
 import stat
 import sys
-import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ace_ray.errors import UserError
-from ace_ray.store import S3Store
+from ace_ray.errors import UserError, first_line
+from ace_ray.store import S3Store, Unreachable
 from ace_ray.store.local import open_regular
 
 INDEX = "model.safetensors.index.json"
@@ -38,6 +37,9 @@ _MOST_DIMENSIONS = 64
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_BYTES = 1024
 """A pointer has fewer, by git-lfs's specification."""
+
+_ZIP_END_BYTES = 22 + (1 << 16)
+"""The end record of a zip archive, with the longest comment."""
 
 _WEIGHTS = (".safetensors", ".bin", ".pt")
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
@@ -129,10 +131,11 @@ def check_whole(where: Path | S3Store) -> None:
     try:
         _check_whole(_Files(where))
     except OSError as error:
-        place = where.root if isinstance(where, S3Store) else str(where)
+        if isinstance(where, S3Store):
+            raise _away(where, error) from error
         raise UserError(
             f"cannot be read: {error.strerror or error}",
-            where=str(error.filename or place),
+            where=str(error.filename or where),
             fix="check the permissions of the model's files",
         ) from error
 
@@ -217,7 +220,8 @@ def _torn_pickle(files: _Files, name: str) -> str:
         if not begins:
             return "is empty"
         if begins[:2] == b"PK":
-            return "" if zipfile.is_zipfile(file) else "is cut off"
+            file.seek(max(0, files.sizes[name] - _ZIP_END_BYTES))
+            return "" if b"PK\5\6" in file.read() else "is cut off"
     return "" if begins[:1] == b"\x80" else "was not saved by torch"
 
 
@@ -344,9 +348,18 @@ def _index(files: _Files, name: str) -> dict[str, str]:
             file.seek(0)
             return index_of(file.read(_INDEX_BYTES + 1))
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and isinstance(files.where, S3Store):
+            raise _away(files.where, error) from error
         raise UserError(
             f"is no index of weights: {error}", where=files.place(name), fix=_AGAIN
         ) from error
+
+
+def _away(store: S3Store, error: OSError) -> Unreachable:
+    """Return the error of a store that listed a file and does not give it now."""
+    return Unreachable(
+        f"cannot be read now: {first_line(error)}", where=store.root, fix="try it again"
+    )
 
 
 def _bounded(raw: bytes, most: int) -> Any:
@@ -389,6 +402,8 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
     except FileNotFoundError as error:
         raise UserError("is missing", where=files.place(shard), fix=_AGAIN) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, OSError) and isinstance(files.where, S3Store):
+            raise _away(files.where, error) from error
         raise UserError(
             f"cannot be read as weights: {error}", where=files.place(shard), fix=_AGAIN
         ) from error

@@ -265,13 +265,19 @@ class TestFilesThatAreNoModel:
             ("model.safetensors", content["model.safetensors"][:-1], "ends after the file does"),
             ("model.safetensors", b"", "it is empty"),
             (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
+            (INDEX, b"{", "is no index of weights"),
         ):
-            for one_name, data in content.items():
-                store.put(one_name, data)
+            for whole, data in content.items():
+                store.put(whole, data)
             check_whole(store)
             store.put(name, broken)
             with pytest.raises(UserError, match=why):
                 check_whole(store)
+            store.delete(name)
+        store.delete("model.safetensors")
+        store.put("pytorch_model.bin", b"PK\3\4x")
+        with pytest.raises(UserError, match="is cut off"):
+            check_whole(store)
 
 
 class TestHeaders:
