@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
 MOST_COUNTED = 500
 """Prompts whose tokens are counted before a run: some 4 ms each."""
+COUNT_S = 10.0
+"""Time limit of counting, for templates that take long."""
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
@@ -411,21 +414,23 @@ def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = Fals
         last = len(entries) - 1
         chosen = [entries[place * last // (MOST_COUNTED - 1)] for place in range(MOST_COUNTED)]
     lengths: list[int] = []
-    refused = 0
-    for number in reversed(chosen):
+    fitting = refused = 0
+    end = time.monotonic() + COUNT_S
+    for number in (*chosen[-1:], *chosen[:-1]):  # the shortest first, then from the longest
         entry = plan.entries[number]
         benchmark = plan.benchmarks[entry.benchmark]
         try:
             lengths.append(count(benchmark.prompt(entry), benchmark.tools(entry)))
         except PromptRefused as error:
-            if not any(context is None or length < context for length in lengths):
+            if not fitting:
                 raise UserError(
                     str(error), where=plan.model.source, fix=benchmark.refused_fix
                 ) from error
             refused += 1
-        if context is None:
+            continue
+        fitting += context is None or lengths[-1] < context
+        if context is None or (fitting and time.monotonic() > end):
             break
-    fitting = sum(context is None or length < context for length in lengths)
     if chosen and not fitting:
         raise UserError(
             f"no prompt fits: the shortest has {'at least ' * at_least}{min(lengths)} tokens, "
