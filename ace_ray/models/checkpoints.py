@@ -329,9 +329,11 @@ def index_of(raw: bytes) -> dict[str, str]:
     """Read tensor -> file name from an index's content. Raises `ValueError` when it cannot."""
     try:
         places = _bounded(raw, _INDEX_BYTES)["weight_map"]
-        index = {str(name): str(file) for name, file in places.items()}
+        index: dict[str, str] = dict(places.items())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it has no weight_map ({error})") from error
+    if not all(isinstance(file, str) for file in index.values()):
+        raise ValueError("it places a tensor in no file")
     # A name is never a way out of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
         raise ValueError(f"it names the file {odd[0]!r}")

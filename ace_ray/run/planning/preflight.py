@@ -20,7 +20,7 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
-from ace_ray.models.families import SWITCHES, family_facts
+from ace_ray.models.families import SWITCHES, family_facts, is_of_transformers
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
@@ -97,7 +97,7 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
                 where=where,
                 fix="add them as its makers wrote them, or to engine.hf_overrides",
             )
-        if not any(name in known or _is_of_transformers(name) for name in named):
+        if not any(name in known or is_of_transformers(name) for name in named):
             raise UserError(
                 f"vLLM knows no architecture {', '.join(named)}",
                 where=where,
@@ -116,13 +116,6 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
     blocks = method == "fp8" and stored.get("weight_block_size")
     if blocks and (why := no_fp8_blocks(config)):
         raise UserError(why, where=where, fix="use the model without it, or a GPU")
-
-
-def _is_of_transformers(architecture: str) -> bool:
-    import transformers
-
-    # Not by getattr, which would import its module, and torch.
-    return architecture in dir(transformers)
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -283,7 +276,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     def count(messages: Messages, tools: Messages | None) -> int:
         return fewest.count(chat.render(messages, tools), context or 1)
 
-    return f"{_fit(plan, count, context, at_least=True)}; exact once the GGUF file is converted"
+    return f"{_fit(plan, count, context, at_least=True)}; lengths are a lower bound until the GGUF file is converted"
 
 
 def is_native(plan: Plan) -> bool:
