@@ -276,7 +276,8 @@ def check_chat_of_gguf(plan: Plan) -> str:
     def count(messages: Messages, tools: Messages | None) -> int:
         return fewest.count(chat.render(messages, tools), context or 1)
 
-    return f"{_fit(plan, count, context, at_least=True)}; lengths are a lower bound until the GGUF file is converted"
+    fit = _fit(plan, count, context, at_least=True)
+    return f"{fit}; lengths are a lower bound until the GGUF file is converted"
 
 
 def is_native(plan: Plan) -> bool:
