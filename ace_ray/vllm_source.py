@@ -37,16 +37,13 @@ def architectures() -> set[str]:
     vllm = folder()
     if vllm is None:
         return set()
-    names = set()
+    names: set[str] = set()
     for node in parsed(vllm / "model_executor/models/registry.py").body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            # The values of tables of former models are texts.
+            # In tables of models that vLLM had once the values are texts, not tuples.
             pairs = zip(node.value.keys, node.value.values, strict=True)
-            names |= {
-                key.value
-                for key, value in pairs
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple)
-            }
+            found = [key for key, value in pairs if isinstance(value, ast.Tuple)]
+            names |= {str(key.value) for key in found if isinstance(key, ast.Constant)}
     return names
 
 
@@ -57,7 +54,8 @@ def quantizations() -> set[str]:
         return set()
     for node in parsed(vllm / "model_executor/layers/quantization/__init__.py").body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
-            return {leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
+            leaves = ast.walk(node)
+            return {str(leaf.value) for leaf in leaves if isinstance(leaf, ast.Constant)}
     return set()
 
 
