@@ -208,7 +208,7 @@ CHAT = (
 
 @pytest.fixture
 def model_folder(tmp_path: Path) -> Callable[..., Path]:
-    """Makes a model folder with a word tokenizer, ``template``, and one byte of weights."""
+    """Makes a model folder with a word tokenizer, ``template``, and one tensor of ``weights``."""
 
     def make(
         *, template: str | None = CHAT, context: int = 4096, weights: bytes = b"w", name: str = "m"
@@ -229,9 +229,18 @@ def model_folder(tmp_path: Path) -> Callable[..., Path]:
             settings["chat_template"] = template
         (folder / "tokenizer_config.json").write_text(json.dumps(settings))
         (folder / "config.json").write_text(
-            json.dumps({"model_type": "llama", "max_position_embeddings": context})
+            json.dumps(
+                {
+                    "architectures": ["LlamaForCausalLM"],
+                    "model_type": "llama",
+                    "max_position_embeddings": context,
+                }
+            )
         )
-        (folder / "model.safetensors").write_bytes(weights)
+        tensor = {"dtype": "U8", "shape": [len(weights)], "data_offsets": [0, len(weights)]}
+        header = json.dumps({"w": tensor}).encode()
+        content = len(header).to_bytes(8, "little") + header + weights
+        (folder / "model.safetensors").write_bytes(content)
         return folder
 
     return make

@@ -296,6 +296,45 @@ def test_a_model_whose_chat_template_shows_no_tools(
 
 
 @needs_vllm
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"architectures": ["FancyForCausalLM"]}, "vLLM knows no architecture FancyForCausalLM"),
+        ({"architectures": None}, "names no 'architectures'"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization bitsandbytes"),
+    ],
+)
+def test_a_model_that_vllm_cannot_load(
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    changes: dict[str, Any],
+    words: str,
+) -> None:
+    folder = model_folder()
+    path = config_file(backend="vllm", model={"source": str(folder)})
+    assert here("evaluate", path, "--plan").code == 0
+    tree = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**tree, **changes}))
+    both(here, path, f"{folder}/config.json", words)
+    refuses(here("evaluate", path, "--plan"), f"{folder}/config.json", words)
+
+
+@needs_vllm
+def test_weights_that_git_lfs_did_not_fetch(
+    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+) -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 16060556376\n"
+    folder = model_folder()
+    (folder / "model.safetensors").write_bytes(pointer)
+    path = config_file(backend="vllm", model={"source": str(folder)})
+    both(here, path, "model.safetensors: is a git-lfs pointer", "run git lfs pull")
+    (tmp_path / "m.gguf").write_bytes(pointer)
+    path = config_file(backend="vllm", model={"source": str(tmp_path / "m.gguf")})
+    both(here, path, "m.gguf: is a git-lfs pointer")
+
+
+@needs_vllm
 def test_no_prompt_fits_the_context(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:

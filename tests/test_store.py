@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +344,92 @@ def test_a_store_that_nobody_answers_for(s3: Any) -> None:
     with pytest.raises(UserError) as caught:
         S3Store("s3://b/p", "no address", "us-east-1").quick().get("a")
     assert not isinstance(caught.value, Unreachable)
+
+
+@contextmanager
+def web_server(
+    status: int, headers: dict[str, str], body: bytes
+) -> Iterator[tuple[str, list[str]]]:
+    """A server with one answer to everything; its address, and the paths it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "part"),
+    [
+        (301, {"Location": "https://127.0.0.1:1/b"}, b"", "write https://127.0.0.1:1 as store."),
+        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "to 'https://login.example'; w"),
+        (
+            200,
+            HTML,
+            b"<!doctype html><title>Console</title>",
+            "a web page 'Console' with status 200",
+        ),
+        (200, {**HTML, "ETag": '"1"'}, b"<html>", "a web page with status 200"),
+        (200, {"Content-Type": "application/json"}, b'{"ok": 1}', "answers '{\"ok\": 1}'"),
+        (200, {}, b"", "it answers nothing with status 200"),
+        (403, HTML, b"<html><title>Forbidden</title>", "a web page 'Forbidden' with status 403"),
+        (400, {}, b"HTTP request sent to HTTPS port", "write https://127.0.0.1"),
+    ],
+)
+def test_an_address_that_is_no_s3_service_is_named(
+    s3: Any, status: int, headers: dict[str, str], body: bytes, part: str
+) -> None:
+    with web_server(status, headers, body) as (address, _):
+        store = S3Store("s3://b/p", address, "us-east-1").quick()
+        for ask in (lambda: store.get("a"), store.list, lambda: store.put("a", b"1")):
+            with pytest.raises(UserError) as caught:
+                ask()
+            said = str(caught.value)
+            assert said.startswith(f"s3://b/p: {address} ")
+            assert part in said
+            assert "u:p@" not in said
+
+
+def test_no_request_follows_a_redirect(s3: Any) -> None:
+    body = b"<Error><Code>PermanentRedirect</Code><Endpoint>elsewhere</Endpoint></Error>"
+    with (
+        web_server(200, {"ETag": '"1"'}, b"") as (elsewhere, stolen),
+        web_server(307, {"Location": f"{elsewhere}/b/a"}, body) as (address, asked),
+    ):
+        store = S3Store("s3://b", address, "us-east-1").quick()
+        for ask in (lambda: store.get("a"), lambda: store.open("a")):
+            with pytest.raises((UserError, OSError)):
+                ask()
+    assert asked
+    assert not stolen
+
+
+def test_an_outage_behind_a_proxy_passes(s3: Any) -> None:
+    with (
+        web_server(502, HTML, b"<html>Bad Gateway") as (address, asked),
+        pytest.raises(Unreachable),
+    ):
+        S3Store("s3://b", address, "us-east-1").quick().get("a")
+    assert len(asked) == 2  # it is tried again
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///x", "s3:/b/x", "S3:b", "gs://b/x", "http://x/y"])

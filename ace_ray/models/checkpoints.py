@@ -8,19 +8,43 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-from collections.abc import Collection, Iterator
+import stat
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ace_ray.errors import UserError
+from ace_ray.errors import UserError, first_line
+from ace_ray.store import S3Store, Unreachable
+from ace_ray.store.local import open_regular
 
 INDEX = "model.safetensors.index.json"
-_HEADER_BYTES = 100 << 20
-"""Most bytes of a header; the format's own limit."""
+_PICKLE_INDEX = "pytorch_model.bin.index.json"
+ADAPTER_CONFIG = "adapter_config.json"
+
+_HEADER_BYTES = 16 << 20
+"""Most bytes of a header: some 120,000 tensors. The format allows 100 MB."""
+_INDEX_BYTES = 64 << 20
+_MOST_VALUES = 1_000_000
+"""Of a header or an index; 70 bytes of memory each."""
+_MOST_DIMENSIONS = 64
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_POINTER_BYTES = 1024
+"""A pointer has fewer, by git-lfs's specification."""
+
+_ZIP_END_BYTES = 22 + (1 << 16)
+"""The end record of a zip archive, with the longest comment."""
+
+_WEIGHTS = (".safetensors", ".bin", ".pt")
+_TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
+"""Endings of the files beside the weights that make a model."""
+_AGAIN = "save or copy the checkpoint again"
 
 _CHUNK_BYTES = 64 << 20
 
@@ -55,25 +79,156 @@ class Tensor:
     end: int
 
 
-def check_whole(folder: Path) -> None:
-    """Raise `UserError` unless all shards are there, as long as their headers say, and hold the
-    tensors that the index names. Formats other than safetensors pass unseen."""
-    index = _index(folder)
-    if not index and (lacks := lacking({path.name for path in folder.iterdir()})):
-        raise UserError(lacks, where=str(folder), fix="name a complete checkpoint")
-    files = {name: tensor.file for name, tensor in tensors_of(folder).items()}
-    for name, shard in index.items():
-        if files.get(name) != shard:
+class _Files:
+    """The files of a checkpoint, in a local folder or under a prefix of a store."""
+
+    def __init__(self, where: Path | S3Store) -> None:
+        self.where = where
+        self.sizes: dict[str, int] = {}
+        self.broken: dict[str, str] = {}
+        """File name -> why the file cannot be read."""
+        if isinstance(where, S3Store):
+            self.sizes = {item.path: item.size for item in where.list() if "/" not in item.path}
+            return
+        for path in where.iterdir():
+            try:
+                status = path.stat()
+            except OSError as error:
+                gone = f"is a link to {os.readlink(path)}, which is not there"
+                self.broken[path.name] = (
+                    gone if isinstance(error, FileNotFoundError) else f"{error.strerror}"
+                )
+                continue
+            if stat.S_ISREG(status.st_mode):
+                self.sizes[path.name] = status.st_size
+            elif not (stat.S_ISDIR(status.st_mode) and not path.name.endswith(_WEIGHTS)):
+                self.broken[path.name] = "is a pipe, a socket, a device or a folder, not a file"
+
+    @property
+    def names(self) -> set[str]:
+        return {*self.sizes, *self.broken}
+
+    def place(self, name: str) -> str:
+        """The file ``name``, as a message names it."""
+        root = self.where.root if isinstance(self.where, S3Store) else str(self.where)
+        return f"{root}/{name}"
+
+    def open(self, name: str) -> BinaryIO:
+        """Open the file ``name``. Raises `OSError`: it is a pipe, a device or a socket."""
+        if isinstance(self.where, S3Store):
+            file: BinaryIO = self.where.open(name)
+            return file
+        return open_regular(self.where / name)
+
+
+def check_whole(where: Path | S3Store) -> None:
+    """Raise `UserError` unless the model or adapter at ``where`` can be read as it is: no git-lfs
+    pointer, no broken link, all weights there and as long as their headers say.
+
+    Only the beginning and the end of a file are read. A trainer's states, and weights in a second
+    format that vLLM does not load, are passed over.
+    """
+    try:
+        _check_whole(_Files(where))
+    except OSError as error:
+        if isinstance(where, S3Store):
+            raise _away(where, error) from error
+        raise UserError(
+            f"cannot be read: {error.strerror or error}",
+            where=str(error.filename or where),
+            fix="check the permissions of the model's files",
+        ) from error
+
+
+def _check_whole(files: _Files) -> None:
+    index = _index(files, INDEX)
+    weights = _weights(files, index)
+    texts = [name for name in files.names if name.endswith(_TEXTS)]
+    named: dict[str, set[str]] = {}
+    for tensor, shard in index.items():
+        named.setdefault(shard, set()).add(tensor)
+    for name in (*weights, *sorted(texts)):
+        if name in files.broken:
             raise UserError(
-                f"the index places {name} in {shard}, which does not hold it",
-                where=str(folder / INDEX),
-                fix="save the checkpoint again",
+                files.broken[name],
+                where=files.place(name),
+                fix="put the file itself there, or remove it",
             )
+        if name not in files.sizes:
+            raise UserError("is missing", where=files.place(name), fix=_AGAIN)
+        if files.sizes[name] <= _POINTER_BYTES:
+            with files.open(name) as file:
+                _refuse_pointer(file, files.place(name))
+    for name in weights:
+        if name.endswith(".safetensors"):
+            lost = named.get(name, set()).difference(held for held, _ in _header(files, name))
+            if lost:
+                raise UserError(
+                    f"the index places {min(lost)} in {name}, which does not hold it",
+                    where=files.place(INDEX),
+                    fix=_AGAIN,
+                )
+        elif why := _torn_pickle(files, name):
+            raise UserError(why, where=files.place(name), fix=_AGAIN)
+
+
+def check_no_pointer(path: Path) -> None:
+    """Raise `UserError` when ``path`` is what git keeps in place of a large file. Raises `OSError`
+    when it is no regular file."""
+    with open_regular(path) as file:
+        _refuse_pointer(file, str(path))
+
+
+def _refuse_pointer(file: BinaryIO, place: str) -> None:
+    if file.read(len(_POINTER)) == _POINTER:
+        raise UserError(
+            "is a git-lfs pointer, not the file itself",
+            where=place,
+            fix="run git lfs pull in the repository"
+            + ", then upload what it fetches" * place.startswith("s3://"),
+        )
+
+
+def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
+    """The files of weights that are loaded. Raises `UserError`: there are none, or parts of them
+    are missing."""
+    if index:
+        return sorted(set(index.values()))
+    if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
+        own = [name for name in weight_names(files.names) if name.startswith("adapter_model.")]
+        return _safetensors(own) or own
+    if parts := _index(files, _PICKLE_INDEX) if not _safetensors(files.names) else {}:
+        return sorted(set(parts.values()))
+    # vLLM does not load an adapter that lies beside a model.
+    names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
+    names = _safetensors(names) or names
+    if lacks := lacking(names):
+        where = files.place("").rstrip("/")
+        raise UserError(lacks, where=where, fix="name a complete checkpoint")
+    return names
+
+
+def _safetensors(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.endswith(".safetensors"))
+
+
+def _torn_pickle(files: _Files, name: str) -> str:
+    """Why ``name`` is not what torch saves, "" if it is: a zip archive, whose end is looked for, or
+    a bare pickle of older versions, which shows its beginning only."""
+    with files.open(name) as file:
+        begins = file.read(4)
+        if not begins:
+            return "is empty"
+        if begins[:2] == b"PK":
+            file.seek(max(0, files.sizes[name] - _ZIP_END_BYTES))
+            return "" if b"PK\5\6" in file.read() else "is cut off"
+    return "" if begins[:1] == b"\x80" else "was not saved by torch"
 
 
 def lacking(names: Collection[str]) -> str:
-    """What is missing of the weights of a checkpoint without an index, by its files' names; "" for
-    nothing. Trainers write the index last: until then the parts tell how many there will be."""
+    """Name what is missing of the weights of a checkpoint without an index; "" for nothing.
+
+    Trainers write the index last: until then the names of the parts say how many there will be."""
     weights = weight_names(names)
     if not weights:
         return "the folder holds no weights (*.safetensors)"
@@ -86,8 +241,8 @@ def lacking(names: Collection[str]) -> str:
 
 
 def weight_names(names: Collection[str]) -> list[str]:
-    """Those of ``names`` that files of weights have."""
-    weights = [name for name in names if name.endswith((".safetensors", ".bin", ".pt"))]
+    """Return the names of files of weights among ``names``."""
+    weights = [name for name in names if name.endswith(_WEIGHTS)]
     return sorted(name for name in weights if not name.startswith(_BESIDES))
 
 
@@ -139,24 +294,27 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
     Raises `UserError`: a shard is missing, torn, or no safetensors file.
     """
     tensors: dict[str, Tensor] = {}
-    index = _index(folder)
-    for shard in shards_of(folder):
+    files = _Files(folder)
+    index = _index(files, INDEX)
+    for shard in _shards(files):
         # Tied tensors may lie in two shards: the index says which one counts.
-        header = _header(folder, shard)
+        header = _header(files, shard)
         tensors |= {name: tensor for name, tensor in header if index.get(name, shard) == shard}
     return tensors
 
 
 def shards_of(folder: Path) -> list[str]:
-    """The names of the weight files: those of the index, else all ``*.safetensors``."""
-    index = _index(folder)
-    if index:
-        return sorted(set(index.values()))
-    return sorted(path.name for path in folder.glob("*.safetensors"))
+    """Return the names of the weight files: of the index, else all ``*.safetensors``."""
+    return _shards(_Files(folder))
+
+
+def _shards(files: _Files) -> list[str]:
+    index = _index(files, INDEX)
+    return sorted(set(index.values())) if index else _safetensors(files.names)
 
 
 def parameters(folder: Path) -> int | None:
-    """How many numbers the weights are; None where they are packed or not in safetensors."""
+    """Count the numbers in the weights; None where they are packed or not in safetensors."""
     tensors = tensors_of(folder).values()
     if not tensors or any(tensor.dtype not in _FLOATS for tensor in tensors):
         return None
@@ -167,56 +325,104 @@ def weight_bytes(folder: Path) -> int:
     return sum((folder / shard).stat().st_size for shard in shards_of(folder))
 
 
-def _index(folder: Path) -> dict[str, str]:
-    """Tensor -> file name, {} where there is no index."""
-    path = folder / INDEX
-    if not path.is_file():
-        return {}
+def index_of(raw: bytes) -> dict[str, str]:
+    """Read tensor -> file name from an index's content. Raises `ValueError` when it cannot."""
     try:
-        places = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-        index = {str(name): str(file) for name, file in places.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(
-            f"is no index of weights: {error}", where=str(path), fix="save the checkpoint again"
-        ) from error
+        places = _bounded(raw, _INDEX_BYTES)["weight_map"]
+        index: dict[str, str] = dict(places.items())
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it has no weight_map ({error})") from error
+    if not all(isinstance(file, str) for file in index.values()):
+        raise ValueError("it places a tensor in no file")
     # A name is never a way out of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
-        raise UserError(
-            f"names the file {odd[0]!r}", where=str(path), fix="use names without folders"
-        )
+        raise ValueError(f"it names the file {odd[0]!r}")
     return index
 
 
-def _header(folder: Path, shard: str) -> Iterator[tuple[str, Tensor]]:
-    path = folder / shard
+def _index(files: _Files, name: str) -> dict[str, str]:
+    """Read the index ``name``; {} where the file is not there. Raises `UserError`."""
+    if name not in files.sizes:
+        return {}
     try:
-        with path.open("rb") as file:
+        with files.open(name) as file:
+            _refuse_pointer(file, files.place(name))
+            file.seek(0)
+            return index_of(file.read(_INDEX_BYTES + 1))
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and isinstance(files.where, S3Store):
+            raise _away(files.where, error) from error
+        raise UserError(
+            f"is no index of weights: {error}", where=files.place(name), fix=_AGAIN
+        ) from error
+
+
+def _away(store: S3Store, error: OSError) -> Unreachable:
+    """Return the error of a store that listed a file and does not give it now."""
+    return Unreachable(
+        f"cannot be read now: {first_line(error)}", where=store.root, fix="try it again"
+    )
+
+
+def _bounded(raw: bytes, most: int) -> Any:
+    """Parse the JSON text ``raw``, of at most ``most`` bytes. Raises `ValueError`."""
+    if len(raw) > most:
+        raise ValueError(f"it is larger than {most >> 20} MiB")
+    # Each value but the first of its kind follows one of these.
+    if sum(map(raw.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise ValueError(f"it holds more than {_MOST_VALUES} values")
+    try:
+        return json.loads(raw)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
+    """Read each tensor's place in a safetensors file. Raises `UserError`: it is missing or torn."""
+    try:
+        with files.open(shard) as file:
             length = int.from_bytes(file.read(8), "little")
-            size = path.stat().st_size
-            if not 2 <= length <= min(_HEADER_BYTES, size - 8):
+            size = files.sizes.get(shard, 0)
+            if size == 0:
+                raise ValueError("it is empty")
+            if not 2 <= length <= size - 8:
                 raise ValueError("it is cut off or no safetensors file")
-            tree = json.loads(file.read(length))
+            if length > _HEADER_BYTES:
+                raise ValueError(f"its header is larger than {_HEADER_BYTES >> 20} MiB")
+            tree = _bounded(file.read(length), _HEADER_BYTES)
+        end = 8 + length
         for name, entry in tree.items():
             if name == "__metadata__":
                 continue
-            (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
-            if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
-                raise ValueError(f"{name} has no type, or no whole numbers for shape and place")
-            if min(shape, default=0) < 0:
-                raise ValueError(f"{name} has a negative size")
-            tensor = Tensor(dtype, tuple(shape), shard, 8 + length + start, 8 + length + end)
-            bits = _BITS.get(dtype)
-            if bits is not None and (end - start) * 8 != bits * math.prod(shape):
-                raise ValueError(f"{name} is not as long as its shape")
-            if not 0 <= start <= end or tensor.end > size:
+            tensor = _tensor(name, entry, shard, 8 + length)
+            if tensor.end > size:
                 raise ValueError(f"{name} ends after the file does")
+            end = max(end, tensor.end)
             yield name, tensor
+        if end != size:
+            raise ValueError(f"it is {size - end} bytes longer than its header says")
     except FileNotFoundError as error:
-        raise UserError("is missing", where=str(path), fix="save the checkpoint again") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError("is missing", where=files.place(shard), fix=_AGAIN) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, OSError) and isinstance(files.where, S3Store):
+            raise _away(files.where, error) from error
         raise UserError(
-            f"cannot be read as weights: {error}", where=str(path), fix="save the checkpoint again"
+            f"cannot be read as weights: {error}", where=files.place(shard), fix=_AGAIN
         ) from error
+
+
+def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
+    (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
+    if len(shape) > _MOST_DIMENSIONS:
+        raise ValueError(f"{name} has more than {_MOST_DIMENSIONS} dimensions")
+    if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
+        raise ValueError(f"{name} has no type, or no whole numbers for shape and place")
+    if not all(0 <= n < 1 << 63 for n in (start, end, *shape)) or start > end:
+        raise ValueError(f"{name} has a shape or a place that no tensor can have")
+    bits = _BITS.get(dtype)
+    if bits is not None and (end - start) * 8 != bits * math.prod(shape):
+        raise ValueError(f"{name} is not as long as its shape")
+    return Tensor(sys.intern(dtype), tuple(shape), shard, base + start, base + end)
 
 
 def _shown(kind: tuple[str, tuple[int, ...]]) -> str:

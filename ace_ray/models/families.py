@@ -260,6 +260,14 @@ def reasoning_parser(facts: FamilyFacts) -> str:
     return found[0] if len(found) == 1 else "auto"
 
 
+def is_of_transformers(architecture: str) -> bool:
+    """Whether transformers has the architecture; vLLM can run many of these by themselves."""
+    import transformers
+
+    # Not by getattr, which would import its module, and torch.
+    return architecture in dir(transformers)
+
+
 def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:
     """Return the one tool parser of the family. Raises `UserError` that names the candidates and
     ends with ``instead``."""

@@ -24,12 +24,13 @@ from ace_ray.config import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.local_files import path_of
 from ace_ray.models import cached
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole
 from ace_ray.store import Object, S3Store
+from ace_ray.store.local import open_regular
 
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
 
 _WEIGHTS = (".safetensors", ".json", ".jinja", ".model", ".txt", ".bin", ".tiktoken", ".py")
-ADAPTER_CONFIG = "adapter_config.json"
 _KINDS = {"config.json": "a transformers model", ADAPTER_CONFIG: "a PEFT adapter's"}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -87,12 +88,13 @@ def resolve(
     endpoint_url: str | None = None,
     region: str | None = None,
     adapter: bool = False,
+    weights: bool = True,
 ) -> ModelRef:
     """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are those of S3.
-    ``adapter``: it is a LoRA adapter, and not a model.
+    ``adapter``: it is a LoRA adapter, and not a model. ``weights``: whether they will be loaded.
 
     Raises:
-        UserError: there is no such model, or it cannot be reached.
+        UserError: there is no such model, it cannot be reached, or its files are not whole.
     """
     key, marker = ("adapter", ADAPTER_CONFIG) if adapter else ("source", "config.json")
     if source.startswith("package:"):
@@ -100,7 +102,7 @@ def resolve(
     elif source.startswith("s3://"):
         if revision is not None:
             raise _unpinnable(source)
-        return _resolve_s3(source, endpoint_url, region, marker)
+        return _resolve_s3(source, endpoint_url, region, marker, weights=weights)
     else:
         path = path_of(source, f"model.{key}")
         looks_local = source.startswith((".", "/", "~")) or source.endswith(".gguf")
@@ -116,7 +118,7 @@ def resolve(
         raise _unpinnable(source)
     path = path.absolute()
     try:
-        return _resolve_path(source, path, marker)
+        return _resolve_path(source, path, marker, weights=weights)
     except OSError as error:
         raise UserError(
             f"cannot be read: {error.strerror or error}",
@@ -133,7 +135,7 @@ def _unpinnable(source: str) -> UserError:
     )
 
 
-def _resolve_path(source: str, path: Path, marker: str) -> ModelRef:
+def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> ModelRef:
     if path.is_dir():
         if not (path / marker).is_file():
             raise UserError(
@@ -143,6 +145,8 @@ def _resolve_path(source: str, path: Path, marker: str) -> ModelRef:
                 if (path / ADAPTER_CONFIG).is_file()
                 else f"name {_KINDS[marker]} folder",
             )
+        if weights:  # before they are read to the end for the hash
+            check_whole(path)
         files = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
         return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
     if path.suffix != ".gguf" or marker == ADAPTER_CONFIG:
@@ -152,7 +156,8 @@ def _resolve_path(source: str, path: Path, marker: str) -> ModelRef:
             where=str(path),
             fix=f"name {_KINDS[marker]} folder{gguf}",
         )
-    with path.open("rb") as file:
+    check_no_pointer(path)
+    with open_regular(path) as file:
         if file.read(4) != b"GGUF":
             raise UserError("is no GGUF file (bad magic)", where=str(path), fix="fetch it again")
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
@@ -197,7 +202,7 @@ def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
         check_unchanged(ref.adapter.ref, adapter=True)
     if ref.kind not in ("folder", "gguf"):
         return
-    if resolve(ref.location, None, adapter=adapter).revision != ref.revision:
+    if resolve(ref.location, None, adapter=adapter, weights=False).revision != ref.revision:
         raise _changed(ref)
 
 
@@ -294,7 +299,9 @@ def _content_hash(files: Sequence[Path]) -> str:
     return total.hexdigest()
 
 
-def _resolve_s3(source: str, endpoint_url: str | None, region: str | None, marker: str) -> ModelRef:
+def _resolve_s3(
+    source: str, endpoint_url: str | None, region: str | None, marker: str, *, weights: bool
+) -> ModelRef:
     store = S3Store(source.rstrip("/"), endpoint_url, region, patient=False)
     objects = _objects(store)
     if not any(o.path == marker for o in objects):
@@ -303,6 +310,8 @@ def _resolve_s3(source: str, endpoint_url: str | None, region: str | None, marke
             where=source,
             fix=f"name the prefix of {_KINDS[marker]} folder",
         )
+    if weights:
+        check_whole(store)
     return ModelRef(source, "s3", store.root, _listing_hash(objects), endpoint_url, region)
 
 

@@ -97,10 +97,9 @@ def examine(
         if _has_parsers(plan):
             yield Line("format", "not tried: parsers are made when the GGUF file is converted")
     elif names is not None:
-        _, failure = tried(lambda: preflight.check_chat(plan))
-        taken = "the chat template takes them, they fit"
-        if family.writes_by_code:
-            taken = "not tried: vLLM writes this family's chats by code"
+        fits: list[preflight.PromptsFit] = []
+        _, failure = tried(lambda: preflight.check_chat(plan, fits.append))
+        taken = str(fits[0]) if fits else "not tried: vLLM writes this family's chats by code"
         yield Line("prompts", failure or taken, bool(failure))
         yield from _format(plan, model)
     _, failure = tried(lambda: preflight.open_output(plan))

@@ -20,7 +20,13 @@ from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_
 from ace_ray.run.health.processes import KINDS, Kind, give_back_memory
 from ace_ray.run.planning.formats import choice_facts
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
+from ace_ray.run.planning.preflight import (
+    PromptsFit,
+    check_chat,
+    check_services,
+    open_output,
+    output_store,
+)
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.run.storage.rows import rows_schema
@@ -235,7 +241,12 @@ def opened(
     Raises `UserError`: the model or the output does not fit the plan, or another driver has it.
     """
     open_output(plan, fresh=fresh)
-    facts = check_chat(plan) | {"format": choice_facts(plan.choice)}
+
+    def tell(fit: PromptsFit) -> None:
+        if fit.some_do_not:
+            say(log.warning(str(fit)))
+
+    facts = check_chat(plan, tell) | {"format": choice_facts(plan.choice)}
     if note := base_differs(plan.model):
         say(log.warning(note))
     check_services(plan)

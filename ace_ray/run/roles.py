@@ -99,6 +99,7 @@ def _binding(
             role.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
+            weights=role.engine.get("load_format") != "dummy",
         )
         role = _with_parsers(role, model, where, calls=calls)
         check_budget(

@@ -19,11 +19,13 @@ class Unreachable(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One stored object. ``etag`` changes whenever the content does."""
+    """One stored object. ``etag`` changes whenever the content does; ``broken`` says why it cannot
+    be read."""
 
     path: str
     size: int
     etag: str
+    broken: str = ""
 
 
 class Store(Protocol):

@@ -110,10 +110,20 @@ class LocalStore:
                 relative = file.relative_to(self.root).as_posix()
                 if not relative.startswith(prefix) or name.startswith(".tmp-"):
                     continue
-                # A file may go while the folder is walked; a link to nothing stays and is named.
                 with self._failures(relative, "read"), suppress(FileNotFoundError):
-                    about = file.stat() if file.exists() else file.lstat()
-                    objects.append(Object(relative, about.st_size, f"{about.st_mtime_ns}"))
+                    fault = ""
+                    try:
+                        about = file.stat()
+                    except OSError as error:
+                        if error.errno not in (errno.ENOENT, errno.ELOOP):
+                            raise
+                        # A bad link is named and must not hide all other files; a file that
+                        # went while the folder was walked is not there.
+                        about = file.lstat()
+                        if error.errno == errno.ELOOP:
+                            fault = "is a link that leads to itself"
+                    size, changed = about.st_size, f"{about.st_mtime_ns}"
+                    objects.append(Object(relative, size, changed, fault))
         return sorted(objects, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
@@ -248,6 +258,17 @@ def check_regular(handle: int) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is no regular file")
     return status.st_size
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file at ``path`` for reading. Raises `OSError`; a pipe or a device is not waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        check_regular(handle)
+    except OSError:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "rb")
 
 
 def content(handle: int) -> bytes:

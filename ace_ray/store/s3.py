@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,6 +65,11 @@ class S3Store:
                 endpoint_url=self.endpoint_url,
                 region_name=self.region,
                 config=Config(**limits),
+            )
+            address = client.meta.endpoint_url
+            # botocore's own handler, under "s3.*", turns some 200 into 500; "*.*" runs before it.
+            client.meta.events.register_first(
+                "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
             )
             self.__dict__["_cached_client"] = client
         return client
@@ -210,11 +216,89 @@ class S3Store:
         # boto3 answers a malformed endpoint address with a ValueError.
         except (BotoCoreError, Boto3Error, ValueError) as error:
             kind = UserError if isinstance(error, ValueError) else Unreachable
-            raise kind(
-                f"S3 cannot be reached: {error}",
-                where=self.root,
-                fix="check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials",
-            ) from error
+            fix = "check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials"
+            if "WRONG_VERSION_NUMBER" in str(error):  # no TLS answers a TLS greeting
+                fix = _write("the address with http://")
+            raise kind(f"S3 cannot be reached: {error}", where=self.root, fix=fix) from error
+
+
+def _check_answer(
+    root: str,
+    address: str,
+    *,
+    response_dict: Mapping[str, Any],
+    operation_model: Any,
+    **_: object,
+) -> None:
+    """Raise `UserError` when ``address`` redirects, or something else than S3 answers there.
+
+    Runs on every answer before botocore reads it: botocore takes any redirect for one between
+    regions, and asks again without end. Nothing follows a redirect, so no signature leaves the
+    host that the user named. Outages (status 408, 429, 5xx) are left to botocore's retries.
+    """
+    status, headers, body = (response_dict[key] for key in ("status_code", "headers", "body"))
+    operation = operation_model.name
+    page = headers.get("content-type", "").startswith("text/html")
+    if 300 <= status < 400 and status != 304:
+        if "x-amz-bucket-region" not in headers:  # S3's own redirects name the bucket's region
+            raise _redirected(root, address, status, headers.get("location", ""))
+    elif status < 300 and operation in _TAGGED:
+        # A web server may tag its pages; S3 has headers of its own beside the tag.
+        foreign = page and not any(name.lower().startswith("x-amz") for name in headers)
+        if "etag" not in headers or foreign:
+            first = body if isinstance(body, bytes) else body.read(_READ)
+            raise _no_s3(root, address, status, first, page=page)
+    elif (
+        operation in _WITH_XML
+        and status < 500
+        and status not in _PASSED_ON
+        and (page or not any(mark in body for mark in _MARKS))
+    ):
+        raise _no_s3(root, address, status, body, page=page)
+
+
+def _redirected(root: str, address: str, status: int, location: str) -> UserError:
+    target = _origin(location)
+    # A login page is on another host, and is not what the user wants to write.
+    near = target != address and urlsplit(target).hostname == urlsplit(address).hostname
+    shown = target or location.partition("?")[0]
+    return UserError(
+        f"{address} answers with a redirect ({status}) to {shown!r}",
+        where=root,
+        fix=_write(target if near else _THE_STORE),
+    )
+
+
+def _no_s3(root: str, address: str, status: int, body: bytes, *, page: bool) -> UserError:
+    what, fix = "nothing", _write(_THE_STORE)
+    if page or _PAGE.match(body):
+        title = _TITLE.search(body)
+        what = "a web page" + (f" {title[1].decode('utf-8', 'replace')!r}" if title else "")
+        fix += "; MinIO's console has another port than its S3 service"
+    elif body:
+        what = repr(" ".join(body[:80].decode("utf-8", "replace").split()))
+        if b"HTTPS" in body and address.startswith("http:"):
+            fix = _write(f"https{address.removeprefix('http')}")
+    return UserError(
+        f"{address} is not an S3 service: it answers {what} with status {status}",
+        where=root,
+        fix=fix,
+    )
+
+
+def _write(address: str) -> str:
+    return f"write {address} as store.endpoint_url (--endpoint-url, AWS_ENDPOINT_URL)"
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port of ``url``, without what may be secret in it; "" where it has none."""
+    try:
+        split = urlsplit(url)
+        port = f":{split.port}" if split.port else ""
+    except ValueError:
+        return ""
+    host = f"[{split.hostname}]" if ":" in (split.hostname or "") else split.hostname
+    return f"{split.scheme}://{host}{port}" if split.scheme and host else ""
 
 
 def _kind(path: str) -> str:
@@ -229,6 +313,18 @@ def _is_passing(error: ClientError) -> bool:
 
 
 PROBE = ".ace-ray-probe"
+_READ = 4096
+"""Bytes read of a foreign answer."""
+_TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
+"""Operations whose success always comes with an ETag."""
+_WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
+"""Operations whose failure comes with XML, as does a list."""
+_MARKS = (b"<Error", b"<ListBucketResult")
+_PASSED_ON = (408, 412, 429)
+"""Status that botocore or `put_if` understands without XML."""
+_THE_STORE = "the address of the store's S3 service"
+_PAGE = re.compile(rb"\s*<(?:!doctype )?html", re.IGNORECASE)
+_TITLE = re.compile(rb"<title>([^<]{1,60})", re.IGNORECASE)
 _CONTENT_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,8 +11,7 @@ from itertools import pairwise
 from ace_ray.config import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.models.adapters import WEIGHTS as ADAPTER_WEIGHTS
-from ace_ray.models.checkpoints import INDEX, lacking
-from ace_ray.models.sources import ADAPTER_CONFIG
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX, index_of, lacking
 from ace_ray.records import digest
 from ace_ray.store import Object, Store, open_store
 from ace_ray.sweeps.config import SweepOptions
@@ -56,7 +54,11 @@ def find_checkpoints(
     for item in folder.list():
         name, slash, path = item.path.partition("/")
         # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
-        if slash and "/" not in path and fnmatch.fnmatchcase(name, options.pattern):
+        if (
+            (slash or item.broken)
+            and "/" not in path
+            and fnmatch.fnmatchcase(name, options.pattern)
+        ):
             files.setdefault(name, []).append(item)
     if not files and not options.watch:
         raise UserError(
@@ -115,7 +117,8 @@ def _checkpoint(
 ) -> Checkpoint:
     names = {item.path.partition("/")[2] for item in items}
     state = digest(sorted((item.path, item.size, item.etag) for item in items))
-    lacks = _lacks(folder, name, names)
+    broken = [f"{item.path} {item.broken}" for item in items if item.broken]
+    lacks = broken[0] if broken else _lacks(folder, name, names)
     return Checkpoint(name, step, f"{root}/{name}", state, lacks)
 
 
@@ -130,8 +133,8 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
     if INDEX not in names:
         return lacking(names)
     try:
-        shards = set(json.loads(folder.get(f"{name}/{INDEX}") or b"")["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        shards = set(index_of(folder.get(f"{name}/{INDEX}") or b"").values())
+    except ValueError:
         return f"{INDEX} cannot be read"
-    missing = sorted(map(str, shards - names))
+    missing = sorted(shards - names)
     return f"{missing[0]} is missing" if missing else ""

@@ -13,7 +13,7 @@ from typing import Any
 from ace_ray.bounded import json_tree
 from ace_ray.config import ENDPOINT
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import check_whole, tensors_of
+from ace_ray.models.checkpoints import tensors_of
 from ace_ray.models.roles import host_of
 from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
@@ -142,9 +142,6 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
         return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
     try:
         plan = plan_of_checkpoint(sweep, checkpoint, output)
-        weights = plan.model.adapter.ref if plan.model.adapter else plan.model
-        if weights.kind == "folder":
-            check_whole(Path(weights.location))
     except Unreachable:
         raise
     except UserError as error:

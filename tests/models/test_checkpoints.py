@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from ace_ray.models.checkpoints import (
     tensors_of,
     weight_bytes,
 )
+from ace_ray.store import S3Store
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
 
@@ -92,12 +94,15 @@ class TestWhole:
         assert len(shards_of(sharded)) == 2
 
     def test_formats_that_cannot_be_read_here_pass_unseen(self, tmp_path: Path) -> None:
-        (tmp_path / "pytorch_model.bin").write_bytes(b"")
+        (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
         check_whole(tmp_path)
         check_finite(tmp_path)
         assert tensors_of(tmp_path) == {}
         assert parameters(tmp_path) is None
         assert weight_bytes(tmp_path) == 0
+        for content in (b"", b"PK\3\4x", b"<html>"):
+            (tmp_path / "pytorch_model.bin").write_bytes(content)
+            refused(tmp_path, r"pytorch_model\.bin")
 
     @pytest.mark.parametrize(
         "others",
@@ -135,7 +140,7 @@ class TestWhole:
         shard = sharded / "model-00002-of-00002.safetensors"
         shard.unlink()
         shard.mkdir()
-        refused(sharded, "cannot be read as weights")
+        refused(sharded, "is a pipe, a socket, a device or a folder")
 
     def test_a_tensor_that_no_shard_holds(self, sharded: Path) -> None:
         first = "model-00001-of-00002.safetensors"
@@ -183,7 +188,7 @@ class TestWhole:
 
     def test_names_that_no_file_can_have(self, sharded: Path) -> None:
         index(sharded, {"a": "w\0.safetensors"})
-        refused(sharded, "cannot be read as weights")
+        refused(sharded, "is missing")
         index(sharded, {"a": "w" * 5000})
         refused(sharded, "more characters")  # of a name that no message repeats whole
 
@@ -196,6 +201,83 @@ class TestWhole:
             refused(tmp_path, "cannot be read as weights")
         path.write_bytes(whole)
         check_whole(tmp_path)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 16060556376\n"
+
+
+class TestFilesThatAreNoModel:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        save_file(arrays(a=[1, 2], b=[3]), tmp_path / "model.safetensors")
+        (tmp_path / "config.json").write_text("{}")
+        (tmp_path / "tokenizer.json").write_text("{}")
+        return tmp_path
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", INDEX])
+    def test_a_pointer_of_git_lfs(self, folder: Path, name: str) -> None:
+        (folder / name).write_bytes(POINTER)
+        assert "is a git-lfs pointer" in refused(folder, re.escape(name))
+
+    def test_a_pointer_of_a_format_that_is_not_loaded_passes(self, folder: Path) -> None:
+        (folder / "pytorch_model.bin").write_bytes(POINTER)
+        (folder / "optimizer.pt").write_bytes(POINTER)
+        check_whole(folder)
+        (folder / "model.safetensors").unlink()
+        refused(folder, "pytorch_model.bin: is a git-lfs pointer")
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+    def test_a_link_that_leads_nowhere(self, folder: Path, name: str) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to("/nowhere/blob")
+        refused(folder, f"{name}: is a link to /nowhere/blob, which is not there")
+        (folder / name).unlink()
+        (folder / name).symlink_to(name)
+        refused(folder, "symbolic links")
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "chat_template.jinja", INDEX])
+    def test_a_pipe_is_not_waited_for(self, folder: Path, name: str) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        refused(folder, f"{name}: is a pipe")
+
+    def test_an_adapter_is_no_model(self, folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+        refused(folder, "holds no weights")
+
+    def test_a_file_that_is_longer_than_its_header_says(self, folder: Path) -> None:
+        with (folder / "model.safetensors").open("ab") as file:
+            file.write(b"more")
+        refused(folder, "4 bytes longer than its header says")
+
+    def test_headers_that_would_take_much_memory_or_time(self, folder: Path) -> None:
+        path = folder / "model.safetensors"
+        write(path, b'{"w": [' + b"[]," * 1_000_000 + b"[]]}")
+        refused(folder, "holds more than 1000000 values")
+        write(path, one(shape=[2**62] * 60_000), b"\0" * 8)
+        refused(folder, "w has more than 64 dimensions")
+
+    def test_under_a_prefix_of_s3(self, s3: Any, folder: Path) -> None:
+        store = S3Store(f"s3://{s3.bucket}/{folder.name}")
+        content = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for name, broken, why in (
+            ("tokenizer.json", POINTER, "git-lfs pointer"),
+            ("model.safetensors", content["model.safetensors"][:-1], "ends after the file does"),
+            ("model.safetensors", b"", "it is empty"),
+            (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
+            (INDEX, b"{", "is no index of weights"),
+        ):
+            for whole, data in content.items():
+                store.put(whole, data)
+            check_whole(store)
+            store.put(name, broken)
+            with pytest.raises(UserError, match=why):
+                check_whole(store)
+            store.delete(name)
+        store.delete("model.safetensors")
+        store.put("pytorch_model.bin", b"PK\3\4x")
+        with pytest.raises(UserError, match="is cut off"):
+            check_whole(store)
 
 
 class TestHeaders:
@@ -211,7 +293,7 @@ class TestHeaders:
     ) -> None:
         monkeypatch.setattr(checkpoints, "_HEADER_BYTES", 64)
         write(tmp_path / "m.safetensors", one(name="x" * 64), b"\0" * 8)
-        refused(tmp_path, "cut off or no safetensors file")
+        refused(tmp_path, "its header is larger than")
 
     @pytest.mark.parametrize(
         "header",

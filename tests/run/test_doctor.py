@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,14 @@ import pytest
 
 from ace_ray.config import run_config
 from ace_ray.errors import UserError
+from ace_ray.models.fake import count_words
 from ace_ray.records import Episode
 from ace_ray.run import doctor
+from ace_ray.run.evaluate import plan_run
+from ace_ray.run.open_run import opened
+from ace_ray.run.planning import preflight
+from ace_ray.run.planning.plan import Plan
+from ace_ray.run.planning.preflight import PromptsFit, check_chat
 from tests.run.made_run import CATEGORIES, written_run
 
 
@@ -32,6 +39,37 @@ def test_other_roles_are_checked_beside_an_endpoint(
     assert lines["roles"].problem
     assert "what this role is sent" in lines["roles"].text
     assert not lines["endpoint"].problem
+
+
+def test_how_many_prompts_fit_is_told(
+    monkeypatch: pytest.MonkeyPatch, here: Any, config_file: Any, tmp_path: Path
+) -> None:
+    def plan(context: int) -> Plan:
+        tree = json.loads(config_file(engine={"max_model_len": context}, limit=6).read_text())
+        return plan_run(run_config(tree, where="x"))
+
+    lengths = sorted(
+        count_words(benchmark.prompt(entry), benchmark.tools(entry))
+        for made in [plan(4096)]
+        for entry in made.entries
+        for benchmark in [made.benchmarks[entry.benchmark]]
+    )
+    longest = lengths[-1]
+    assert longest > lengths[-2]
+    told = f"5 of 6 prompts fit a context of {longest} tokens, the longest has {longest}"
+    shown = here("doctor", config_file(engine={"max_model_len": longest}, limit=6)).stdout
+    assert f"{told}; the rows of 1 of 6 prompts will be skipped (PromptTooLong)" in shown
+    said: list[object] = []
+    with opened(plan(longest), fresh=False, say=said.append, began=0.0):
+        assert any(told in str(line) for line in said)
+    said.clear()
+    with opened(plan(longest + 1), fresh=False, say=said.append, began=0.0):
+        assert not said
+    fits: list[PromptsFit] = []
+    monkeypatch.setattr(preflight, "MOST_COUNTED", 2)  # the longest and the shortest
+    check_chat(plan(longest), fits.append)
+    assert "1 of 2 prompts fit" in str(fits[0])
+    assert "(a sample of all 6)" in str(fits[0])
 
 
 def test_a_plan_is_told_and_nothing_is_written(here: Any, config_file: Any, tmp_path: Path) -> None:

@@ -94,6 +94,21 @@ class TestFind:
         open_store(root).put("log-3.txt", b"a file")
         assert steps(root) == [1]
 
+    def test_a_looping_link_is_named_and_the_others_are_found(self, root: str, put: Put) -> None:
+        for step in (1, 2, 3):
+            put(f"step-{step}")
+        Path(root, "step-4").symlink_to("step-4")
+        weights = Path(root, "step-2/model.safetensors")
+        weights.unlink()
+        weights.symlink_to(weights.name)
+        lacks = {checkpoint.step: checkpoint.lacks for checkpoint in find(root)}
+        assert lacks == {
+            1: "",
+            2: "step-2/model.safetensors is a link that leads to itself",
+            3: "",
+            4: "step-4 is a link that leads to itself",
+        }
+
     def test_a_slash_at_the_end(self, root: str, put: Put) -> None:
         put("step_1")
         (found,) = find(f"{root}/")
@@ -222,7 +237,7 @@ class TestLacks:
         for weight_map in ({"a": 3}, {"a": None}, {"a": "../w.safetensors"}):
             index = json.dumps({"weight_map": weight_map}).encode()
             put("step_1", {**WHOLE, INDEX: index})
-            assert find(root)[0].lacks.endswith(" is missing")
+            assert find(root)[0].lacks == f"{INDEX} cannot be read"
 
 
 class TestState:

@@ -80,6 +80,7 @@ def test_a_model_that_cannot_be_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_gpus_of_an_engine(one: Path) -> None:
+    (one / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
     engine = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
     assert of(one, backend="vllm", engine=engine).gpus == 8
 
@@ -88,6 +89,7 @@ def test_what_it_holds_besides(one: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """Of servers only where there are episodes; of workers what was asked for."""
     monkeypatch.setattr(roles, "demand", lambda parts, *, on_gpu: [(2.0, 1), (2.0, 2)])
     agents = [{"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}]
+    (one / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
     run = of(one, backend="vllm", benchmarks=agents, workers=2)
     assert (run.workers, run.server_gpus, run.server_cpus) == (2, 3, 4.0)
     assert run.least_gpus == 5

@@ -32,6 +32,16 @@ def slow_dtype(config: RunConfig) -> str:
     )
 
 
+def no_fp8_blocks(config: RunConfig) -> str:
+    """Why engines here cannot load weights in fp8 with block scales; "" where they can, or run
+    elsewhere."""
+    flags = _cpu_flags()
+    if config.backend != "vllm" or not is_local() or gpu_count() or not flags:
+        return ""
+    # vLLM 0.32 has kernels for CPUs with AMX only (model_executor/kernels/linear/scaled_mm/cpu.py).
+    return "" if "amx_tile" in flags else "vLLM loads fp8 with block scales on CPUs with AMX only"
+
+
 def _cpu_flags() -> frozenset[str]:
     """Instruction sets of an x86 CPU under Linux; empty elsewhere."""
     try:

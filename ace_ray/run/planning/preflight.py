@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ace_ray import vllm_source
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
@@ -17,12 +20,13 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
-from ace_ray.models.families import SWITCHES, family_facts
+from ace_ray.models.families import SWITCHES, family_facts, is_of_transformers
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning import formats
+from ace_ray.run.planning.machine import no_fp8_blocks
 from ace_ray.run.planning.plan import REPORTS, Plan
 from ace_ray.run.storage.lease import LEASE
 from ace_ray.run.storage.stored import MANIFEST, read_manifest
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
+MOST_COUNTED = 500
+"""Prompts whose tokens are counted before a run: some 4 ms each."""
+COUNT_S = 10.0
+"""Time limit of counting, for templates that take long."""
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
@@ -49,6 +57,7 @@ def resolve_model(config: RunConfig) -> ModelRef:
             config.model.revision,
             endpoint_url=config.store.endpoint_url,
             region=config.store.region,
+            weights=config.engine.get("load_format") != "dummy",
         )
     if config.model.adapter is not None:
         model = adapters.with_adapter(
@@ -60,15 +69,53 @@ def resolve_model(config: RunConfig) -> ModelRef:
         )
     if config.backend == "vllm":
         adapters.check_engine(model, config.engine)
-    if model.kind == "folder" and config.engine.get("load_format") != "dummy":
-        names = [path.suffix for path in Path(model.location).iterdir()]
-        if not {".safetensors", ".bin", ".pt"} & set(names):
-            raise UserError(
-                "the folder holds no weights (*.safetensors)",
-                where=model.location,
-                fix="name a complete model folder",
-            )
+    _check_loadable(config, model)
     return model
+
+
+_DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config")
+"""Engine arguments by which vLLM may load another architecture than config.json names."""
+
+
+def _check_loadable(config: RunConfig, model: ModelRef) -> None:
+    """Raise `UserError` when vLLM does not know the model's architecture or quantization, which an
+    engine would say after minutes."""
+    if config.backend != "vllm" or model.kind not in ("folder", "s3", "hub"):
+        return
+    folder = tokenizer_folder(model)
+    tree = _model_config(folder)
+    facts = family_facts(folder, str(config.engine.get("tokenizer_mode", "auto")))
+    if facts.tekken or vllm_source.has_plugins():
+        return
+    where = f"{model.location}/config.json"
+    known = vllm_source.architectures()
+    if known and "auto_map" not in tree and not any(map(config.engine.get, _DECIDE)):
+        named = facts.architectures
+        if not named:
+            raise UserError(
+                "names no 'architectures'",
+                where=where,
+                fix="add them as its makers wrote them, or to engine.hf_overrides",
+            )
+        if not any(name in known or is_of_transformers(name) for name in named):
+            raise UserError(
+                f"vLLM knows no architecture {', '.join(named)}",
+                where=where,
+                fix="use a vLLM that has it, or another model",
+            )
+    stored = tree.get("quantization_config")
+    stored = stored if isinstance(stored, dict) else {}
+    method = stored.get("quant_method")
+    methods = vllm_source.quantizations()
+    if isinstance(method, str) and methods and method.lower() not in methods:
+        raise UserError(
+            f"vLLM does not load the quantization {method}",
+            where=where,
+            fix="use the model without it, or quantized in another way",
+        )
+    blocks = method == "fp8" and stored.get("weight_block_size")
+    if blocks and (why := no_fp8_blocks(config)):
+        raise UserError(why, where=where, fix="use the model without it, or a GPU")
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -142,12 +189,13 @@ def check_engine(config: RunConfig) -> list[str]:
     return list(config.engine)
 
 
-def check_chat(plan: Plan) -> dict[str, Any]:
-    """The model's chat template on this run's prompts, and their length against the context.
+def check_chat(
+    plan: Plan, tell: Callable[[PromptsFit], object] = lambda fit: None
+) -> dict[str, Any]:
+    """Check the model's chat template on this run's prompts, and their length against the context.
 
-    Only as many prompts are tokenized as it takes to find one that fits, shortest first.
-
-    Returns facts for the manifest. Raises `UserError` when the template refuses the prompts or no
+    Returns facts for the manifest; ``tell`` gets how many prompts fit, where that can be counted.
+    Raises `UserError` when the template refuses the prompts or no
     prompt fits the context.
     """
     engine = plan.config.engine
@@ -192,7 +240,7 @@ def check_chat(plan: Plan) -> dict[str, Any]:
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))
 
-    _find_one_that_fits(plan, count, context)
+    tell(_fit(plan, count, context))
     return {"chat_template_sha256": template}
 
 
@@ -228,10 +276,8 @@ def check_chat_of_gguf(plan: Plan) -> str:
     def count(messages: Messages, tools: Messages | None) -> int:
         return fewest.count(chat.render(messages, tools), context or 1)
 
-    _find_one_that_fits(plan, count, context, at_least=True)
-    return (
-        "the GGUF file's chat template takes them; lengths are a lower bound until it is converted"
-    )
+    fit = _fit(plan, count, context, at_least=True)
+    return f"{fit}; lengths are a lower bound until the GGUF file is converted"
 
 
 def is_native(plan: Plan) -> bool:
@@ -316,57 +362,105 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
                 ) from error
 
 
-def _find_one_that_fits(
-    plan: Plan,
-    count: Count,
-    context: int | None,
-    *,
-    at_least: bool = False,
-) -> None:
-    """Raise `UserError` when the template refuses the prompts or none is below ``context`` tokens.
+@dataclass(frozen=True)
+class PromptsFit:
+    """Number of prompts that fit the context, of the ``counted`` ones."""
 
-    ``at_least``: ``count`` gives lower bounds.
+    prompts: int
+    counted: int
+    fitting: int
+    refused: int
+    longest: int
+    """Tokens of the longest of the counted ones; a lower bound with ``at_least``."""
+    context: int | None
+    at_least: bool
+
+    @property
+    def some_do_not(self) -> bool:
+        return self.fitting < self.counted
+
+    def __str__(self) -> str:
+        if self.context is None:
+            return "the chat template takes them; only vLLM can tell the context"
+        least = "at least " * self.at_least
+        told = f"{self.fitting} of {self.counted} prompts fit a context of {self.context} tokens"
+        if self.counted < self.prompts:
+            told += f" (a sample of all {self.prompts})"
+        told += f", the longest has {least}{self.longest}"
+        if self.refused:
+            told += f"; the chat template refuses {self.refused}"
+        if self.some_do_not:
+            rest = f"{self.counted - self.fitting} of {self.counted}"
+            told += f"; the rows of {rest} prompts will be skipped (PromptTooLong)"
+        return told
+
+
+def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = False) -> PromptsFit:
+    """Count the tokens of the prompts: of all, or of `MOST_COUNTED` from the longest to the
+    shortest. ``at_least``: ``count`` gives lower bounds.
+
+    Raises `UserError` when the template refuses the shortest ones, or no prompt is below
+    ``context`` tokens.
     """
-    shortest = 0
-    for row in reversed(plan.rows):
-        entry = plan.entries[row.entry]
+    entries = list(dict.fromkeys(plan.rows.entry.tolist()))
+    chosen = entries
+    if len(entries) > MOST_COUNTED:
+        last = len(entries) - 1
+        chosen = [entries[place * last // (MOST_COUNTED - 1)] for place in range(MOST_COUNTED)]
+    lengths: list[int] = []
+    fitting = refused = 0
+    end = time.monotonic() + COUNT_S
+    for number in (*chosen[-1:], *chosen[:-1]):  # the shortest first, then from the longest
+        entry = plan.entries[number]
+        benchmark = plan.benchmarks[entry.benchmark]
         try:
-            benchmark = plan.benchmarks[entry.benchmark]
-            tokens = count(benchmark.prompt(entry), benchmark.tools(entry))
+            lengths.append(count(benchmark.prompt(entry), benchmark.tools(entry)))
         except PromptRefused as error:
-            raise UserError(
-                str(error),
-                where=plan.model.source,
-                fix=benchmark.refused_fix,
-            ) from error
-        shortest = min(shortest or tokens, tokens)
-        if context is None or tokens < context:
+            if not fitting:
+                raise UserError(
+                    str(error), where=plan.model.source, fix=benchmark.refused_fix
+                ) from error
+            refused += 1
+            continue
+        fitting += context is None or lengths[-1] < context
+        if context is None or (fitting and time.monotonic() > end):
             break
-    else:
+    if chosen and not fitting:
         raise UserError(
-            f"no prompt fits: the shortest has {'at least ' * at_least}{shortest} tokens, "
+            f"no prompt fits: the shortest has {'at least ' * at_least}{min(lengths)} tokens, "
             f"the context holds {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
+    longest = max(lengths, default=0)
+    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context, at_least)
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
     """Tokens that the context holds; None where only vLLM can tell."""
+    tree = _model_config(folder)
+    text = tree.get("text_config")
+    tree = text if isinstance(text, dict) else tree
+    trained = tree.get("max_position_embeddings")
+    scaled = _is_scaled(tree)
+    _check_length(engine, None if scaled else trained, str(folder / "config.json"))
+    return _asked(engine, trained)
+
+
+def _model_config(folder: Path) -> dict[str, Any]:
+    """Read the config.json in ``folder``. Raises `UserError`."""
     file = folder / "config.json"
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
-        tree = tree.get("text_config", tree)
-        trained = tree.get("max_position_embeddings")
-        scaled = _is_scaled(tree)
-    except (OSError, ValueError, AttributeError) as error:
+        if not isinstance(tree, dict):
+            raise ValueError("it holds no mapping")
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"cannot be read as a model's configuration: {error}",
             where=str(file),
             fix="name a complete model folder",
         ) from error
-    _check_length(engine, None if scaled else trained, str(file))
-    return _asked(engine, trained)
+    return tree
 
 
 def _asked(engine: Mapping[str, Any], trained: Any) -> int | None:

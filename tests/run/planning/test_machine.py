@@ -44,3 +44,17 @@ def test_a_dtype_that_the_cpu_has_no_instructions_for(
     assert not is_slow or "engine.dtype=float32" in said
     fake = run_config({**tree, "backend": "fake", "engine": {}}, where="x")
     assert not machine.slow_dtype(fake)
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpus", "refused"),
+    [(AVX512, 0, True), (AVX512 | {"amx_tile"}, 0, False), (AVX512, 1, False)],
+)
+def test_block_scaled_fp8_needs_amx_or_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, flags: frozenset[str], gpus: int, refused: bool
+) -> None:
+    monkeypatch.setattr(machine, "_cpu_flags", lambda: flags)
+    monkeypatch.setattr(machine, "gpu_count", lambda: gpus)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    tree = {"model": {"source": "m"}, "benchmarks": ["acebench"], "output": "runs"}
+    assert ("AMX" in machine.no_fp8_blocks(run_config(tree, where="x"))) == refused
