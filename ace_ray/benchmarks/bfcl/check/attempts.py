@@ -47,7 +47,7 @@ _LIST = re.compile(
 """A list of ``f(...)`` or ``{name: {...}}``, or a name on a line with its arguments below."""
 _CALL = re.compile(rf"{_NAME}\(")
 _ARGUMENTS = re.compile(r"\s*+(?:\*{0,2}\w++\s*+[=:]|[\"'{\[\d-])")
-_BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'|[\[({\])}]", re.DOTALL)
+_BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"?|'(?:[^'\\]++|\\.)*+'?|[\[({\])}]", re.DOTALL)
 _REST = re.compile(r"[\s\]`;,.'\"]*+")
 
 
