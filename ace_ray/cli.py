@@ -452,8 +452,10 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
         )
     if form != "hf" and dataset is not None:
         raise UserError("is of --to hf only", where="--dataset", fix="leave it out")
-    stored = StoredRun(opens(run))
-    target = opens(output or f"{stored.uri}/export/{form}")
+    store = opens(run)
+    stored = StoredRun(store)
+    target = opens(output) if output else store.child(f"export/{form}")
+    target.check_writable()
     if form == "inspect":
         names = export_inspect(stored, target)
     elif form == "lm-eval":

@@ -192,6 +192,7 @@ class LocalStore:
             os.close(folder)
 
     def check_writable(self) -> None:
+        self.check_unlinked(".")
         # Nothing may be left behind: a refused run must not create its folder.
         with self._failures(""):
             folder = Path(self.root)
