@@ -29,6 +29,8 @@ from ace_ray.view.pages import render, row_view
 from ace_ray.view.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
 
 PAGE_ROWS = 100
+MOST_CHOICES = 1_000
+"""Values of a column that its filter offers, the most frequent ones."""
 _PORTS = 20
 _ASSETS = {"view.js": "text/javascript", "view.css": "text/css", "report.css": "text/css"}
 _POLICY = (
@@ -315,10 +317,10 @@ def _lines(
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
     rules = run.rules_of(query.rules)
     return {
-        "benchmark": run.counts("benchmark"),
-        "language": run.counts("language"),
-        "category": sorted(run.counts("category")),
-        "error_type": run.counts(f"{rules}_error_type"),
+        "benchmark": run.counts("benchmark")[:MOST_CHOICES],
+        "language": run.counts("language")[:MOST_CHOICES],
+        "category": sorted(run.counts("category")[:MOST_CHOICES]),
+        "error_type": run.counts(f"{rules}_error_type")[:MOST_CHOICES],
         "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
     }
 
