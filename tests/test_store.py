@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import pickle
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -347,3 +350,38 @@ def test_a_store_that_nobody_answers_for(s3: Any) -> None:
 def test_uris_that_name_no_store(uri: str) -> None:
     with pytest.raises(UserError):
         open_store(uri)
+
+
+@pytest.mark.parametrize(
+    ("number", "doing", "advice"),
+    [
+        (errno.EACCES, "read", "check who may read it"),
+        (errno.EIO, "read", "check the disk or network share that holds it"),
+        (errno.ENAMETOOLONG, "read", "name a folder whose path is shorter"),
+        (errno.ENOTDIR, "read", "name an intact run"),
+        (errno.EACCES, "write", "choose another output folder that you may write"),
+        (errno.EROFS, "write", "choose another output folder that you may write"),
+        (errno.ENOSPC, "write", "free some space"),
+        (errno.EIO, "write", "check the disk or network share that holds it"),
+    ],
+)
+def test_an_error_says_what_helps_against_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, doing: str, advice: str
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    store = LocalStore(str(tmp_path))
+    monkeypatch.setattr("os.open", fails)
+    work: dict[str, Callable[[], object]] = {
+        "read": lambda: store.get("a"),
+        "write": lambda: store.put("a", b"x"),
+    }
+    if number == errno.ENOTDIR:  # no such object, but for a list
+        monkeypatch.setattr("os.scandir", fails)
+        work["read"] = store.list
+    with pytest.raises(UserError) as caught:
+        work[doing]()
+    line = str(caught.value)
+    assert f"cannot {doing}: {os.strerror(number)}; {advice}" in line
+    assert ("output folder" in line) <= (doing == "write")

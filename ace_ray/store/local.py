@@ -211,7 +211,7 @@ class LocalStore:
     def _unless_gone(self, error: OSError) -> None:
         """A folder that cannot be read is not an empty one."""
         if not isinstance(error, FileNotFoundError):
-            with self._failures("", "read"):
+            with self._failures(self._within(Path(error.filename or self.root)), "read"):
                 raise error
 
     @contextmanager
@@ -221,9 +221,36 @@ class LocalStore:
         except OSError as error:
             raise UserError(
                 f"cannot {doing}: {error.strerror or error}",
-                where=str(Path(self.root, path)),
-                fix="choose an output folder that can be written and has space",
+                where=os.path.normpath(self._place(path)),
+                fix=_FIXES[doing].get(error.errno or 0, _OTHERWISE),
             ) from error
+
+
+_INTACT = "name an intact run"
+_ELSEWHERE = "choose another output folder"
+_SPACE = "free some space, or choose an output folder on another disk"
+_OTHERWISE = "check the disk or network share that holds it, then try again"
+_FIXES = {
+    "read": {
+        **dict.fromkeys((errno.EACCES, errno.EPERM), "check who may read it"),
+        **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG), _INTACT),
+        errno.ELOOP: "remove the link",
+        errno.ENAMETOOLONG: "name a folder whose path is shorter",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    },
+    "write": {
+        **dict.fromkeys(
+            (errno.EACCES, errno.EPERM, errno.EROFS), f"{_ELSEWHERE} that you may write"
+        ),
+        **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), _ELSEWHERE),
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
+        errno.ELOOP: f"put a folder in the link's place, or {_ELSEWHERE}",
+        errno.ENAMETOOLONG: "choose an output folder whose path is shorter",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+        errno.EAGAIN: "wait until it is done, then try again",
+    },
+}
+"""What to do about an error of a file, by its number."""
 
 
 def opened(folder: int, name: str, *, make: bool) -> int:

@@ -100,6 +100,10 @@ def is_part_name(path: str) -> bool:
     return _PART.fullmatch(path) is not None
 
 
+GONE = "it is gone"
+"""Why `read_part` cannot read a part that another process has merged into a larger one."""
+
+
 def read_part(
     store: Store,
     name: str,
@@ -120,7 +124,7 @@ def read_part(
         # Torn, or out of reach: `get` tells, since it raises on an outage.
         content = store.get(name)
     if content is None:
-        return "it is gone"
+        return GONE
     try:
         return _columns(pa.BufferReader(content), columns, schema, row)
     except _READ_ERRORS as error:
@@ -178,24 +182,55 @@ class Ledger:
         return _positions(self.ids, ids)
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """The rows that count, part by part; only those among the sorted ids ``known`` if given."""
+        """Yield the rows that count, part by part; only those among the sorted ids ``known`` if
+        given. Where `compact` has merged parts meanwhile, the rest is read from what is there now.
+
+        Raises `UserError`: a part cannot be read."""
+        done: list[np.ndarray] = []
         for name, positions in self.kept.items():
             wanted = list(dict.fromkeys(["row_id", *columns]))
             table = read_part(self.store, name, wanted, self.schema)
-            if isinstance(table, str):
-                raise UserError(
-                    f"is damaged: {table}",
-                    where=f"{self.store.root}/{name}",
-                    fix="remove it: the same command then evaluates its rows again",
+            if table == GONE:
+                left = np.setdiff1d(self.ids, np.concatenate([*done, self.ids[:0]]))
+                yield from self._now(left).tables(
+                    columns, left if known is None else np.intersect1d(left, known)
                 )
+                return
+            if isinstance(table, str):
+                raise unreadable(self.store, name, table)
             table = table.take(positions)
+            ids = _ids(table)
+            done.append(ids)
             if known is not None:
-                table = table.filter(pa.array(_positions(known, _ids(table)) >= 0))
+                table = table.filter(pa.array(_positions(known, ids) >= 0))
             yield table.select(columns)
+
+    def _now(self, ids: np.ndarray) -> Ledger:
+        """Read the ledger again. Raises `UserError`: it does not hold ``ids`` any more."""
+        now = read_ledger(self.store, schema=self.schema)
+        if lost := int((now.find(ids) < 0).sum()):
+            raise UserError(
+                f"{lost} rows have gone while they were read",
+                where=self.store.root,
+                fix="run the same command again; it reads what is there then",
+            )
+        return now
 
     def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
         """The rows that count, one at a time."""
         return result_rows(self.tables(result_columns(self.rule_sets), known))
+
+
+def unreadable(store: Store, name: str, why: str) -> UserError:
+    """Return the error of a part that `read_part` cannot read."""
+    where = f"{store.root}/{name}"
+    if why == GONE:
+        return UserError("has been merged with others meanwhile", where=where, fix="look again")
+    return UserError(
+        f"is damaged: {why}",
+        where=where,
+        fix="remove it, and evaluate the run again: its rows are pending then",
+    )
 
 
 ReadPart = Callable[[Store, str, Sequence[str], pa.Schema], "pa.Table | str"]
@@ -206,11 +241,14 @@ def read_ledger(
     say: Callable[[str], None] = lambda line: None,
     schema: pa.Schema = ROWS,
     read: ReadPart = read_part,
+    *,
+    again: bool = True,
 ) -> Ledger:
     """What the run holds; time and memory grow with the number of rows only.
 
     ``schema`` is that of the rows; ``say`` is told of every file that is no part; ``read`` may
-    remember what it has read. Raises `UserError` when the store is away.
+    remember what it has read. ``again``: parts that `compact` merges meanwhile are listed once
+    more. Raises `UserError` when the store is away.
     """
     names: list[str] = []
     ignored: dict[str, str] = {}
@@ -218,6 +256,8 @@ def read_ledger(
     for name in part_names(store):
         keys = ["row_id", "status", "attempts", "error_class"]
         table = read(store, name, keys, schema)
+        if again and table == GONE:
+            return read_ledger(store, say, schema, read, again=False)
         if not isinstance(table, str):
             try:
                 ids = _ids(table)
