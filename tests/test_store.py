@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import pickle
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +134,21 @@ def test_a_failed_write_leaves_the_old_object_and_no_scrap(
         store.put("a", b"new")
     assert store.get("a") == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o077])
+def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = LocalStore(str(tmp_path / "root"))
+        store.put("folder/a", b"x")
+        assert store.put_if("b", b"x", None)
+        store.put_file("c", tmp_path / "root" / "b")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "root", *(tmp_path / "root").rglob("*")):
+        most = 0o777 if path.is_dir() else 0o666
+        assert stat.S_IMODE(path.stat().st_mode) == most & ~umask, path
 
 
 def test_scraps_of_a_killed_writer_are_not_listed(tmp_path: Path) -> None:

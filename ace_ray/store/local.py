@@ -50,7 +50,7 @@ class LocalStore:
     def _put(self, folder: int, name: str, data: bytes | BinaryIO) -> None:
         scratch = f".tmp-{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        handle = os.open(scratch, flags, 0o600, dir_fd=folder)
+        handle = os.open(scratch, flags, 0o666, dir_fd=folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 if isinstance(data, bytes):
@@ -59,7 +59,6 @@ class LocalStore:
                     shutil.copyfileobj(data, file)
                 file.flush()
                 os.fsync(file.fileno())
-                os.fchmod(file.fileno(), 0o644)
             os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
             # A rename outlasts a power cut once its folder is on the disk.
             os.fsync(folder)
