@@ -220,7 +220,8 @@ class _Room:
             for number, (key, item) in enumerate(value.items()):
                 if self.is_used:
                     return {**pairs, "...": f"[{len(value) - number:,} more values]"}
-                pairs[self.text(key) if isinstance(key, str) else key] = self.part_of(item)
+                name = self.text(key) if isinstance(key, str) else key
+                pairs[name] = self.part_of(item)
             return pairs
         if isinstance(value, int) and value.bit_length() > 64:
             self.chars -= value.bit_length() // 3
