@@ -99,7 +99,7 @@ def test_a_large_text_takes_bounded_memory(tmp_path: Path) -> None:
 
 def test_a_value_is_cut_where_it_is_too_long() -> None:
     assert shortened({"a": [1, "x" * 10]}, chars=8) == {"a": [1, "xxxxxxx [3 more characters]"]}
-    assert shortened([[1, 2], [3, 4]], values=3) == [[1, 2], "[1 more values]"]
+    assert shortened([[1, 2], [3, 4]], values=4) == [[1, 2], "[1 more values]"]
     assert shortened({"a": 1, "b": 2}, values=2) == {"a": 1, "...": "[1 more values]"}
     whole = {"a": [None, True, 1.5, "x", {}], "b": []}
     assert shortened(whole) == whole
@@ -107,7 +107,7 @@ def test_a_value_is_cut_where_it_is_too_long() -> None:
 
 
 def test_names_of_invisible_characters_count() -> None:
-    assert cleaned("a\u200bb" * 10, 20) == "a\\u200bba\\u200bba [24 more characters]"
+    assert cleaned("a\u200bb" * 10, 20) == "a\\u200bba\\u200bba [23 more characters]"
     assert cleaned("ab\ncd\n", 4) == "ab\nc [2 more characters]"
     assert cleaned("ab\n", 3) == "ab\n"
 
