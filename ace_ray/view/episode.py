@@ -79,8 +79,8 @@ class EpisodeView:
 
 
 def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeView:
-    """Return what is shown of ``row``, which has `COLUMNS` and those of the verdicts of
-    ``benchmark``. Raises `UserError`: it is none that a run stores."""
+    """Return what is shown of ``row``, which has `COLUMNS` and the columns of the verdicts of
+    ``benchmark``. Raises `UserError`: no run stores such a row."""
     messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
     changed = [] if states is None else changes(*states)
@@ -147,7 +147,7 @@ def _metrics(text: str | None) -> dict[str, float]:
 
 
 def _json(text: str | None) -> Any:
-    """Return the value in a JSON column, `shortened`; the text itself where it is none."""
+    """Return the value in a JSON column, `shortened`; the text itself where it is not JSON."""
     if text is None:
         return None
     try:

@@ -218,8 +218,7 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of ``text``, whoever wrote it: without control characters, and at most
-    `SHOWN_CHARS` long."""
+    """Return the lines of ``text`` without control characters, at most `SHOWN_CHARS` long."""
     return cleaned(text, SHOWN_CHARS).split("\n")
 
 

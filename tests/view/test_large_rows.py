@@ -1,4 +1,4 @@
-"""What is shown and exported of a row is bounded, and says what it leaves out."""
+"""Commands show and export a bounded part of a large row, and say how much they leave out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_is_shown_of_a_large_row_is_bounded(name: str, tmp_path: Path, here
 
 
 def test_a_large_text_takes_bounded_memory(tmp_path: Path) -> None:
-    """Of 48 MiB; without a bound an export took ten times as much on top."""
+    """Without a bound, an export of these 48 MiB took over 1 GiB."""
     told = [
         {"role": "user", "content": "q"},
         {"role": "assistant", "content": "words " * (8 << 20)},
