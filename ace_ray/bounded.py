@@ -199,7 +199,7 @@ def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) 
 
 @dataclass(slots=True)
 class _Room:
-    """What may still be shown of a value."""
+    """The values and characters of a value that may still be shown."""
 
     values: int
     chars: int

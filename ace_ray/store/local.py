@@ -249,7 +249,7 @@ _FIXES = {
         errno.EAGAIN: "wait until it is done, then try again",
     },
 }
-"""What to do about an error of a file, by its number."""
+"""Advice about an error of a file, by its number."""
 
 
 def opened(folder: int, name: str, *, make: bool) -> int:

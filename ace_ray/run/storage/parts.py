@@ -182,8 +182,8 @@ class Ledger:
         return _positions(self.ids, ids)
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """Yield the rows that count, part by part; only those among the sorted ids ``known`` if
-        given. Where `compact` has merged parts meanwhile, the rest is read from what is there now.
+        """Yield the rows that count, part by part; of the sorted ids ``known`` only, if given.
+        Where `compact` merges parts meanwhile, the remaining rows come from the new parts.
 
         Raises `UserError`: a part cannot be read."""
         done: list[np.ndarray] = []

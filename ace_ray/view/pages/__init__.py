@@ -1,7 +1,8 @@
 """The pages of ``ace-ray view``: a row as values of its page, and templates filled with them.
 
-Long texts are folded, and invisible characters are named. A text is shown up to `SHOWN_CHARS`, other
-values up to `LONGEST` characters; where one is cut, the page says so. Templates escape all of them.
+Long texts are folded, and invisible characters are named. A text is shown up to `SHOWN_CHARS`,
+other values up to `LONGEST` characters; where one is cut, the page says so. Templates escape all of
+them.
 """
 
 from __future__ import annotations
