@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,6 +27,10 @@ MOST_ROW_BYTES = 256 << 20
 MOST_ROW_VALUES = 2_000_000
 MOST_ROW_DEPTH = 200
 """What is laid out for people is walked by functions that call themselves."""
+SHOWN_CHARS = 1 << 20
+"""Characters that are shown of one text, and of one JSON value with all its texts."""
+SHOWN_VALUES = 20_000
+"""Values that are shown of one JSON value: each is a line, or a card of a page."""
 _MOST_INTEGER = 1 << 64
 
 
@@ -195,6 +200,53 @@ def check_depth(value: Any, most: int) -> None:
             for item in (container.values() if isinstance(container, dict) else container)
             if isinstance(item, dict | list)
         ]
+
+
+def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
+    """Return ``value``, a JSON value, as far as it is shown: ``values`` values with ``chars``
+    characters in all, at most `SHOWN_CHARS` in one text. Texts say what is left out, and where."""
+    return _Room(values, chars).part_of(value)
+
+
+@dataclass(slots=True)
+class _Room:
+    """The values and characters of a value that may still be shown."""
+
+    values: int
+    chars: int
+
+    def part_of(self, value: Any) -> Any:
+        self.values -= 1
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            items: list[Any] = []
+            for item in value:
+                if self.is_used:
+                    return [*items, f"[{len(value) - len(items):,} more values]"]
+                items.append(self.part_of(item))
+            return items
+        if isinstance(value, dict):
+            pairs: dict[Any, Any] = {}
+            for number, (key, item) in enumerate(value.items()):
+                if self.is_used:
+                    return {**pairs, "...": f"[{len(value) - number:,} more values]"}
+                name = self.text(key) if isinstance(key, str) else key
+                pairs[name] = self.part_of(item)
+            return pairs
+        if isinstance(value, int) and value.bit_length() > 64:
+            self.chars -= value.bit_length() // 3
+        return value
+
+    def text(self, text: str) -> str:
+        kept = text[: min(SHOWN_CHARS, max(0, self.chars))]
+        self.chars -= len(kept)
+        left_out = len(text) - len(kept)
+        return f"{kept} [{left_out:,} more characters]" if left_out else text
+
+    @property
+    def is_used(self) -> bool:
+        return self.values <= 0 or self.chars <= 0
 
 
 def _whole(text: str) -> str:

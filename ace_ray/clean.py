@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ace_ray.credentials import masked
@@ -23,12 +24,25 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 def cleaned(text: str, longest: int = 2_000) -> str:
     """``text`` with line breaks and tabs, without escape sequences and further control characters.
 
-    What is invisible or reorders text is shown as an escape, ``\\u202e``. Of the first ``longest``
-    characters; how many follow is said.
+    What is invisible or reorders text is shown as an escape, ``\\u202e``. At most ``longest``
+    characters come back, and how many of ``text`` are left out.
     """
     kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
-    shown = "".join(map(_visible, kept))
-    return f"{shown} [{len(text) - longest} more characters]" if len(text) > longest else shown
+    lines: list[str] = []
+    room, taken = longest, 0
+    for line in kept.split("\n"):
+        # Most lines are printable as they are, which is found out in C.
+        shown = line if line.isprintable() else "".join(map(_visible, line))
+        if len(shown) > room:  # the names of invisible characters take more than those did
+            ends = accumulate(len(_visible(sign)) for sign in line)
+            fits = sum(1 for end in ends if end <= room)
+            lines.append("".join(map(_visible, line[:fits])))
+            taken += fits
+            break
+        lines.append(shown)
+        room, taken = room - len(shown) - 1, taken + len(line) + 1
+    left_out = max(0, len(text) - longest) + max(0, len(kept) - taken)
+    return "\n".join(lines) + (f" [{left_out} more characters]" if left_out else "")
 
 
 def one_line(text: str, longest: int = 200) -> str:

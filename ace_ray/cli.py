@@ -427,12 +427,13 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     """Look at runs (folders or s3:// URIs) in a browser, also while they are running.
 
     All rows with filters and search, every row with an address of its own, and the same entry in
-    two runs side by side. Only this machine can reach the page.
+    two runs side by side. Only this machine can reach the page, and only who has the address with
+    its token.
     """
     from ace_ray.view.runs import tables_of
     from ace_ray.view.server import serve
 
-    serve(tables_of([opens(uri) for uri in runs]), port, _show)
+    serve(tables_of([opens(uri) for uri in runs]), port, click.echo)  # the token unmasked
 
 
 @cli.command()
@@ -463,8 +464,10 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
         )
     if form != "hf" and dataset is not None:
         raise UserError("is of --to hf only", where="--dataset", fix="leave it out")
-    stored = StoredRun(opens(run))
-    target = opens(output or f"{stored.uri}/export/{form}")
+    store = opens(run)
+    stored = StoredRun(store)
+    target = opens(output) if output else store.child(f"export/{form}")
+    target.check_writable()
     if form == "inspect":
         names = export_inspect(stored, target)
     elif form == "lm-eval":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import pickle
+import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -133,6 +136,21 @@ def test_a_failed_write_leaves_the_old_object_and_no_scrap(
         store.put("a", b"new")
     assert store.get("a") == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o077])
+def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = LocalStore(str(tmp_path / "root"))
+        store.put("folder/a", b"x")
+        assert store.put_if("b", b"x", None)
+        store.put_file("c", tmp_path / "root" / "b")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "root", *(tmp_path / "root").rglob("*")):
+        most = 0o777 if path.is_dir() else 0o666
+        assert stat.S_IMODE(path.stat().st_mode) == most & ~umask, path
 
 
 def test_scraps_of_a_killed_writer_are_not_listed(tmp_path: Path) -> None:
@@ -436,3 +454,38 @@ def test_an_outage_behind_a_proxy_passes(s3: Any) -> None:
 def test_uris_that_name_no_store(uri: str) -> None:
     with pytest.raises(UserError):
         open_store(uri)
+
+
+@pytest.mark.parametrize(
+    ("number", "doing", "advice"),
+    [
+        (errno.EACCES, "read", "check who may read it"),
+        (errno.EIO, "read", "check the disk or network share that holds it"),
+        (errno.ENAMETOOLONG, "read", "name a folder whose path is shorter"),
+        (errno.ENOTDIR, "read", "name an intact run"),
+        (errno.EACCES, "write", "choose another output folder that you may write"),
+        (errno.EROFS, "write", "choose another output folder that you may write"),
+        (errno.ENOSPC, "write", "free some space"),
+        (errno.EIO, "write", "check the disk or network share that holds it"),
+    ],
+)
+def test_an_error_says_what_helps_against_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, doing: str, advice: str
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    store = LocalStore(str(tmp_path))
+    monkeypatch.setattr("os.open", fails)
+    work: dict[str, Callable[[], object]] = {
+        "read": lambda: store.get("a"),
+        "write": lambda: store.put("a", b"x"),
+    }
+    if number == errno.ENOTDIR:  # no such object, but for a list
+        monkeypatch.setattr("os.scandir", fails)
+        work["read"] = store.list
+    with pytest.raises(UserError) as caught:
+        work[doing]()
+    line = str(caught.value)
+    assert f"cannot {doing}: {os.strerror(number)}; {advice}" in line
+    assert ("output folder" in line) <= (doing == "write")

@@ -12,8 +12,9 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -42,7 +43,13 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{folder}.lock"):
+        with ExitStack() as held:
+            try:
+                held.enter_context(FileLock(f"{folder}.lock"))
+            except PermissionError:
+                # Another user's cache: a folder appears whole, so one that is there can be used.
+                if not folder.is_dir():
+                    raise
             if not folder.is_dir():
                 make()
             if locked:
@@ -58,12 +65,18 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
 
 @contextmanager
 def scratch_of(folder: Path) -> Iterator[Path]:
-    """A folder to fill that becomes ``folder`` at the end; of one that fails nothing stays."""
+    """A folder to fill that becomes ``folder`` at the end; of one that fails nothing stays. All in
+    it can be read by who may read the folder, as the umask says."""
     scratch = folder.with_name(folder.name + _PART)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
         yield scratch
+        mode = stat.S_IMODE(scratch.stat().st_mode)
+        # Writers of weights, and `tempfile`, make files for their own user alone.
+        for path in scratch.rglob("*"):
+            if not path.is_symlink():
+                path.chmod(mode if path.is_dir() else mode & 0o666)
         scratch.rename(folder)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -100,14 +113,23 @@ def release(folder: Path) -> None:
 def _hold(folder: Path) -> None:
     if folder in _locks:
         return
-    handle = _use_file(folder)
+    try:
+        handle = _use_file(folder)
+    except PermissionError:  # another user's cache
+        return
     fcntl.flock(handle, fcntl.LOCK_SH)
-    os.utime(handle)
+    with suppress(PermissionError):
+        os.utime(handle)
     _locks[folder] = handle
 
 
 def _use_file(folder: Path) -> int:
-    return os.open(f"{folder}.use", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Open the file whose lock says that ``folder`` is in use; of another user's only to read."""
+    name = f"{folder}.use"
+    try:
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _by_age(cache: Path) -> list[Path]:

@@ -8,10 +8,10 @@ of CPU time for Qwen2.5-Coder-0.5B.
 from __future__ import annotations
 
 import functools
-import shutil
 import sys
-import tempfile
 from pathlib import Path
+
+from ace_ray.models.cached import scratch_of
 
 
 def convert(gguf: Path, folder: Path) -> None:
@@ -25,8 +25,7 @@ def convert(gguf: Path, folder: Path) -> None:
     # takes 10 s of CPU time for a vocabulary of 150,000.
     package.GGUFReader = functools.cache(package.GGUFReader)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=folder.name + ".", dir=folder.parent))
-    try:
+    with scratch_of(folder) as scratch:
         # Without dequantize=True transformers 5 keeps the weights packed and cannot save them.
         model = AutoModelForCausalLM.from_pretrained(
             gguf.parent,
@@ -36,10 +35,6 @@ def convert(gguf: Path, folder: Path) -> None:
         )
         model.save_pretrained(scratch)
         AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(scratch)
-        scratch.chmod(0o755)
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from ace_ray.bounded import Unbounded, json_of_row, shortened
+
 _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164}
 _BLANK |= {0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 """Fillers, joiners and blanks that Unicode counts among letters, marks and symbols."""
@@ -62,14 +64,15 @@ def shown(text: str, limit: int) -> Shown:
 def shown_json(text: str, limit: int) -> Shown:
     """A JSON text, laid out; as it is where it is none."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = json_of_row(text)
+    except Unbounded:
         return shown(text, limit)
     return shown(pretty(value), limit)
 
 
 def pretty(value: Any) -> str:
-    """A JSON value for people; a string is itself."""
+    """Return a JSON value for people, `shortened`; a string is itself."""
+    value = shortened(value)
     if isinstance(value, str):
         return value
     return json.dumps(value, indent=2, ensure_ascii=False)

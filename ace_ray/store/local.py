@@ -50,7 +50,7 @@ class LocalStore:
     def _put(self, folder: int, name: str, data: bytes | BinaryIO) -> None:
         scratch = f".tmp-{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        handle = os.open(scratch, flags, 0o600, dir_fd=folder)
+        handle = os.open(scratch, flags, 0o666, dir_fd=folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 if isinstance(data, bytes):
@@ -59,7 +59,6 @@ class LocalStore:
                     shutil.copyfileobj(data, file)
                 file.flush()
                 os.fsync(file.fileno())
-                os.fchmod(file.fileno(), 0o644)
             os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
             # A rename outlasts a power cut once its folder is on the disk.
             os.fsync(folder)
@@ -202,6 +201,7 @@ class LocalStore:
             os.close(folder)
 
     def check_writable(self) -> None:
+        self.check_unlinked(".")
         # Nothing may be left behind: a refused run must not create its folder.
         with self._failures(""):
             folder = Path(self.root)
@@ -220,7 +220,7 @@ class LocalStore:
     def _unless_gone(self, error: OSError) -> None:
         """A folder that cannot be read is not an empty one."""
         if not isinstance(error, FileNotFoundError):
-            with self._failures("", "read"):
+            with self._failures(self._within(Path(error.filename or self.root)), "read"):
                 raise error
 
     @contextmanager
@@ -230,9 +230,36 @@ class LocalStore:
         except OSError as error:
             raise UserError(
                 f"cannot {doing}: {error.strerror or error}",
-                where=str(Path(self.root, path)),
-                fix="choose an output folder that can be written and has space",
+                where=os.path.normpath(self._place(path)),
+                fix=_FIXES[doing].get(error.errno or 0, _OTHERWISE),
             ) from error
+
+
+_INTACT = "name an intact run"
+_ELSEWHERE = "choose another output folder"
+_SPACE = "free some space, or choose an output folder on another disk"
+_OTHERWISE = "check the disk or network share that holds it, then try again"
+_FIXES = {
+    "read": {
+        **dict.fromkeys((errno.EACCES, errno.EPERM), "check who may read it"),
+        **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG), _INTACT),
+        errno.ELOOP: "remove the link",
+        errno.ENAMETOOLONG: "name a folder whose path is shorter",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    },
+    "write": {
+        **dict.fromkeys(
+            (errno.EACCES, errno.EPERM, errno.EROFS), f"{_ELSEWHERE} that you may write"
+        ),
+        **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), _ELSEWHERE),
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
+        errno.ELOOP: f"put a folder in the link's place, or {_ELSEWHERE}",
+        errno.ENAMETOOLONG: "choose an output folder whose path is shorter",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+        errno.EAGAIN: "wait until it is done, then try again",
+    },
+}
+"""Advice about an error of a file, by its number."""
 
 
 def opened(folder: int, name: str, *, make: bool) -> int:

@@ -79,9 +79,10 @@ class Sweep:
         check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
-        self.store = open_store(
-            self.uri, endpoint_url=any_run.store.endpoint_url, region=any_run.store.region
+        output = open_store(
+            config.output, endpoint_url=any_run.store.endpoint_url, region=any_run.store.region
         )
+        self.store = output.child(self.sweep_id)
         self.runs: list[SweepRun] = [
             run_of_model(config, model, self.uri) for model in self._options.models
         ]

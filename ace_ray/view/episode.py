@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.transcript import Step, Tool, tools_of
-from ace_ray.bounded import Unbounded, json_of_row
+from ace_ray.bounded import SHOWN_CHARS, SHOWN_VALUES, Unbounded, json_of_row, shortened
 from ace_ray.clean import one_line
 from ace_ray.run.storage.rows import messages_of, metrics_of, state_of
-from ace_ray.view.changes import Change, changes
+from ace_ray.view.changes import MOST, Change, changes
 
 KEYS = ("benchmark", "category", "language", "id")
 FACTS = (
@@ -20,15 +21,21 @@ FACTS = (
     *("generation_s", "duration_s", "started_at", "worker"),
 )
 COLUMNS = [
-    *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "output"),
-    *("reasoning", "state", "endpoint", "tools", "gold", "second_reading", *FACTS),
+    *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "state"),
+    *("endpoint", "tools", "gold", "second_reading", *FACTS),
 ]
 """What `episode_view` reads, besides the columns of verdicts."""
+_EPISODE_CHARS = 8 * SHOWN_CHARS
+"""Characters of all messages, and of each part of a state."""
+_MOST_PARTS = 100
+"""Parts of a state that are shortened one by one; a benchmark's own states have about ten."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
-    """``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
+    """One row, each column as far as it is shown (`shortened`).
+
+    ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
     before and after, None without one. ``tools``: those that were offered through the model's own
     template, None where its messages say it all, or in rows of earlier versions, which have no
     ``gold`` either (a 1-tuple). ``left``: the rest of what the episode left."""
@@ -80,43 +87,78 @@ class EpisodeView:
 
 
 def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeView:
-    """``row`` has `COLUMNS` and those of the verdicts of ``benchmark``. Raises `UserError`: it is
-    none that a run stores."""
-    state = state_of(row)
+    """Return what is shown of ``row``, which has `COLUMNS` and the columns of the verdicts of
+    ``benchmark``. Raises `UserError`: no run stores such a row."""
+    messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
+    changed = [] if states is None else changes(*states)
+    told = [one for one in shortened(messages, _EPISODE_CHARS) if isinstance(one, Mapping)]
+    left = _in_parts(state)
+    steps = benchmark.transcript(told, left)
+    for name, whole, part in (("messages", messages, told), ("state", state, left)):
+        if part != whole:
+            size = f"{len(row[name]):,} characters"
+            steps.append(Step("note", f"[the row's {name}, {size}, are shown in part]"))
     why = ": ".join(filter(None, (row["error_class"], row["error"])))
     return EpisodeView(
         row_id=row["row_id"],
         key={name: row[name] or "" for name in KEYS},
         status=row["status"],
-        error=why,
+        error=shortened(why),
         verdicts={
             rules: {
                 "valid": row[f"{rules}_valid"],
-                "error_type": row[f"{rules}_error_type"] or "",
-                "error": row[f"{rules}_error"] or "",
-                "metrics": metrics_of(row[f"{rules}_metrics"]),
+                "error_type": shortened(row[f"{rules}_error_type"] or ""),
+                "error": shortened(row[f"{rules}_error"] or ""),
+                "metrics": _metrics(row[f"{rules}_metrics"]),
             }
             for rules in benchmark.rule_sets
             if row.get(f"{rules}_valid") is not None
         },
-        steps=benchmark.transcript(messages_of(row), state),
+        steps=steps,
         tools=tools_of(_json(row["tools"])),
         gold=None if row["gold"] is None else (_json(row["gold"]),),
-        states=states,
-        changed=[] if states is None else changes(*states),
-        left=state,
+        states=None if states is None else (shortened(states[0]), shortened(states[1])),
+        changed=_shortened_changes(changed),
+        left=left,
         second_reading=_json(row["second_reading"]),
         endpoint=_json(row["endpoint"]),
-        facts={name: row[name] for name in FACTS},
+        facts={name: shortened(row[name]) for name in FACTS},
     )
 
 
+def _in_parts(state: Any) -> Any:
+    """Shorten each part of a state by itself: a large sandbox must not hide what was said."""
+    if isinstance(state, dict) and len(state) <= _MOST_PARTS:
+        return {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
+    return shortened(state, _EPISODE_CHARS)
+
+
+def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
+    """Give each change an equal share of what is shown of a value."""
+    shares = len(changed) or 1
+    share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
+    return [
+        Change(
+            tuple(shortened(part, **share) for part in one.place),
+            one.kind,
+            shortened(one.before, **share),
+            shortened(one.after, **share),
+        )
+        for one in changed
+    ]
+
+
+def _metrics(text: str | None) -> dict[str, float]:
+    found = islice(metrics_of(text).items(), SHOWN_VALUES // MOST)
+    return {shortened(name): value for name, value in found}
+
+
 def _json(text: str | None) -> Any:
-    """The value in a JSON column; the text itself where it is none."""
+    """Return the value in a JSON column, `shortened`; the text itself where it is not JSON."""
     if text is None:
         return None
     try:
-        return json_of_row(text)
+        return shortened(json_of_row(text))
     except Unbounded:
-        return text
+        return shortened(text)

@@ -1,12 +1,13 @@
 """``ace-ray view``: runs in a browser of this machine, with an address for every row.
 
-Nothing is written, nothing but GET is answered, and only to pages of this server: the policy of its
-answers forbids all scripts but its own, and a name of another host, as a foreign page would need to
-ask, is refused.
+Nothing is written, nothing but GET is answered, and only to who has the token: other users of the
+machine reach the port, too. The policy of the answers forbids all scripts but their own, and a name
+of another host, as a foreign page would need to ask, is refused.
 """
 
 from __future__ import annotations
 
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,9 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ace_ray.errors import UserError
 from ace_ray.reports.address import HOST, PORT, path_of
@@ -29,7 +31,16 @@ from ace_ray.view.pages import render, row_view
 from ace_ray.view.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
 
 PAGE_ROWS = 100
+MOST_CHOICES = 1_000
+"""Values of a column that its filter offers, the most frequent ones."""
 _PORTS = 20
+TOKEN = "token"
+"""The parameter of an address that lets in who has it."""
+_NO_TOKEN = (
+    "these pages are for who started ace-ray view: open the address that it printed, "
+    "with the token at its end; after that, links work in the same browser"
+)
+_ASSETS_FOLDER = "/assets/"
 _ASSETS = {"view.js": "text/javascript", "view.css": "text/css", "report.css": "text/css"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -45,9 +56,10 @@ _HEADERS = {
 
 def serve(runs: Sequence[RunTable], port: int | None, say: Callable[[str], None]) -> None:
     """Answer until the process is interrupted. Raises `UserError`: the port is taken."""
-    listener = listener_at(port)
-    say(f"view: http://{HOST}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
-    config = uvicorn.Config(application(runs), log_level="warning", server_header=False)
+    listener, token = listener_at(port), secrets.token_urlsafe(32)
+    address = f"http://{HOST}:{listener.getsockname()[1]}/?{TOKEN}={token}"
+    say(f"view: {address} (Ctrl-C ends it)")
+    config = uvicorn.Config(application(runs, token), log_level="warning", server_header=False)
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -69,7 +81,8 @@ def listener_at(port: int | None) -> socket.socket:
     )
 
 
-def application(runs: Sequence[RunTable]) -> Starlette:
+def application(runs: Sequence[RunTable], token: str) -> Starlette:
+    """Build the site over ``runs``, for who has the ``token``."""
     site = _Site(runs)
     return Starlette(
         routes=[
@@ -78,11 +91,47 @@ def application(runs: Sequence[RunTable]) -> Starlette:
             Route("/run/{run}/state", site.alone(site.state)),
             Route("/run/{run}/row/{row}", site.alone(site.row)),
             Route("/run/{run}/row/{row}/against/{other}", site.alone(site.pair)),
-            Route("/assets/{name}", _asset),
+            Route(f"{_ASSETS_FOLDER}{{name}}", _asset),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+            Middleware(_TokenRequired, token=token),
+        ],
         exception_handlers={404: _not_found, UserError: _refused},
     )
+
+
+class _TokenRequired:
+    """Answers who asks with the token, in the address or in the cookie that the first visit sets.
+
+    The first answer leads to the address without the token, which may be copied and kept."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = self._app
+        if scope["type"] == "http" and not scope["path"].startswith(_ASSETS_FOLDER):
+            request = Request(scope)
+            # Cookies are a host's; another view has another port.
+            cookie = f"ace_ray_view_{scope['server'][1]}"
+            if self._is_right(request.query_params.get(TOKEN, "")):
+                answer = self._admitted(request, cookie)
+            elif not self._is_right(request.cookies.get(cookie, "")):
+                answer = _page("error.html.j2", status=403, title="Not shown", error=_NO_TOKEN)
+        await answer(scope, receive, send)
+
+    def _is_right(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode(), self._token.encode())
+
+    def _admitted(self, request: Request, cookie: str) -> Response:
+        asked = [one for one in request.query_params.multi_items() if one[0] != TOKEN]
+        # One slash: two would begin the name of another host.
+        there = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
+        answer = RedirectResponse(f"{there}?{urlencode(asked)}" if asked else there, 303, _HEADERS)
+        # Lax: links of a report lead here.
+        answer.set_cookie(cookie, self._token, httponly=True, samesite="lax")
+        return answer
 
 
 class _NotFound(UserError):
@@ -315,10 +364,10 @@ def _lines(
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
     rules = run.rules_of(query.rules)
     return {
-        "benchmark": run.counts("benchmark"),
-        "language": run.counts("language"),
-        "category": sorted(run.counts("category")),
-        "error_type": run.counts(f"{rules}_error_type"),
+        "benchmark": run.counts("benchmark")[:MOST_CHOICES],
+        "language": run.counts("language")[:MOST_CHOICES],
+        "category": sorted(run.counts("category")[:MOST_CHOICES]),
+        "error_type": run.counts(f"{rules}_error_type")[:MOST_CHOICES],
         "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
     }
 

@@ -9,12 +9,12 @@ from textwrap import wrap
 from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
+from ace_ray.bounded import SHOWN_CHARS
 from ace_ray.clean import cleaned, one_line
-from ace_ray.credentials import masked
 from ace_ray.errors import UserError
 from ace_ray.reports.text import pretty
 from ace_ray.run.storage.rows import ResultRow
-from ace_ray.view.changes import Change
+from ace_ray.view.changes import MOST, Change
 from ace_ray.view.episode import EpisodeView
 from ace_ray.view.select import Filter, StoredRun, outcome, select
 
@@ -85,7 +85,7 @@ def listed(
         said = dict.fromkeys(outcome(row, name) for name in asked)
         several = f" #{row.sample}" if row.sample else ""
         start = f"{row.id}{several}  {' / '.join(said)}"
-        answer = one_line(masked(_answer(view)), 2 * WIDTH)
+        answer = one_line(_answer(view), 2 * WIDTH)
         yield f"{cleaned(start)}\n    {answer[: WIDTH - 4]}"
 
 
@@ -108,7 +108,7 @@ def _answer(view: EpisodeView) -> str:
 
 
 def whole(view: EpisodeView) -> Iterator[str]:
-    """The lines of one row. No text is cut."""
+    """Yield the lines of one row."""
     key = view.key
     names = [name for name in (key["benchmark"], key["category"], key["language"]) if name]
     yield _line(f"{key['id']}   ({', '.join(names)}; row {view.row_id[:_ID]})")
@@ -192,15 +192,15 @@ def _seconds(facts: dict[str, Any]) -> str:
     return f"{seconds:.1f} s" if isinstance(seconds, int | float) else ""
 
 
-def _changes(changed: Iterable[Change]) -> Iterator[str]:
-    empty = True
+def _changes(changed: Sequence[Change]) -> Iterator[str]:
     for change in changed:
-        empty = False
         before, after = (json.dumps(v, ensure_ascii=False) for v in (change.before, change.after))
         values = {"added": after, "removed": before, "changed": f"{before} -> {after}"}
         yield from _block(f"{change.path} {change.kind}: {values[change.kind]}")
-    if empty:
+    if not changed:
         yield "  nothing"
+    elif len(changed) == MOST:
+        yield "  further changes are left out"
 
 
 def _titled(title: str, more: str = "") -> Iterator[str]:
@@ -218,8 +218,8 @@ def _indented(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Whoever wrote ``text``: no control character, no secret."""
-    return cleaned(masked(text), len(text) + 1).split("\n")
+    """Return the lines of ``text`` without control characters, at most `SHOWN_CHARS` long."""
+    return cleaned(text, SHOWN_CHARS).split("\n")
 
 
 def _line(text: str) -> str:

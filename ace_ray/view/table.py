@@ -24,7 +24,14 @@ from ace_ray.benchmarks.results import Score
 from ace_ray.bounded import json_object
 from ace_ray.errors import UserError
 from ace_ray.reports.table import cell
-from ace_ray.run.storage.parts import Ledger, ignored_lines, part_names, read_part, stored_rows
+from ace_ray.run.storage.parts import (
+    Ledger,
+    ignored_lines,
+    part_names,
+    read_part,
+    stored_rows,
+    unreadable,
+)
 from ace_ray.run.storage.rows import rows_schema, verdict_names
 from ace_ray.run.storage.sessions import versions_line
 from ace_ray.run.storage.stored import SUMMARY, Manifest, read_manifest
@@ -291,11 +298,7 @@ class RunTable:
         columns = [*COLUMNS, *verdict_names(self.rule_sets)]
         found = read_part(self._store, name, columns, self._schema, row["place"])
         if isinstance(found, str):
-            raise UserError(
-                f"cannot be read: {found}",
-                where=f"{self.uri}/{name}",
-                fix="load the page again; parts are merged now and then",
-            )
+            raise unreadable(self._store, name, found)
         (whole,) = found.to_pylist()
         return episode_view(whole, self._classes.of(row["benchmark"]))
 
@@ -326,11 +329,7 @@ class RunTable:
         reasons = [f"{rules}_error" for rules in self.rule_sets]
         found = read_part(self._store, name, [*SEARCHED, *reasons], self._schema)
         if isinstance(found, str):
-            raise UserError(
-                f"cannot be searched: {found}",
-                where=f"{self.uri}/{name}",
-                fix="load the page again; parts are merged now and then",
-            )
+            raise unreadable(self._store, name, found)
         holds = np.zeros(found.num_rows, bool)
         for column in found.columns:
             for form in forms:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -143,3 +147,43 @@ def test_it_is_made_once(tmp_path: Path) -> None:
     for _ in range(2):
         make_once(tmp_path / "etags-1", make)
     assert made == [1]
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with scratch_of(tmp_path / "model") as scratch:
+            inner = Path(tempfile.mkdtemp(dir=scratch))
+            for folder in (scratch, inner):  # as safetensors and `tempfile` make files
+                os.close(tempfile.mkstemp(dir=folder)[0])
+            (scratch / "link").symlink_to("elsewhere")
+        make_once(tmp_path / "model", pytest.fail, locked=True)
+        release(tmp_path / "model")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "model", *tmp_path.rglob("*")):
+        if not path.is_symlink():
+            most = 0o777 if path.is_dir() else 0o666
+            assert stat.S_IMODE(path.stat().st_mode) == most & ~umask, path
+
+
+def test_another_user_s_cache_is_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This user may read the cache and not write it, which is not told apart for root."""
+    folder = tmp_path / "model"
+    make_once(folder, folder.mkdir, locked=True)
+    release(folder)
+    opens = os.open
+
+    def only_reads(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opens(path, flags, *rest, **more)
+
+    monkeypatch.setattr("os.open", only_reads)
+    make_once(folder, pytest.fail, locked=True)
+    release(folder)
+    with pytest.raises(UserError, match="the model cannot be cached: Permission denied"):
+        make_once(tmp_path / "other", pytest.fail)

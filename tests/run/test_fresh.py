@@ -36,7 +36,8 @@ def opened(root: Path) -> Store:
 def plan_at(root: Path) -> Any:
     store = SimpleNamespace(endpoint_url=None, region=None)
     config = SimpleNamespace(output=str(root), store=store)
-    return cast(Any, SimpleNamespace(config=config, run_id="run", uri=f"{root}/run"))
+    plan = SimpleNamespace(config=config, run_id="run", uri=f"{root}/run", benchmarks={})
+    return cast(Any, plan)
 
 
 @pytest.mark.parametrize("name", ["rows", "files", "files/acebench", "."])

@@ -153,9 +153,9 @@ def test_parts_may_be_merged_meanwhile(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS_OF_RUN[:10], missing=6)
     table = RunTable(open_store(str(folder)))
     compact_run(str(folder), lambda line: None, open_store)
-    with pytest.raises(UserError, match="cannot be read: it is gone"):
+    with pytest.raises(UserError, match="merged with others meanwhile; look again"):
         table.episode(0)
-    with pytest.raises(UserError, match="cannot be searched: it is gone"):
+    with pytest.raises(UserError, match="merged with others meanwhile"):
         table.select(Query(text="answer"))
     assert table.refresh()
     assert table.episode(0).key["id"] == "normal_atom_bool_0"

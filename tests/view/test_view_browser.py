@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.cookiejar
 import json
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -28,6 +31,7 @@ from tests.report.builders import HOSTILE, block, row, utf8, write_run
 from tests.report.pages import chromium
 from tests.run.made_run import written_run
 
+TOKEN = "the-token-of-this-test"
 EVIL = utf8("".join(HOSTILE))
 LONG = "word " * 2_000
 
@@ -51,7 +55,7 @@ def served(*folders: Path) -> Iterator[str]:
     """The address of a server over the runs in ``folders``."""
     listener = listener_at(0)
     runs = [RunTable(open_store(str(folder))) for folder in folders]
-    server = uvicorn.Server(uvicorn.Config(application(runs), log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(application(runs, TOKEN), log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -59,6 +63,11 @@ def served(*folders: Path) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+def cookie(address: str) -> tuple[str, str]:
+    """Name and value of what lets a browser in that has been there before."""
+    return f"ace_ray_view_{urlsplit(address).port}", TOKEN
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +91,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def page(browser: Any, site: str) -> Iterator[Any]:
     """Fails where a page asks another host, says anything, breaks its policy or runs a script that
     is not its own."""
-    opened = browser.new_context().new_page()
+    context = browser.new_context()
+    name, value = cookie(site)
+    context.add_cookies([{"name": name, "value": value, "url": site}])
+    opened = context.new_page()
     opened.set_default_timeout(60_000)
     asked: list[str] = []
     said: list[str] = []
@@ -220,7 +232,8 @@ def test_a_run_that_goes_on(browser: Any, tmp_path: Path) -> None:
     with served(folder) as address:
         page = browser.new_page()
         page.set_default_timeout(120_000)
-        page.goto(f"{address}/run/run/")
+        page.goto(f"{address}/run/run/?token={TOKEN}")
+        assert page.url == f"{address}/run/run/"
         assert page.locator("[data-count]").text_content() == "4 of 4 rows; 5 are declared"
         more = [{**row("en", "normal_atom_bool", 9), "run_id": "run"}]
         store = LocalStore(str(folder))
@@ -230,7 +243,8 @@ def test_a_run_that_goes_on(browser: Any, tmp_path: Path) -> None:
 
 
 def ask(address: str, **headers: str) -> tuple[int, Any, str]:
-    request = urllib.request.Request(address, headers=headers)
+    known = {"Cookie": "=".join(cookie(address))}
+    request = urllib.request.Request(address, headers={**known, **headers})
     try:
         with urllib.request.urlopen(request) as answer:
             return answer.status, answer.headers, answer.read().decode()
@@ -245,9 +259,47 @@ def test_only_this_machine_and_its_pages(site: str) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert ask(site, Host="evil.example")[0] == 400
-    request = urllib.request.Request(site, method="POST", data=b"x")
+    known = {"Cookie": "=".join(cookie(site))}
+    request = urllib.request.Request(site, method="POST", data=b"x", headers=known)
     with pytest.raises(urllib.error.HTTPError, match="405"):
         urllib.request.urlopen(request)
+
+
+@pytest.mark.parametrize("path", ["/", "/run/one/", "/run/one/state", "/nothing"])
+@pytest.mark.parametrize("token", ["", "?token=", "?token=wrong", f"?token={TOKEN}x", "?token=%ff"])
+def test_who_has_no_token_is_told_where_it_is(site: str, path: str, token: str) -> None:
+    status, headers, text = ask(f"{site}{path}{token}", Cookie="ace_ray_view=x")
+    assert status == 403
+    assert "open the address that it printed" in text
+    assert "set-cookie" not in headers
+
+
+def test_the_first_visit_lets_links_work(site: str) -> None:
+    jar = http.cookiejar.CookieJar()
+    visit = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar)).open
+    with visit(f"{site}/run/one/?verdict=wrong&token={TOKEN}") as answer:
+        assert answer.url == f"{site}/run/one/?verdict=wrong"
+    with visit(f"{site}/run/two/") as answer:
+        assert answer.status == 200
+    (kept,) = jar
+    assert kept.has_nonstandard_attr("HttpOnly")
+    assert kept.get_nonstandard_attr("SameSite") == "lax"
+
+
+def test_the_printed_address_lets_in(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2))
+    command = [sys.executable, "-m", "ace_ray.cli", "view", str(folder), "--port", "0"]
+    view = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert view.stdout is not None
+        address = view.stdout.readline().split()[1]
+        jar = urllib.request.HTTPCookieProcessor()
+        with urllib.request.build_opener(jar).open(address) as answer:
+            assert "token" not in answer.url
+            assert "run/run/" in answer.read().decode()
+    finally:
+        view.kill()
+        view.wait()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ TEXT = LONGEST
 """Characters of an answer, a gold answer, a state or a message."""
 MESSAGES = 16_000
 """Characters of all messages of an answer."""
+MOST_MESSAGES = 500
+"""Messages of an answer: some have no characters."""
 _REASON = 1_000
 
 
@@ -90,7 +92,7 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     views: list[dict[str, Any]] = []
     room = MESSAGES
-    for message in messages:
+    for message in messages[:MOST_MESSAGES]:
         if room <= 0:
             break
         text = shown(_text(message), min(TEXT, room))

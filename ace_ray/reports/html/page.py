@@ -11,20 +11,21 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from itertools import count
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ace_ray.benchmarks.results import Estimate, Figure, Table, Value
 from ace_ray.reports.figures import inline_svg
 from ace_ray.reports.text import visible
 
 LONGEST = 4_000
-"""Characters of a value, however it came here; texts of models are cut before, with a note."""
+"""Characters of a value, however it came here. Texts of models are cut before (`shown`), with a
+note, and come through the filter `whole`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,14 @@ def _asset(name: str) -> str:
     return files("ace_ray.reports.html").joinpath(name).read_text(encoding="utf-8")
 
 
-def environment(
-    package: str = "ace_ray.reports", folder: str = "html", longest: int | None = LONGEST
-) -> Environment:
-    """What fills the templates in ``folder`` of ``package``, which may import those of reports.
-    ``longest``: characters of a value; None: all of them."""
+def environment(package: str = "ace_ray.reports", folder: str = "html") -> Environment:
+    """What fills the templates in ``folder`` of ``package``, which may import those of reports."""
     places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(*place) for place in places]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=partial(_finalize, longest=longest),
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -90,19 +88,20 @@ def environment(
         "percent": lambda share: f"{100 * share:.1f}",
         "thousands": lambda number: f"{number:,}",
         "kinds": _kinds,
+        "whole": escape,
         "figure": lambda figure: _figure(figure, next(numbers)),
     }
     environment.filters |= filters
     return environment
 
 
-def _finalize(value: Any, *, longest: int | None) -> Any:
+def _finalize(value: Any) -> Any:
     """Every value on its way into the page, before it is escaped."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    if longest is None or len(value) <= longest:
+    if len(value) <= LONGEST:
         return visible(value)
-    return f"{visible(value[:longest])}…"
+    return f"{visible(value[:LONGEST])}…"
 
 
 def _kinds(table: Table) -> list[str]:

@@ -538,6 +538,9 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     parent = _output(config)
     store = parent.child(plan.run_id)
     store.check_writable()
+    # Before engines start: what lies behind a link is neither written nor removed.
+    for folder in ("rows", "files", *(f"files/{name}" for name in plan.benchmarks)):
+        store.check_unlinked(folder)
     if parent.get(MANIFEST) is not None:
         raise UserError(
             "the output folder is itself a run",
@@ -555,10 +558,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             )
         return store, None
     if fresh:
-        # What is not a run's is not removed; what lies behind a link neither.
-        read_manifest(store)
-        store.check_unlinked("rows")
-        store.check_unlinked("files")
+        read_manifest(store)  # what is not a run's is not removed
         return store, None
     try:
         manifest: dict[str, Any] = json_tree(raw)

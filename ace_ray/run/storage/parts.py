@@ -185,24 +185,55 @@ class Ledger:
         return _positions(self.ids, ids)
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """The rows that count, part by part; only those among the sorted ids ``known`` if given."""
+        """Yield the rows that count, part by part; of the sorted ids ``known`` only, if given.
+        Where `compact` merges parts meanwhile, the remaining rows come from the new parts.
+
+        Raises `UserError`: a part cannot be read."""
+        done: list[np.ndarray] = []
         for name, positions in self.kept.items():
             wanted = list(dict.fromkeys(["row_id", *columns]))
             table = read_part(self.store, name, wanted, self.schema)
-            if isinstance(table, str):
-                raise UserError(
-                    f"is damaged: {table}",
-                    where=f"{self.store.root}/{name}",
-                    fix="remove it: the same command then evaluates its rows again",
+            if table == GONE:
+                left = np.setdiff1d(self.ids, np.concatenate([*done, self.ids[:0]]))
+                yield from self._now(left).tables(
+                    columns, left if known is None else np.intersect1d(left, known)
                 )
+                return
+            if isinstance(table, str):
+                raise unreadable(self.store, name, table)
             table = table.take(positions)
+            ids = _ids(table)
+            done.append(ids)
             if known is not None:
-                table = table.filter(pa.array(_positions(known, _ids(table)) >= 0))
+                table = table.filter(pa.array(_positions(known, ids) >= 0))
             yield table.select(columns)
+
+    def _now(self, ids: np.ndarray) -> Ledger:
+        """Read the ledger again. Raises `UserError`: it does not hold ``ids`` any more."""
+        now = read_ledger(self.store, schema=self.schema)
+        if lost := int((now.find(ids) < 0).sum()):
+            raise UserError(
+                f"{lost} rows have gone while they were read",
+                where=self.store.root,
+                fix="run the same command again; it reads what is there then",
+            )
+        return now
 
     def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
         """The rows that count, one at a time."""
         return result_rows(self.tables(result_columns(self.rule_sets), known))
+
+
+def unreadable(store: Store, name: str, why: str) -> UserError:
+    """Return the error of a part that `read_part` cannot read."""
+    where = f"{store.root}/{name}"
+    if why == GONE:
+        return UserError("has been merged with others meanwhile", where=where, fix="look again")
+    return UserError(
+        f"is damaged: {why}",
+        where=where,
+        fix="remove it, and evaluate the run again: its rows are pending then",
+    )
 
 
 ReadPart = Callable[[Store, str, Sequence[str], pa.Schema], "pa.Table | str"]

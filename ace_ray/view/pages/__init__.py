@@ -1,6 +1,7 @@
 """The pages of ``ace-ray view``: a row as values of its page, and templates filled with them.
 
-Every text is whole: what is long is folded, and what is invisible is named. Templates escape all of
+Long texts are folded, and invisible characters are named. A text is shown up to `SHOWN_CHARS`,
+other values up to `LONGEST` characters; where one is cut, the page says so. Templates escape all of
 them.
 """
 
@@ -12,8 +13,10 @@ from functools import cache
 from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
+from ace_ray.bounded import SHOWN_CHARS
 from ace_ray.reports.html.page import environment
 from ace_ray.reports.text import Shown, pretty, shown, visible
+from ace_ray.view.changes import MOST
 from ace_ray.view.episode import EpisodeView
 
 FOLDED = 1_500
@@ -32,8 +35,7 @@ class Words:
 
 def words(text: str) -> Words:
     start = visible(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
-    # An invisible character may take its name's length of the limit.
-    return Words(shown(text, 40 * len(text) + 1), len(text), start)
+    return Words(shown(text, SHOWN_CHARS), len(text), start)
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
@@ -42,8 +44,11 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
         "row_id": view.row_id,
         "key": view.key,
         "status": view.status,
-        "error": view.error,
-        "verdicts": view.verdicts,
+        "error": words(view.error) if view.error else None,
+        "verdicts": {
+            rules: {**one, "error": words(one["error"]) if one["error"] else None}
+            for rules, one in view.verdicts.items()
+        },
         "facts": _facts(view),
         "tools": None if view.tools is None else _tools(view.tools),
         "asked": next(
@@ -78,11 +83,12 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
             {
                 "path": change.path,
                 "kind": change.kind,
-                "before": "" if change.kind == "added" else pretty(change.before),
-                "after": "" if change.kind == "removed" else pretty(change.after),
+                "before": None if change.kind == "added" else words(pretty(change.before)),
+                "after": None if change.kind == "removed" else words(pretty(change.after)),
             }
             for change in view.changed
         ],
+        "more_changes": len(view.changed) == MOST,
         "left": None if view.left is None else words(pretty(view.left)),
         "second_reading": None
         if view.second_reading is None
@@ -128,4 +134,4 @@ def render(template: str, view: Mapping[str, Any]) -> str:
 
 @cache
 def _environment() -> Any:
-    return environment("ace_ray.view", "pages", longest=None)
+    return environment("ace_ray.view", "pages")

@@ -366,6 +366,31 @@ def test_rows_of_a_part_that_has_gone_are_not_passed_over(local: LocalStore) -> 
         list(ledger.rows())
 
 
+def test_parts_that_are_merged_while_they_are_read_are_read_once(store: Store) -> None:
+    put(store, EARLY, table(("a", "scored"), ("b", "infra_error")))
+    put(store, EARLY, table(("c", "scored"), ("d", "scored")))
+    put(store, LATE, table(("b", "scored")))
+    reading = read_ledger(store).tables(["row_id"], np.array([b"a", b"b", b"c"], "S32"))
+    first = next(reading).column("row_id").to_pylist()
+    compact(store, read_ledger(store), "00000000000003-aa")
+    put(store, "00000000000004-aa", table(("e", "scored")))
+    rest = [row_id for part in reading for row_id in part.column("row_id").to_pylist()]
+    assert sorted(first + rest) == ["a", "b", "c"]
+
+
+def test_parts_that_are_merged_while_they_are_listed_are_listed_again(local: LocalStore) -> None:
+    names = [
+        put(local, session, table((row, "scored"))) for session, row in ((EARLY, "a"), (LATE, "b"))
+    ]
+    listed = [local.list(FOLDER)]
+    compact(local, read_ledger(local), "00000000000003-aa")
+    behind: Any = Away(local, gets=True)
+    behind.list = lambda prefix: listed.pop() if listed else local.list(prefix)
+    ledger = read_ledger(behind)
+    assert (ids(ledger), ledger.ignored) == (["a", "b"], {})
+    assert not set(names) & set(ledger.parts)
+
+
 def test_large_tables_are_split(local: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = table(*((f"{i:02}", "scored") for i in range(20)))
     monkeypatch.setattr(parts, "PART_BYTES", rows.nbytes // 3)
