@@ -107,7 +107,7 @@ def _answer(step: list[str] | None) -> Answer:
 
 
 def _executable(answer: Answer) -> list[str] | None:
-    step: list[str] | None = json.loads(answer.text)
+    step: list[str] | None = json.loads(answer.text or "null")
     return step if step and step != [""] else None
 
 

@@ -115,8 +115,8 @@ def make_run(folder: Path) -> Path:
     session = {"began_at": "2026-01-01T00:00:00+00:00", "versions": {"vllm": "1"}}
     manifest = make_manifest(plan, {**facts, "sessions": [session]})
     store.put("run.json", json.dumps(manifest).encode())
-    for session, part in (("00000000000001-aa", rows[:5]), ("00000000000002-aa", rows[5:])):
-        write_parts(store, session, pa.Table.from_pylist(part, schema=ROWS))
+    for name, part in (("00000000000001-aa", rows[:5]), ("00000000000002-aa", rows[5:])):
+        write_parts(store, name, pa.Table.from_pylist(part, schema=ROWS))
     summary = {
         "complete": True, "why": "", "scored": 8, "tokens": {"prompt": 1, "completion": 1},
         "timing": {"wall_s": 1.0, "engines": [{"versions": {"vllm": "1"}}],

@@ -101,7 +101,7 @@ def test_a_value_is_cut_where_it_is_too_long() -> None:
     assert shortened({"a": [1, "x" * 10]}, chars=8) == {"a": [1, "xxxxxxx [3 more characters]"]}
     assert shortened([[1, 2], [3, 4]], values=4) == [[1, 2], "[1 more values]"]
     assert shortened({"a": 1, "b": 2}, values=2) == {"a": 1, "...": "[1 more values]"}
-    whole = {"a": [None, True, 1.5, "x", {}], "b": []}
+    whole: dict[str, Any] = {"a": [None, True, 1.5, "x", {}], "b": []}
     assert shortened(whole) == whole
     assert len(shortened([0] * MANY)) == SHOWN_VALUES
 

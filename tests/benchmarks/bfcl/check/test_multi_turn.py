@@ -199,7 +199,7 @@ def _checked(
     """Of a conversation whose turns make these calls, arguments without names allowed."""
     answers = [[Answer("\n".join(turn))] if turn else [] for turn in turns]
     return check_multi_turn(
-        entry, answers, "", sources, docs, executable=lambda one: one.text.split("\n")
+        entry, answers, "", sources, docs, executable=lambda one: (one.text or "").split("\n")
     )
 
 
