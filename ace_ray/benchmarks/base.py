@@ -230,7 +230,8 @@ class Benchmark(ABC):
         """Files of the benchmark's own, (path, content), made whenever a run is summarized.
 
         ``rows`` reads those stored (columns of docs/results.md), each once and without repeats;
-        ``summary`` is that of the whole run. They land under ``files/<benchmark>/``."""
+        ``summary`` is that of the whole run. They land under ``files/<benchmark>/``; a path that
+        begins with ``results/tools/`` stays as it is, below the run."""
         return iter(())
 
     # What reports need. All of it belongs to the class and needs no data: rows hold the verdicts.

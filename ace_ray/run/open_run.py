@@ -40,6 +40,7 @@ from ace_ray.run.storage.stored import (
 )
 from ace_ray.run.summary import (
     FILES,
+    RESULTS,
     SUCCESS,
     as_json,
     conclude,
@@ -278,7 +279,7 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
     if store.get(MANIFEST) is None:
         return
     benchmarks = read_manifest(store).identity.benchmarks
-    for folder in (FOLDER, FILES):
+    for folder in (FOLDER, FILES, RESULTS):
         store.check_unlinked(folder.rstrip("/"))
     listed = [item.path for item in store.list()]
     ours = [path for path in listed if _is_of_run(path, benchmarks)]
@@ -295,6 +296,8 @@ def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
     """Whether a run of ``benchmarks`` writes a file of this path, besides its manifest's kind."""
     if path.startswith(FOLDER):
         return is_part_name(path)
+    if path.startswith(RESULTS):
+        return "/" not in path.removeprefix(RESULTS)
     folder, *inner = path.removeprefix(FILES).split("/")
     plain = inner and not {"", ".", ".."} & {*inner}
     return path.startswith(FILES) and bool(plain) and folder in benchmarks

@@ -23,6 +23,8 @@ from ace_ray.store import Store
 
 SUCCESS = "_SUCCESS"
 FILES = "files/"
+RESULTS = "results/tools/"
+"""Folder of the result file that StableToolBench writes (docs/stabletoolbench.md)."""
 
 
 def reopen(store: Store) -> None:
@@ -201,7 +203,7 @@ def write_files(
 
     for name, benchmark in benchmarks.items():
         for path, content in benchmark.files(partial(rows, name), summary):
-            store.put(f"{FILES}{name}/{path}", content)
+            store.put(path if path.startswith(RESULTS) else f"{FILES}{name}/{path}", content)
 
 
 def as_json(value: Any) -> bytes:

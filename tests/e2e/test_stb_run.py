@@ -78,7 +78,7 @@ def test_a_second_run_comes_from_the_cache(cli: Any, tmp_path: Path) -> None:
             assert [call["source"] for call in json.loads(row["state"])["calls"]] == [source]
     (folder,) = (tmp_path / "second").iterdir()
     files = folder / "files" / "stabletoolbench"
-    result = files / "results" / "tools" / f"fake_{'+'.join(GROUPS)}.json"
+    result = folder / "results" / "tools" / f"fake_{'+'.join(GROUPS)}.json"
     assert json.loads(result.read_text())["summary"]["solved_count"] == 4
     assert {path.stem for path in (files / "converted").iterdir()} == set(GROUPS)
     summary = json.loads((folder / "summary.json").read_text())["benchmarks"]["stabletoolbench"]

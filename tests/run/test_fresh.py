@@ -40,7 +40,7 @@ def plan_at(root: Path) -> Any:
     return cast(Any, plan)
 
 
-@pytest.mark.parametrize("name", ["rows", "files", "files/acebench", "."])
+@pytest.mark.parametrize("name", ["rows", "files", "files/acebench", "results/tools", "."])
 def test_nothing_behind_a_link_is_removed(tmp_path: Path, name: str) -> None:
     kept = precious(tmp_path / "kept")
     run = make_run(tmp_path / "out" / "run")
@@ -52,7 +52,7 @@ def test_nothing_behind_a_link_is_removed(tmp_path: Path, name: str) -> None:
         link = run / name
         if link.is_dir():
             link.rename(tmp_path / "old")
-        link.parent.mkdir(exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(kept)
     before = files_in(kept)
     said: list[str] = []
