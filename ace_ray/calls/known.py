@@ -64,19 +64,26 @@ _PARAMETER = re.compile(r"\s*+([^\n<>]{1,256})>")
 
 
 def _functionary(text: str, tools: Tools) -> list[Call]:
-    """``<function=f>{"a": 1}</function>``, as Functionary and Llama 3.1 write it."""
-    calls = []
+    """``<function=f>{"a": 1}</function>``, as Functionary and Llama 3.1 write it.
+
+    A call beside others may lack its object. Without any object the text is `_qwen3_coder`'s."""
+    calls, objects = [], 0
     at = text.find("<function=")
     while at >= 0:
         values: list[Any] = []
         begin = _FUNCTION.match(text, at)
-        if not begin or not text.startswith("{", begin.end()):
-            raise NotCalls("a function without an object")
-        at = _after_blanks(text, _read_value(text, begin.end(), values))
+        if not begin:
+            raise NotCalls("a function without a name")
+        at = begin.end()
+        if text.startswith("{", at):
+            at = _after_blanks(text, _read_value(text, at, values))
         if at < len(text) and not text.startswith("</function>", at):
-            raise NotCalls("a function with more than an object")
-        calls.append(_call(begin[1], values[0]))
+            raise NotCalls("a function with something else than an object")
+        objects += len(values)
+        calls.append(_call(begin[1], values[0] if values else {}))
         at = text.find("<function=", at)
+    if not objects:
+        raise NotCalls("functions without an object")
     return calls
 
 

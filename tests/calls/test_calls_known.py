@@ -27,6 +27,7 @@ READ: list[tuple[str, str, list[Call]]] = [
     ("hermes", f"<tool_call>{F_TEXT}", [F]),
     ("hermes", f"```xml\n<tool_call>{F_TEXT}</tool_call>\n```", [F]),
     ("functionary", '<function=f>{"a": 1}</function>', [F]),
+    ("functionary", '<function=f>{"a": 1}</function><function=e></function>', [F, Call("e", {})]),
     ("qwen3_coder", f"<tool_call>\n{XML_F}\n</tool_call>", [F]),
     ("qwen3_coder", XML_F + XML_G, [F, G]),
     ("qwen3_coder", "<function=f>\n<parameter=a>\n1", [F]),

@@ -77,9 +77,10 @@ _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
 _OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
 """Models whose texts upstream's handlers read as calls, but for those with ``<tool_call>`` tags."""
 
-Form = Literal["text", "calls", "tagged"]
-"""How one model's answers hold calls: in the text, as prompts ask for them; as lists, so that a
-text is none; or in the text between ``<tool_call>`` tags, as Qwen's handler stores them."""
+Form = Literal["text", "calls", "objects", "tagged"]
+"""How one model's answers hold calls: in the text, as prompts ask for them; as lists, with
+arguments as texts or as objects, so that a text is none; or in the text between ``<tool_call>``
+tags, as Qwen's handler stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,30 +227,33 @@ def _model_folder(file: Path) -> Path:
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     """Decide from all of a model's answers how they hold calls.
 
-    Lists are calls, unless more texts than lists of objects look like the calls that prompts ask
-    for: one odd row of a prompted model may be a list, too. ``FC`` in a model's name says that it
+    Lists are calls, unless more texts than lists of objects hold calls: one odd row may be a list,
+    too. Likewise most lists say how arguments are written. ``FC`` in a model's name says that it
     has function calling, so that its texts hold calls between tags or none. Raises `UserError` for
     texts of an ``FC`` model that upstream reads with a handler of the model's own.
     """
-    listed = prompted = 0
-    lists = tagged = own_form = False
+    listed = spelled = prompted = tagged = 0
+    lists = own_form = False
     for path in paths:
         for _, row in read_rows(path):
             for answer in _flat(row.get(key), row.get("id")):
                 if isinstance(answer, list):
                     lists = True
-                    listed += any(isinstance(one, dict) for one in answer)
+                    called = [one for one in answer if isinstance(one, dict)]
+                    listed += bool(called)
+                    spelled += any(_is_spelled(one) for one in called)
                 elif isinstance(answer, str):
                     prompted += _PROMPTED.match(answer) is not None
-                    tagged = tagged or _TAG in answer
+                    tagged += _TAG in answer
                     if _OWN_FORM.search(model) and not own_form:
                         own_form = known_calls(answer) is not None
+    in_lists: Form = "calls" if 2 * spelled >= listed else "objects"
     if "FC" not in model:
-        return "calls" if lists and listed >= prompted else "text"
-    if lists:
-        return "calls"
-    if tagged:
+        return in_lists if lists and listed >= prompted else "text"
+    if tagged > listed:
         return "tagged"
+    if lists:
+        return in_lists
     if own_form:
         raise UserError(
             "holds texts with calls in a form that only bfcl-eval's handler of the model reads",
@@ -258,6 +262,15 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
             "texts read as answers to prompts",
         )
     return "calls"
+
+
+def _is_spelled(call: dict[str, Any]) -> bool:
+    """Tell whether a stored call is ``{name: arguments}`` with the arguments' text."""
+    return not _is_named(call) and isinstance(next(iter(call.values()), None), str)
+
+
+def _is_named(call: dict[str, Any]) -> bool:
+    return call.keys() == {"name", "arguments"} and isinstance(call["name"], str)
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
@@ -320,18 +333,19 @@ def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
             return Answer(value)
         tagged = _tagged(value) if form == "tagged" else ()
         return Answer("" if tagged else value, tagged)
-    calls = _calls(value, executed) if form == "calls" else None
+    calls = _calls(value, executed, form) if form in ("calls", "objects") else None
     if calls is None or (executed and value and not calls):
         return _unreadable(value, executed)
     # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
     return Answer("" if calls else None, calls)
 
 
-def _calls(value: Any, executed: bool) -> tuple[ToolCall, ...] | None:
+def _calls(value: Any, executed: bool, form: Form) -> tuple[ToolCall, ...] | None:
     """The calls of ``[{name: arguments}, ...]``, or of ``[{"name", "arguments"}, ...]``; None where
     upstream's decoder raises.
 
-    The AST checks take the first key of an object with several, conversations execute all.
+    The AST checks take the first key of an object with several, conversations execute all. Where
+    a model's arguments are texts, the AST checks take no objects, and ``name`` is a function.
     """
     if isinstance(value, dict):
         value = [value] if executed else list(value)  # a list of names
@@ -341,10 +355,12 @@ def _calls(value: Any, executed: bool) -> tuple[ToolCall, ...] | None:
     for one in value:
         if not isinstance(one, dict) or not (one or executed):
             return None
-        if one.keys() == {"name", "arguments"} and isinstance(one["name"], str):
+        if form == "objects" and _is_named(one):
             pairs.append((one["name"], one["arguments"]))
         else:
             pairs += list(one.items())[: None if executed else 1]
+    if form == "calls" and not executed and any(isinstance(given, dict) for _, given in pairs):
+        return None
     calls = [_call(name, arguments) for name, arguments in pairs]
     return None if None in calls else tuple([call for call in calls if call])
 

@@ -398,6 +398,29 @@ def test_odd_answer_of_a_prompted_model(mini: BFCL, tmp_path: Path, result: Any)
     assert [verdicts(mini, one)["official"] for one in right] == ["", ""]
 
 
+def test_one_list_leaves_tagged_texts_as_they_are(mini: BFCL, tmp_path: Path) -> None:
+    first, second, third, *_ = entries("simple_python")
+    given: list[tuple[Entry, Any]] = [(first, [CALL])]
+    for entry in (second, third):
+        (call,) = gold_calls(entry.gold, entry.data["function"])
+        body = json.dumps({"name": call.name, "arguments": call.args})
+        given.append((entry, f"<tool_call>\n{body}\n</tool_call>"))
+    found = [verdicts(mini, one) for one in outputs(write_results(tmp_path / "m-FC", given))]
+    assert [one["official"] for one in found] == [FAILED_TO_DECODE, "", ""]
+
+
+@pytest.mark.parametrize("odd", [{"f": {"a": 1}}, {"name": "f", "arguments": '{"a": 1}'}])
+def test_object_among_arguments_that_are_texts_does_not_decode(
+    mini: BFCL, tmp_path: Path, odd: Any
+) -> None:
+    first, second, third, *_ = entries("simple_python")
+    calls = [(e, _listed(gold_calls(e.gold, e.data["function"]))) for e in (second, third)]
+    refusal, *_ = entries("irrelevance")
+    folder = write_results(tmp_path / "m-FC", [(first, [odd]), *calls, (refusal, [odd])])
+    found = [verdicts(mini, one)["official"] for one in outputs(folder)]
+    assert found == [FAILED_TO_DECODE, "", "", ""]
+
+
 @pytest.mark.parametrize(
     ("turn", "kind"),
     [
