@@ -142,7 +142,7 @@ class _Spoken(Part):
 class _Ended(Part):
     task_id: str | int
     trial: int | None = Field(None, ge=0, lt=1 << 30)
-    termination_reason: str
+    termination_reason: Any = None
 
 
 def read_results(path: Path, entries: Entries) -> Iterator[Output | Unscored]:
@@ -254,7 +254,7 @@ def _integer(text: str) -> int | float:
         return float(text)
 
 
-def _episode(tree: Any, ended: str, *, solo: bool) -> Episode:
+def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
     if ended not in _READ_ENDS:
         raise ValueError(f"the termination_reason {shown(ended)} is not known")
     if tree.get("messages") is None and ended not in STOPS:

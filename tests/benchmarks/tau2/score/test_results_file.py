@@ -335,7 +335,7 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         *(simulation_of("create_task_1_nl_eval", trial) for trial in range(3)),
         simulation_of("create_task_1_nl_eval", 3, termination_reason=lost, messages=[]),
         *(simulation_of("create_task_1", trial) for trial in range(3)),
-        simulation_of("create_task_1", 3, termination_reason="meteor"),
+        simulation_of("create_task_1", 3, termination_reason=None),
         simulation_of("nobody_has_this"),
     ]
     path, output = results_of(tmp_path, "mock", *simulations), tmp_path / "out"
@@ -347,7 +347,7 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
     assert stats["official"]["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.5, "3": 0.5}
     assert found["source"]["not_scored"] == 3
     (note,) = [one for one in found["notes"] if one.startswith("not scored: 3 of the input")]
-    for number, why in ((3, lost), (7, "meteor"), (8, "nobody_has_this")):
+    for number, why in ((3, lost), (7, "termination_reason None"), (8, "nobody_has_this")):
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
     assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7, 8]
