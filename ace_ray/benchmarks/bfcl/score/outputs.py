@@ -160,9 +160,14 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
 
 def _remark(entry: Entry, value: Any, entries: Entries) -> None:
     """Count an answer that does not say whether the model wrote words."""
-    if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
+    if _is_silent(value) and entry.category in ("irrelevance", "live_irrelevance"):
         what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[what] += 1
+
+
+def _is_silent(value: Any) -> bool:
+    """Tell whether an answer is a list without words and calls."""
+    return isinstance(value, list) and all(one is None or one in ([], {}) for one in value)
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
@@ -395,7 +400,7 @@ def _unreadable(value: Any, executed: bool) -> Answer:
     text: str | None = "\n".join(texts)
     if executed:
         text = _printed(value[0] if isinstance(value, list) and value else value) if value else ""
-    elif value == []:
+    elif _is_silent(value):
         text = None
     return Answer(text, tuple(calls), unreadable=True)
 

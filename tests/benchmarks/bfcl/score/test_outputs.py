@@ -369,9 +369,9 @@ COUNT = "simple_function_checker:wrong_count"
         ([{"f": None}], FAILED_TO_DECODE, "unreadable_call"),
         ([{"f": "null"}], "ast_decoder:decoder_wrong_output_format", "unreadable_call"),
         ({"f": {"a": 1}}, FAILED_TO_DECODE, "unreadable_call"),
-        ([[CALL]], FAILED_TO_DECODE, "unreadable_call"),
         (None, FAILED_TO_DECODE, "no_answer"),
         ([], COUNT, ""),
+        ([[]], FAILED_TO_DECODE, ""),
         (["No function fits."], FAILED_TO_DECODE, ""),
     ],
 )
