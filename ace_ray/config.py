@@ -308,7 +308,7 @@ class BenchmarkConfig(BaseModel):
 
 
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
-"""Keys that a section of ``benchmarks`` has beside its benchmark's own."""
+"""Keys of every section of ``benchmarks``, besides the keys of its benchmark."""
 
 
 class PublishConfig(BaseModel):
