@@ -625,9 +625,8 @@ def submit(
     if job == "sweep":
         from ace_ray.sweeps.config import load_sweep
 
-        load_sweep(
-            config, overrides, _given(output, limit, ids=ids)
-        )  # refused here, not on the cluster
+        # Refused here, not on the cluster.
+        load_sweep(config, overrides, _given(output, limit, ids=ids))
     if dry_run:
         click.echo(submission.command(address))
         return

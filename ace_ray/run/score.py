@@ -237,9 +237,7 @@ class _Rows:
             number, why = self._number(output.sample), clean(output.reason)
             self._add(entry, number, "infra_error", Episode(), {}, error=why)
         return {
-            "language": entry.language if entry else None,
-            "category": entry.category if entry else None,
-            "id": entry.id if entry else None,
+            **{name: getattr(entry, name, None) for name in ("language", "category", "id")},
             "sample": output.sample,
             **dict.fromkeys(self._benchmark.rule_sets),
             "where": output.where,
