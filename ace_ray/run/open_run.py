@@ -289,7 +289,7 @@ def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
     if path.startswith(FOLDER):
         return is_part_name(path)
     if path.startswith(RESULTS):
-        return "/" not in path.removeprefix(RESULTS)
+        return "/" not in path.removeprefix(RESULTS) and path.endswith(".json")
     folder, *inner = path.removeprefix(FILES).split("/")
     plain = inner and not {"", ".", ".."} & {*inner}
     return path.startswith(FILES) and bool(plain) and folder in benchmarks
