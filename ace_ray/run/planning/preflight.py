@@ -535,7 +535,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     store = parent.child(plan.run_id)
     store.check_writable()
     # Before engines start: what lies behind a link is neither written nor removed.
-    for folder in ("rows", "results/tools", *(f"files/{name}" for name in plan.benchmarks)):
+    for folder in ("rows", "results/tools", "files", *(f"files/{one}" for one in plan.benchmarks)):
         store.check_unlinked(folder)
     if parent.get(MANIFEST) is not None:
         raise UserError(
