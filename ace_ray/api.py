@@ -7,6 +7,7 @@ do. Progress and tables go to ``console``, by default what rich takes for the te
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -39,15 +40,12 @@ Status = Literal["complete", "incomplete"]
 
 
 class StoredJson(dict[str, Any]):
-    """A JSON file of a run. It is shown without what its values hold: that may be megabytes."""
-
-    MOST_KEYS = 50
+    """A JSON file of a run. Its `repr` leaves nested values out, which may be megabytes."""
 
     def __repr__(self) -> str:
-        first = list(self.items())[: self.MOST_KEYS]
-        shown = [f"{key[:80]!r}: {_short(value)}" for key, value in first]
-        shown += ["..."] * (len(self) > len(first))
-        return f"{{{', '.join(shown)}}}"
+        short = reprlib.Repr()
+        short.maxlevel, short.maxdict, short.maxstring, short.maxother = 1, 50, 80, 80
+        return short.repr(dict(self))
 
 
 class Run:
@@ -350,13 +348,6 @@ def publish(
 
 def _listed(ids: str | Sequence[str] | None) -> list[str] | None:
     return [ids] if isinstance(ids, str) else ids if ids is None else list(ids)
-
-
-def _short(value: object) -> str:
-    if isinstance(value, Mapping | list):
-        left, right = "{}" if isinstance(value, Mapping) else "[]"
-        return f"{left}{'...' * bool(value)}{right}"
-    return repr(value[:80]) if isinstance(value, str) else repr(value)
 
 
 def _uris(runs: Sequence[str | Run]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,9 +29,9 @@ MOST_ROW_VALUES = 2_000_000
 MOST_ROW_DEPTH = 200
 """What is laid out for people is walked by functions that call themselves."""
 SHOWN_CHARS = 1 << 20
-"""Characters that are shown of one text, and of one JSON value with all its texts."""
+"""Maximum characters shown of one text, and of all texts of one JSON value."""
 SHOWN_VALUES = 20_000
-"""Values that are shown of one JSON value: each is a line, or a card of a page."""
+"""Maximum values shown of one JSON value: each is a line, or a card of a page."""
 _MOST_INTEGER = 1 << 64
 
 
@@ -40,21 +41,30 @@ class Unbounded(ValueError):
 
 def json_tree(content: bytes | str) -> Any:
     """The value in a JSON text. Raises `Unbounded`; half characters become U+FFFD."""
-    if len(content) > MOST_BYTES:
-        raise Unbounded(f"is larger than {_size(MOST_BYTES)}")
+    return plain(json_within(content, MOST_BYTES, MOST_VALUES, _no_constant), finite=True)
+
+
+def json_within(
+    content: bytes | str,
+    most_bytes: int,
+    most_values: int,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
+    """Parse a JSON text of at most ``most_bytes`` and ``most_values``. Raises `Unbounded`."""
+    if len(content) > most_bytes:
+        raise Unbounded(f"is larger than {_size(most_bytes)}")
     try:
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
         # Each value but the first of its kind follows one of these.
-        if sum(map(text.count, ",[{")) > MOST_VALUES:
-            raise Unbounded(f"holds more than {MOST_VALUES} values")
-        tree = json.loads(text.removeprefix("\ufeff"), parse_constant=_no_constant)
+        if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
+            raise Unbounded(f"holds more than {most_values} values")
+        return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
     except Unbounded:
         raise
     except RecursionError as error:
         raise Unbounded(_DEEP) from error
     except ValueError as error:
         raise Unbounded("is not JSON") from error
-    return plain(tree, finite=True)
 
 
 def json_of_row(text: str | None) -> Any:
@@ -62,16 +72,7 @@ def json_of_row(text: str | None) -> Any:
     and half characters. Raises `Unbounded`."""
     if not isinstance(text, str):
         raise Unbounded("is no text")
-    if len(text) > MOST_ROW_BYTES:
-        raise Unbounded(f"is larger than {_size(MOST_ROW_BYTES)}")
-    if len(text) > MOST_ROW_VALUES and sum(map(text.count, ",[{")) > MOST_ROW_VALUES:
-        raise Unbounded(f"holds more than {MOST_ROW_VALUES} values")
-    try:
-        tree = json.loads(text)
-    except RecursionError as error:
-        raise Unbounded(_DEEP) from error
-    except ValueError as error:
-        raise Unbounded("is not JSON") from error
+    tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
     check_depth(tree, MOST_ROW_DEPTH)
     return tree
 
@@ -210,7 +211,7 @@ def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) 
 
 @dataclass(slots=True)
 class _Room:
-    """The values and characters of a value that may still be shown."""
+    """The number of values and characters that may still be shown."""
 
     values: int
     chars: int
@@ -288,9 +289,9 @@ _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
 
 
 UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
-"""Stands in for a time that is not known, where a format wants one."""
+"""Placeholder for an unknown time in formats that require one."""
 _TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
-"""The first and the last time that readers of other tools get: theirs overflow near Python's."""
+"""The earliest and the latest time that is exported: readers of other tools overflow beyond."""
 
 
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:

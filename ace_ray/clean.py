@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -22,27 +23,20 @@ _FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def cleaned(text: str, longest: int = 2_000) -> str:
-    """``text`` with line breaks and tabs, without escape sequences and further control characters.
+    """Return ``text`` with line breaks and tabs, without escape sequences and control characters.
 
-    What is invisible or reorders text is shown as an escape, ``\\u202e``. At most ``longest``
-    characters come back, and how many of ``text`` are left out.
+    Characters that are invisible or reorder text become escapes, ``\\u202e``. The result has
+    at most ``longest`` characters, and says how many of ``text`` are left out.
     """
     kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
-    lines: list[str] = []
-    room, taken = longest, 0
-    for line in kept.split("\n"):
-        # Most lines are printable as they are, which is found out in C.
-        shown = line if line.isprintable() else "".join(map(_visible, line))
-        if len(shown) > room:  # the names of invisible characters take more than those did
-            ends = accumulate(len(_visible(sign)) for sign in line)
-            fits = sum(1 for end in ends if end <= room)
-            lines.append("".join(map(_visible, line[:fits])))
-            taken += fits
-            break
-        lines.append(shown)
-        room, taken = room - len(shown) - 1, taken + len(line) + 1
-    left_out = max(0, len(text) - longest) + max(0, len(kept) - taken)
-    return "\n".join(lines) + (f" [{left_out} more characters]" if left_out else "")
+    left_out = max(0, len(text) - longest)
+    # Most texts are printable as they are, which is found out in C.
+    if not kept.replace("\n", "").isprintable():
+        shown = [*map(_visible, kept)]
+        fits = bisect_right([*accumulate(map(len, shown))], longest)
+        left_out += len(shown) - fits
+        kept = "".join(shown[:fits])
+    return kept + (f" [{left_out} more characters]" if left_out else "")
 
 
 def one_line(text: str, longest: int = 200) -> str:

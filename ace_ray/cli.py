@@ -427,8 +427,8 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     """Look at runs (folders or s3:// URIs) in a browser, also while they are running.
 
     All rows with filters and search, every row with an address of its own, and the same entry in
-    two runs side by side. Only this machine can reach the page, and only who has the address with
-    its token.
+    two runs side by side. Only this machine can reach the page, and it answers only
+    with the token of the printed address.
     """
     from ace_ray.view.runs import tables_of
     from ace_ray.view.server import serve
@@ -625,9 +625,8 @@ def submit(
     if job == "sweep":
         from ace_ray.sweeps.config import load_sweep
 
-        load_sweep(
-            config, overrides, _given(output, limit, ids=ids)
-        )  # refused here, not on the cluster
+        # Refused here, not on the cluster.
+        load_sweep(config, overrides, _given(output, limit, ids=ids))
     if dry_run:
         click.echo(submission.command(address))
         return

@@ -276,11 +276,10 @@ class StoreConfig(Section):
     region: str | None = Field(None, description="of S3; default: the environment's")
 
 
-def _each_once(names: list[str] | None) -> list[str] | None:
-    return None if names is None else list(dict.fromkeys(names))
-
-
-Ids = Annotated[Annotated[list[_Text], Field(min_length=1)] | None, AfterValidator(_each_once)]
+Ids = Annotated[
+    Annotated[list[_Text], Field(min_length=1)] | None,
+    AfterValidator(lambda ids: ids and list(dict.fromkeys(ids))),
+]
 
 
 class BenchmarkConfig(BaseModel):
@@ -308,7 +307,7 @@ class BenchmarkConfig(BaseModel):
 
 
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
-"""Keys that a section of ``benchmarks`` has beside its benchmark's own."""
+"""Keys of every section of ``benchmarks``, besides the keys of its benchmark."""
 
 
 class PublishConfig(BaseModel):

@@ -16,7 +16,7 @@ from ace_ray.errors import UserError
 Sections = Mapping[str, Sequence[str]]
 """Dotted path of a section -> its keys; "" is the top level."""
 _LONGEST = 200
-"""Characters of a name that are compared."""
+"""Maximum characters of a name that are compared."""
 _LIKE, _ALIKE = 0.5, 0.8
 """How much a name has to look like another one: of its own section, and of another."""
 
@@ -170,7 +170,7 @@ def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
 
 
 def _folded(name: str) -> str:
-    """``Multi-turn`` and ``multi_turn`` are one name."""
+    """Return the form in which names are compared: ``Multi-turn`` equals ``multi_turn``."""
     return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
 
 

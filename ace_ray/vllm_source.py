@@ -60,7 +60,7 @@ def quantizations() -> set[str]:
 
 
 def has_plugins() -> bool:
-    """Whether other packages add models or quantization methods to vLLM."""
+    """Return whether other packages add models or quantization methods to vLLM."""
     found = entry_points(group="vllm.general_plugins")
     return any(point.dist is None or not point.dist.name.startswith("vllm") for point in found)
 

@@ -89,10 +89,10 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
     (
         "benchmarks",
-        "Keys of every item of `benchmarks`, besides those of its benchmark below. A benchmark's "
+        "Keys of every item of `benchmarks`; the keys of each benchmark are below. A benchmark's "
         "own `limit` or `ids` takes the place of the run's; `--limit` and `--id` take the place "
-        "of both. `ace-ray list categories` prints what categories, languages, groups and "
-        "domains take.",
+        "of both. `ace-ray list categories` prints the names that categories, languages, groups "
+        "and domains take.",
         BenchmarkConfig,
     ),
     (

@@ -206,6 +206,15 @@ CHAT = (
 )
 
 
+@pytest.fixture(scope="session")
+def real_outputs() -> Path:
+    """Answers of real models, which lie beside the project."""
+    folder = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared") / "data/real_outputs"
+    if not folder.is_dir():
+        pytest.skip("the real outputs are not here; name their parent with ACE_RAY_SHARED")
+    return folder
+
+
 @pytest.fixture
 def model_folder(tmp_path: Path) -> Callable[..., Path]:
     """Makes a model folder with a word tokenizer, ``template``, and one tensor of ``weights``."""

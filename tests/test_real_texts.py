@@ -6,7 +6,6 @@ The texts lie beside the project (``shared/data/real_outputs``): 908 native answ
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,22 @@ from ace_ray.benchmarks.acebench.check.decode import decode as decode_acebench
 from ace_ray.benchmarks.bfcl.decode import decode as decode_bfcl
 from ace_ray.calls import NotCalls
 from perf.fuzz import readers
-from tests.conftest import ROOT
 
 
-def lines(name: str) -> list[dict[str, object]]:
-    shared = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared")
-    file = shared / "data" / "real_outputs" / name
-    if not file.is_file():
-        pytest.skip("real outputs are not here; name the parent of their data/ with ACE_RAY_SHARED")
-    return [json.loads(line) for line in file.read_text().splitlines()]
+def results(file: Path) -> list[object]:
+    return [json.loads(line)["result"] for line in file.read_text().splitlines()]
 
 
-def prompted() -> list[str]:
-    return [str(row["result"]) for row in lines("bfcl_prompt_texts.jsonl")]
+@pytest.fixture
+def prompted(real_outputs: Path) -> list[str]:
+    return [str(result) for result in results(real_outputs / "bfcl_prompt_texts.jsonl")]
 
 
-def test_no_reader_raises_on_what_real_models_wrote() -> None:
-    native = [json.dumps(row["result"]) for row in lines("bfcl_native.jsonl")]
-    texts = native + prompted()
+def test_no_reader_raises_on_what_real_models_wrote(
+    real_outputs: Path, prompted: list[str]
+) -> None:
+    native = [json.dumps(result) for result in results(real_outputs / "bfcl_native.jsonl")]
+    texts = native + prompted
     assert len(texts) == 1_760
     for name, read in readers("mini")[0].items():
         for number, text in enumerate(texts):
@@ -42,9 +39,9 @@ def test_no_reader_raises_on_what_real_models_wrote() -> None:
                 pytest.fail(f"{name} on {text[:200]!r}: {error!r}")
 
 
-def test_no_real_answer_is_refused_as_unsafe() -> None:
+def test_no_real_answer_is_refused_as_unsafe(prompted: list[str]) -> None:
     read = 0
-    for text in prompted():
+    for text in prompted:
         try:
             decode_bfcl(text)
             read += 1

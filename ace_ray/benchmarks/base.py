@@ -53,8 +53,8 @@ class Benchmark(ABC):
     """Group -> categories, in print order. Categories are printed in the order they have here."""
 
     choices: ClassVar[Mapping[str, Mapping[str, Sequence[str]]]] = {}
-    """Options that choose among the entries, such as ``categories``: what each takes, and of a
-    group its members."""
+    """Options that choose entries, such as ``categories``, and the names that each takes. A group
+    maps to its members, any other name to nothing."""
 
     # On the class, so that a benchmark with an ``__init__`` of its own need not know of them.
     options: Any = None
@@ -189,7 +189,7 @@ class Benchmark(ABC):
     """What to do about a chat template that refuses them."""
 
     without_native: ClassVar[str] = ""
-    """The config line that puts tools into the prompt; "" for a benchmark without one."""
+    """The config line that puts tools into the prompt, if the benchmark has one."""
 
     def scenario(self, entry: Entry) -> Scenario:
         """A fresh sandbox for an interactive entry. Called where the sandbox lives."""

@@ -255,7 +255,7 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
 def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
     """The JSON value that is all of a file ``where``. Raises `UserError`; see `strict_json`."""
     try:
-        return strict_json(raw.decode("utf-8-sig"))
+        return strict_json(raw.decode("utf-8"))
     except ValueError as error:
         raise UserError(f"is not valid JSON ({error})", where=str(where), fix=fix) from error
 

@@ -19,8 +19,8 @@ def scores_of(
 ) -> dict[str, list[Score]]:
     """Return the scores of the benchmark's part of a summary, by rule set.
 
-    Without a ``headline``, since too many rows have no verdict, scores have no estimates. With
-    ``partial``, since the run evaluated named entries only, all estimates are partial.
+    Estimates are left out unless ``headline``: too many rows lack a verdict. With ``partial`` all
+    estimates are partial: the run evaluated named entries only.
     """
     found = {}
     for rules in benchmark.rule_sets:

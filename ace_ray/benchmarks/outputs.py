@@ -11,13 +11,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError
 from ace_ray.local_files import without_bom
+from ace_ray.mistakes import closest_of
 from ace_ray.records import Entry, Episode
 
 MAX_LINE_BYTES = 256 << 20
@@ -67,13 +67,13 @@ class Entries:
     ) -> None:
         """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
         keys that a row needs beside its id: "language", "category", or both. ``load_others`` gives
-        entries of the same category that count only where an output answers them. ``searched`` are
-        the categories that a row without one may be of, by default all."""
+        further entries of a category, which are declared only if an output answers them.
+        ``searched`` are the categories that are searched for a row without one, by default all."""
         self.languages, self.categories = languages, categories
         self._searched = categories if searched is None else searched
         self._load, self._named_by, self._load_others = load, named_by, load_others
         self.remarks: Counter[str] = Counter()
-        """Lines for people about the outputs, and how many outputs each is about."""
+        """Remark about outputs, for people -> how many outputs it is about."""
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 
     @classmethod
@@ -96,8 +96,7 @@ class Entries:
         return self._loaded[key]
 
     def get(self, language: str, category: str, entry_id: str) -> Entry | None:
-        """The entry with this id, None where the data has none. One that `load_others` gives is an
-        entry of `of` from now on."""
+        """Return the entry with this id, or None. An entry of `load_others` is added to `of`."""
         own = self.of(language, category)
         if entry_id not in own:
             for entry in self._load_others(language, category):
@@ -267,8 +266,8 @@ def require_known(kind: str, name: str, known: Collection[str], where: str) -> N
     """Raise `UserError` with the nearest known name where ``name`` is none of them."""
     if name in known:
         return
-    near = get_close_matches(name[:200], known, n=1, cutoff=0)
-    fix = f"the nearest known one is {near[0]!r}" if near else ""
+    near = closest_of(name, known, 0.0)
+    fix = f"the nearest known one is {near!r}" if near else ""
     raise UserError(f"unknown {kind}: {shown(name)}", where=where, fix=fix)
 
 

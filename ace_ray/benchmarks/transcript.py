@@ -38,7 +38,7 @@ class Step:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """One line: a message may be megabytes."""
+        """Return one line: a message may be megabytes."""
         calls = f", {len(self.calls)} calls" if self.calls else ""
         return f"<Step {one_line(self.role, 20)}: {one_line(self.text, 80)!r}{calls}>"
 

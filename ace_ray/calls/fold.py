@@ -27,6 +27,7 @@ _CHARS = 50
 _WORD_PAIRS = 250
 """Pairs of 32-bit words that count as one when integers are multiplied, divided or raised."""
 
+_NONE = frozenset[str]()
 _Sized = tuple[Any, int]
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -86,7 +87,7 @@ class Budget:
 
     def __init__(self) -> None:
         self.left = MAX_WORK
-        self.known: Callable[[str], bool] = _none_known
+        self.known: Callable[[str], bool] = _NONE.__contains__
 
     def charge(self, size: int) -> None:
         self.left -= size
@@ -95,10 +96,6 @@ class Budget:
 
     def charge_joined(self, chars: int) -> None:
         self.charge(chars // _CHARS)
-
-
-def _none_known(_: str) -> bool:
-    return False
 
 
 class _Known:
@@ -135,7 +132,7 @@ def fold(
     node: ast.BinOp,
     budget: Budget,
     max_depth: int = MAX_DIGITS,
-    known: Callable[[str], bool] = _none_known,
+    known: Callable[[str], bool] = _NONE.__contains__,
 ) -> Any:
     """Compute a binary operation on literals.
 

@@ -28,7 +28,7 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class KnownCalls(NamedTuple):
-    """The calls of a text, at least one, and the reader that found them first."""
+    """The calls of a text, at least one, and the first reader that finds them."""
 
     reader: str
     calls: list[Call]

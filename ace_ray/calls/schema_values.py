@@ -1,7 +1,7 @@
-"""Texts of XML parameters to JSON values, by a tool's JSON Schema.
+"""Convert texts of XML parameters to JSON values, by a tool's JSON Schema.
 
-The rules are those of vLLM's ``extract_types_from_schema`` and ``coerce_to_schema_type``. Beyond
-vLLM, ``$ref``, ``const`` and ``nullable`` are followed.
+The rules follow vLLM's ``extract_types_from_schema`` and ``coerce_to_schema_type``. Beyond vLLM,
+``$ref``, ``const`` and ``nullable`` are followed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _referred(ref: str, root: Mapping[str, Any]) -> Any:
 def typed(text: str, types: set[str], parse: Json) -> Any:
     """Return the value of ``text`` as the first of ``types`` that takes it, in vLLM's order.
 
-    Where none does it is what JSON makes of it, else the text.
+    If none takes it, return it parsed as JSON, or else the text.
     """
     if "null" in types and text.lower() == "null":
         return None

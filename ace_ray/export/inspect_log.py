@@ -421,7 +421,7 @@ def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[
 
 
 def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
-    """None where it is not known how many tokens the row took."""
+    """Return the tokens of a row, or None if they are not known."""
     prompt, completion = facts["prompt_tokens"], facts["completion_tokens"]
     if prompt is None or completion is None:
         return None

@@ -65,8 +65,8 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
 
 @contextmanager
 def scratch_of(folder: Path) -> Iterator[Path]:
-    """A folder to fill that becomes ``folder`` at the end; of one that fails nothing stays. All in
-    it can be read by who may read the folder, as the umask says."""
+    """Make a folder to fill that becomes ``folder`` at the end, and remove it after an error. The
+    umask decides who may read its files."""
     scratch = folder.with_name(folder.name + _PART)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()

@@ -6,19 +6,20 @@ shape and place, then the data (https://github.com/huggingface/safetensors, "For
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from ace_ray.bounded import json_within
 from ace_ray.errors import UserError, first_line
 from ace_ray.store import S3Store, Unreachable
 from ace_ray.store.local import open_regular
@@ -28,22 +29,22 @@ _PICKLE_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
 
 _HEADER_BYTES = 16 << 20
-"""Most bytes of a header: some 120,000 tensors. The format allows 100 MB."""
+"""Maximum bytes of a header: some 120,000 tensors. The format allows 100 MB."""
 _INDEX_BYTES = 64 << 20
 _MOST_VALUES = 1_000_000
-"""Of a header or an index; 70 bytes of memory each."""
+"""Maximum JSON values in a header or an index; each takes 70 bytes of memory."""
 _MOST_DIMENSIONS = 64
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_BYTES = 1024
-"""A pointer has fewer, by git-lfs's specification."""
+"""Maximum bytes of a pointer, by git-lfs's specification."""
 
 _ZIP_END_BYTES = 22 + (1 << 16)
 """The end record of a zip archive, with the longest comment."""
 
 _WEIGHTS = (".safetensors", ".bin", ".pt")
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
-"""Endings of the files beside the weights that make a model."""
+"""Endings of a model's files besides its weights."""
 _AGAIN = "save or copy the checkpoint again"
 
 _CHUNK_BYTES = 64 << 20
@@ -109,7 +110,7 @@ class _Files:
         return {*self.sizes, *self.broken}
 
     def place(self, name: str) -> str:
-        """The file ``name``, as a message names it."""
+        """Return the place of the file ``name`` for a message."""
         root = self.where.root if isinstance(self.where, S3Store) else str(self.where)
         return f"{root}/{name}"
 
@@ -128,19 +129,7 @@ def check_whole(where: Path | S3Store) -> None:
     Only the beginning and the end of a file are read. A trainer's states, and weights in a second
     format that vLLM does not load, are passed over.
     """
-    try:
-        _check_whole(_Files(where))
-    except OSError as error:
-        if isinstance(where, S3Store):
-            raise _away(where, error) from error
-        raise UserError(
-            f"cannot be read: {error.strerror or error}",
-            where=str(error.filename or where),
-            fix="check the permissions of the model's files",
-        ) from error
-
-
-def _check_whole(files: _Files) -> None:
+    files = _Files(where)
     index = _index(files, INDEX)
     weights = _weights(files, index)
     texts = [name for name in files.names if name.endswith(_TEXTS)]
@@ -157,7 +146,7 @@ def _check_whole(files: _Files) -> None:
         if name not in files.sizes:
             raise UserError("is missing", where=files.place(name), fix=_AGAIN)
         if files.sizes[name] <= _POINTER_BYTES:
-            with files.open(name) as file:
+            with _reading(files, name, "cannot be read"), files.open(name) as file:
                 _refuse_pointer(file, files.place(name))
     for name in weights:
         if name.endswith(".safetensors"):
@@ -168,13 +157,16 @@ def _check_whole(files: _Files) -> None:
                     where=files.place(INDEX),
                     fix=_AGAIN,
                 )
-        elif why := _torn_pickle(files, name):
+            continue
+        with _reading(files, name, "cannot be read"):
+            why = _torn_pickle(files, name)
+        if why:
             raise UserError(why, where=files.place(name), fix=_AGAIN)
 
 
 def check_no_pointer(path: Path) -> None:
-    """Raise `UserError` when ``path`` is what git keeps in place of a large file. Raises `OSError`
-    when it is no regular file."""
+    """Raise `UserError` if ``path`` is a git-lfs pointer, and `OSError` if it is not a regular
+    file."""
     with open_regular(path) as file:
         _refuse_pointer(file, str(path))
 
@@ -190,8 +182,7 @@ def _refuse_pointer(file: BinaryIO, place: str) -> None:
 
 
 def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
-    """The files of weights that are loaded. Raises `UserError`: there are none, or parts of them
-    are missing."""
+    """Return the weight files that are loaded. Raises `UserError` if any or all are missing."""
     if index:
         return sorted(set(index.values()))
     if ADAPTER_CONFIG in files.names and "config.json" not in files.names:
@@ -213,8 +204,8 @@ def _safetensors(names: Iterable[str]) -> list[str]:
 
 
 def _torn_pickle(files: _Files, name: str) -> str:
-    """Why ``name`` is not what torch saves, "" if it is: a zip archive, whose end is looked for, or
-    a bare pickle of older versions, which shows its beginning only."""
+    """Say why torch cannot have saved ``name``; "" for a whole zip archive, and for a bare pickle
+    of older versions, of which only the beginning can be checked."""
     with files.open(name) as file:
         begins = file.read(4)
         if not begins:
@@ -328,10 +319,10 @@ def weight_bytes(folder: Path) -> int:
 def index_of(raw: bytes) -> dict[str, str]:
     """Read tensor -> file name from an index's content. Raises `ValueError` when it cannot."""
     try:
-        places = _bounded(raw, _INDEX_BYTES)["weight_map"]
+        places = json_within(raw, _INDEX_BYTES, _MOST_VALUES)["weight_map"]
         index: dict[str, str] = dict(places.items())
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it has no weight_map ({error})") from error
+        raise ValueError(f"weight_map is missing ({error})") from error
     if not all(isinstance(file, str) for file in index.values()):
         raise ValueError("it places a tensor in no file")
     # A name is never a way out of the folder.
@@ -344,54 +335,41 @@ def _index(files: _Files, name: str) -> dict[str, str]:
     """Read the index ``name``; {} where the file is not there. Raises `UserError`."""
     if name not in files.sizes:
         return {}
+    with _reading(files, name, "is not an index of weights"), files.open(name) as file:
+        _refuse_pointer(file, files.place(name))
+        file.seek(0)
+        return index_of(file.read(_INDEX_BYTES + 1))
+
+
+@contextmanager
+def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
+    """Make a `UserError` of what goes wrong with the file ``name``; ``wrong`` begins its message.
+
+    `Unreachable` is for a store that listed a file and does not give it now."""
     try:
-        with files.open(name) as file:
-            _refuse_pointer(file, files.place(name))
-            file.seek(0)
-            return index_of(file.read(_INDEX_BYTES + 1))
-    except (OSError, ValueError) as error:
+        yield
+    except FileNotFoundError as error:
+        raise UserError("is missing", where=files.place(name), fix=_AGAIN) from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.where, S3Store):
-            raise _away(files.where, error) from error
-        raise UserError(
-            f"is no index of weights: {error}", where=files.place(name), fix=_AGAIN
-        ) from error
-
-
-def _away(store: S3Store, error: OSError) -> Unreachable:
-    """Return the error of a store that listed a file and does not give it now."""
-    return Unreachable(
-        f"cannot be read now: {first_line(error)}", where=store.root, fix="try it again"
-    )
-
-
-def _bounded(raw: bytes, most: int) -> Any:
-    """Parse the JSON text ``raw``, of at most ``most`` bytes. Raises `ValueError`."""
-    if len(raw) > most:
-        raise ValueError(f"it is larger than {most >> 20} MiB")
-    # Each value but the first of its kind follows one of these.
-    if sum(map(raw.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise ValueError(f"it holds more than {_MOST_VALUES} values")
-    try:
-        return json.loads(raw)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+            what = f"cannot be read now: {first_line(error)}"
+            raise Unreachable(what, where=files.where.root, fix="try it again") from error
+        fix = "check who may read it" if isinstance(error, PermissionError) else _AGAIN
+        raise UserError(f"{wrong}: {error}", where=files.place(name), fix=fix) from error
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
     """Read each tensor's place in a safetensors file. Raises `UserError`: it is missing or torn."""
-    try:
-        with files.open(shard) as file:
-            length = int.from_bytes(file.read(8), "little")
-            size = files.sizes.get(shard, 0)
-            if size == 0:
-                raise ValueError("it is empty")
-            if not 2 <= length <= size - 8:
-                raise ValueError("it is cut off or no safetensors file")
-            if length > _HEADER_BYTES:
-                raise ValueError(f"its header is larger than {_HEADER_BYTES >> 20} MiB")
-            tree = _bounded(file.read(length), _HEADER_BYTES)
+    with _reading(files, shard, "cannot be read as weights"), files.open(shard) as file:
+        length = int.from_bytes(file.read(8), "little")
+        size = files.sizes.get(shard, 0)
+        if size == 0:
+            raise ValueError("it is empty")
+        if not 2 <= length <= size - 8:
+            raise ValueError("it is cut off or no safetensors file")
+        header = file.read(min(length, _HEADER_BYTES + 1))
         end = 8 + length
-        for name, entry in tree.items():
+        for name, entry in json_within(header, _HEADER_BYTES, _MOST_VALUES).items():
             if name == "__metadata__":
                 continue
             tensor = _tensor(name, entry, shard, 8 + length)
@@ -401,14 +379,6 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
             yield name, tensor
         if end != size:
             raise ValueError(f"it is {size - end} bytes longer than its header says")
-    except FileNotFoundError as error:
-        raise UserError("is missing", where=files.place(shard), fix=_AGAIN) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, OSError) and isinstance(files.where, S3Store):
-            raise _away(files.where, error) from error
-        raise UserError(
-            f"cannot be read as weights: {error}", where=files.place(shard), fix=_AGAIN
-        ) from error
 
 
 def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
@@ -416,7 +386,7 @@ def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
     if len(shape) > _MOST_DIMENSIONS:
         raise ValueError(f"{name} has more than {_MOST_DIMENSIONS} dimensions")
     if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
-        raise ValueError(f"{name} has no type, or no whole numbers for shape and place")
+        raise ValueError(f"{name} lacks a type, or whole numbers for shape and place")
     if not all(0 <= n < 1 << 63 for n in (start, end, *shape)) or start > end:
         raise ValueError(f"{name} has a shape or a place that no tensor can have")
     bits = _BITS.get(dtype)

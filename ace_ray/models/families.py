@@ -261,7 +261,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def is_of_transformers(architecture: str) -> bool:
-    """Whether transformers has the architecture; vLLM can run many of these by themselves."""
+    """Return whether transformers has the architecture: vLLM runs many of these through it."""
     import transformers
 
     # Not by getattr, which would import its module, and torch.

@@ -99,7 +99,7 @@ class Comparison:
     best: Sequence[Best]
 
     def __repr__(self) -> str:
-        """One line: the results hold an array for each group."""
+        """Return one line: the results hold an array for each group."""
         labels = few([c.label[:60] for c in self.runs], 4)
         shown = sum(result.shown for result in self.results)
         return (

@@ -208,7 +208,7 @@ class TestResult:
     noise: Noise | None
 
     def __repr__(self) -> str:
-        """One line: the group holds all of its categories, the difference its clusters."""
+        """Return one line: group and difference hold all categories and clusters."""
         asked, found = self.hypothesis, self.difference
         return (
             f"<TestResult {asked.benchmark}, {asked.rules}, {asked.group.name}: {asked.other} - "

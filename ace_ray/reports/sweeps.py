@@ -64,7 +64,7 @@ class Seconds(_Stored):
 
 
 class Tokens(_Stored):
-    """None: an endpoint did not say."""
+    """Token counts; None if an endpoint gave none."""
 
     prompt: int | None = Field(ge=0)
     completion: int | None = Field(ge=0)

@@ -97,10 +97,10 @@ def examine(
         if _has_parsers(plan):
             yield Line("format", "not tried: parsers are made when the GGUF file is converted")
     elif names is not None:
-        fits: list[preflight.PromptsFit] = []
-        _, failure = tried(lambda: preflight.check_chat(plan, fits.append))
-        taken = str(fits[0]) if fits else "not tried: vLLM writes this family's chats by code"
-        yield Line("prompts", failure or taken, bool(failure))
+        checked, failure = tried(lambda: preflight.check_chat(plan))
+        fit = checked[1] if checked else None
+        taken = fit or "not tried: vLLM writes this family's chats by code"
+        yield Line("prompts", failure or str(taken), bool(failure))
         yield from _format(plan, model)
     _, failure = tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))

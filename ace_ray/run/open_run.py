@@ -20,13 +20,7 @@ from ace_ray.run.health.isolation import SHARED, IsolatedRow, set_aside, shared_
 from ace_ray.run.health.processes import KINDS, Kind, give_back_memory
 from ace_ray.run.planning.formats import choice_facts
 from ace_ray.run.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.run.planning.preflight import (
-    PromptsFit,
-    check_chat,
-    check_services,
-    open_output,
-    output_store,
-)
+from ace_ray.run.planning.preflight import check_chat, check_services, open_output, output_store
 from ace_ray.run.storage.lease import LEASE, Lease
 from ace_ray.run.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.run.storage.rows import rows_schema
@@ -242,12 +236,10 @@ def opened(
     Raises `UserError`: the model or the output does not fit the plan, or another driver has it.
     """
     open_output(plan, fresh=fresh)
-
-    def tell(fit: PromptsFit) -> None:
-        if fit.some_do_not:
-            say(log.warning(str(fit)))
-
-    facts = check_chat(plan, tell) | {"format": choice_facts(plan.choice)}
+    facts, fit = check_chat(plan)
+    facts["format"] = choice_facts(plan.choice)
+    if fit and fit.some_do_not:
+        say(log.warning(str(fit)))
     if note := base_differs(plan.model):
         say(log.warning(note))
     check_services(plan)
@@ -297,7 +289,7 @@ def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
     if path.startswith(FOLDER):
         return is_part_name(path)
     if path.startswith(RESULTS):
-        return "/" not in path.removeprefix(RESULTS)
+        return "/" not in path.removeprefix(RESULTS) and path.endswith(".json")
     folder, *inner = path.removeprefix(FILES).split("/")
     plain = inner and not {"", ".", ".."} & {*inner}
     return path.startswith(FILES) and bool(plain) and folder in benchmarks

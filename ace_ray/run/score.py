@@ -48,7 +48,7 @@ from ace_ray.store import LocalStore, Store
 
 VERDICTS = "verdicts.jsonl"
 _REASONS = 5
-"""Outputs without a verdict that the summary names one by one."""
+"""Maximum outputs without a verdict that the summary names."""
 Say = Callable[[str], None]
 _MOST_SAMPLE = 1 << 30
 """Samples of a larger number, or with a name, are numbered down from twice as much, as they come;
@@ -194,11 +194,12 @@ class _Rows:
         self._schema = rows_schema(benchmark.rule_sets)
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
-        self._came: dict[tuple[str, str], Counter[str]] = {}
+        self.came: dict[tuple[str, str], Counter[str]] = {}
+        """Language and category -> how many outputs each answered entry has."""
+        self.declared_entries: dict[tuple[str, str, str], Entry] = {}
         self._reasons: list[str] = []
         """Why the first outputs got no verdict."""
         self._samples: dict[str, int] = {}
-        self._entries: dict[tuple[str, str, str], Entry] = {}
 
     def add(self, output: Output | Unscored) -> dict[str, Any]:
         """Add an output's row; returns the line of ``verdicts.jsonl``."""
@@ -207,7 +208,7 @@ class _Rows:
         entry, episode = output.entry, output.episode
         with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
             verdicts = self._benchmark.verdicts(entry, episode)
-        self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+        self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
         again = read_again(self._benchmark, entry, episode)
         self._add(entry, self._number(output.sample), "scored", episode, verdicts, again)
         self.lines += 1
@@ -231,21 +232,12 @@ class _Rows:
         self.unscored += 1
         if self.unscored <= _REASONS:
             self._reasons.append(f"{output.where}: {output.reason}")
-        entry = output.entry
-        if entry is not None:
-            self._came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
-            self._add(
-                entry,
-                self._number(output.sample),
-                "infra_error",
-                Episode(),
-                {},
-                error=clean(output.reason),
-            )
+        if (entry := output.entry) is not None:
+            self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+            number, why = self._number(output.sample), clean(output.reason)
+            self._add(entry, number, "infra_error", Episode(), {}, error=why)
         return {
-            "language": entry.language if entry else None,
-            "category": entry.category if entry else None,
-            "id": entry.id if entry else None,
+            **{name: getattr(entry, name, None) for name in ("language", "category", "id")},
             "sample": output.sample,
             **dict.fromkeys(self._benchmark.rule_sets),
             "where": output.where,
@@ -266,7 +258,7 @@ class _Rows:
 
         Without them a dialogue would count as right when its answered turns are.
         """
-        for (language, category), times in self._came.items():
+        for (language, category), times in self.came.items():
             every = self.entries.of(language, category)
             most: Counter[str] = Counter()
             for entry_id, count in times.items():
@@ -278,31 +270,6 @@ class _Rows:
                     self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
                     self.absent_turns += 1
         self._write()
-
-    def declared_entries(self) -> list[Entry]:
-        """Return the entries that have rows."""
-        return list(self._entries.values())
-
-    @property
-    def categories(self) -> list[tuple[str, str]]:
-        """The languages and categories that outputs answer."""
-        return list(self._came)
-
-    @property
-    def answered(self) -> int:
-        """The number of entries that outputs answer."""
-        return sum(map(len, self._came.values()))
-
-    @property
-    def samples(self) -> tuple[int, int]:
-        """The fewest and the most outputs of an answered entry."""
-        counts = [count for times in self._came.values() for count in times.values()]
-        return min(counts), max(counts)
-
-    @property
-    def touched(self) -> list[Entry]:
-        """The entries of the categories that outputs answer."""
-        return [entry for key in self._came for entry in self.entries.of(*key).values()]
 
     def _number(self, sample: int | str) -> int:
         if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
@@ -322,7 +289,7 @@ class _Rows:
         error: str | None = None,
     ) -> None:
         self.declared += 1
-        self._entries[entry.key] = entry
+        self.declared_entries[entry.key] = entry
         row = {
             "row_id": row_id(digest(entry.benchmark, entry.content_hash()), f"{status} {sample}"),
             "run_id": self._run_id,
@@ -358,10 +325,11 @@ def _manifest(
 ) -> dict[str, Any]:
     name = benchmark.name
     section = {"name": benchmark.source or name, **benchmark.resolved()}
-    entries = rows.declared_entries()
+    every = [entry for key in rows.came for entry in rows.entries.of(*key).values()]
+    counts = [count for times in rows.came.values() for count in times.values()]
     asked: dict[str, Any] = {"model": {"source": model}, "benchmarks": [section]}
-    if rows.answered < len(rows.touched):
-        asked["limit"] = rows.answered
+    if len(counts) < len(every):
+        asked["limit"] = len(counts)
     if rows.absent_turns:
         # No later command can bring them: the other rows have their headline without them.
         asked["max_unscored"] = 1.0
@@ -374,13 +342,13 @@ def _manifest(
         "declared": rows.declared,
         "rule_sets": {name: list(benchmark.rule_sets)},
         "groups": {name: groups_of(benchmark)},
-        "entries": {name: data_hash(entries)},
+        "entries": {name: data_hash(rows.declared_entries.values())},
         "config": config.model_dump(mode="json") | {"run_id": run_id},
         "model": {"source": model, "kind": EXTERNAL, "revision": content},
         "identity": {
             "model": content,
             "backend": EXTERNAL,
-            "benchmarks": {name: {"data_sha256": data_hash(rows.touched)}},
+            "benchmarks": {name: {"data_sha256": data_hash(every)}},
             # Nothing is known of how the outputs were drawn.
             "sampling": [{}],
             "rows": content,
@@ -391,9 +359,9 @@ def _manifest(
             "lines": rows.lines,
             "not_scored": rows.unscored,
             "notes": rows.notes(),
-            "of": len(rows.touched),
-            "samples": list(rows.samples),
-            "categories": list(map(list, rows.categories)),
+            "of": len(every),
+            "samples": [min(counts), max(counts)],
+            "categories": list(map(list, rows.came)),
         },
     }
 

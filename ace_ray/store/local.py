@@ -259,7 +259,7 @@ _FIXES = {
         errno.EAGAIN: "wait until it is done, then try again",
     },
 }
-"""Advice about an error of a file, by its number."""
+"""Operation -> error number -> advice."""
 
 
 def opened(folder: int, name: str, *, make: bool) -> int:
@@ -288,7 +288,7 @@ def check_regular(handle: int) -> int:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """The file at ``path`` for reading. Raises `OSError`; a pipe or a device is not waited for."""
+    """Open the file at ``path`` for reading. Raises `OSError`, for a pipe or a device at once."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         check_regular(handle)

@@ -291,7 +291,7 @@ def _write(address: str) -> str:
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port of ``url``, without what may be secret in it; "" where it has none."""
+    """Return scheme, host and port of ``url``, without secrets; "" if it has no host."""
     try:
         split = urlsplit(url)
         port = f":{split.port}" if split.port else ""
@@ -314,7 +314,7 @@ def _is_passing(error: ClientError) -> bool:
 
 PROBE = ".ace-ray-probe"
 _READ = 4096
-"""Bytes read of a foreign answer."""
+"""Maximum bytes that are read when the answer is not S3's."""
 _TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
 """Operations whose success always comes with an ETag."""
 _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")

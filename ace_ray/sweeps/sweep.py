@@ -203,8 +203,8 @@ class Sweep:
     # What there is
 
     def _take_first(self, *, preview: bool) -> None:
-        """Plan the checkpoints that are there. Raises `UserError`: there are none, or the config
-        fits none of them."""
+        """Plan the checkpoints that are there. Raises `UserError` when the folder is empty, or
+        when no checkpoint fits the config."""
         there = find_checkpoints(self._options, self._store_options, self._steps)
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:

@@ -154,7 +154,7 @@ def _single(run: _Run, name: str, group: str) -> Publication:
 def _read(store: Store, say: Callable[[str], None]) -> _Run:
     """Read a complete run; ``say`` gets a line for each part that cannot be read.
 
-    Raises `UserError`: it is not a run, is not complete, or has no summary with scores.
+    Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks scores.
     """
     manifest = read_manifest(store)
     summary = read_summary(store)

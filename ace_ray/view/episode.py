@@ -26,9 +26,9 @@ COLUMNS = [
 ]
 """What `episode_view` reads, besides the columns of verdicts."""
 _EPISODE_CHARS = 8 * SHOWN_CHARS
-"""Characters of all messages, and of each part of a state."""
+"""Maximum characters of all messages, and of each part of a state."""
 _MOST_PARTS = 100
-"""Parts of a state that are shortened one by one; a benchmark's own states have about ten."""
+"""Maximum parts of a state that are shortened one by one; benchmarks have about ten."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,7 +56,7 @@ class EpisodeView:
     facts: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        """One line: steps and states may be megabytes."""
+        """Return one line: steps and states may be megabytes."""
         judged = {r: "right" if v["valid"] else v["error_type"] for r, v in self.verdicts.items()}
         told = ", ".join(f"{rules} {one_line(said, 80)}" for rules, said in judged.items())
         name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"

@@ -1,7 +1,7 @@
 """``ace-ray view``: runs in a browser of this machine, with an address for every row.
 
-Nothing is written, nothing but GET is answered, and only to who has the token: other users of the
-machine reach the port, too. The policy of the answers forbids all scripts but their own, and a name
+Nothing is written. Only GET requests with the token are answered: other users of the machine reach
+the port, too. The policy of the answers forbids all scripts but their own, and a name
 of another host, as a foreign page would need to ask, is refused.
 """
 
@@ -32,10 +32,10 @@ from ace_ray.view.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
 
 PAGE_ROWS = 100
 MOST_CHOICES = 1_000
-"""Values of a column that its filter offers, the most frequent ones."""
+"""Maximum values that the filter of a column offers, the most frequent ones."""
 _PORTS = 20
 TOKEN = "token"
-"""The parameter of an address that lets in who has it."""
+"""The URL parameter with the token."""
 _NO_TOKEN = (
     "these pages are for who started ace-ray view: open the address that it printed, "
     "with the token at its end; after that, links work in the same browser"
@@ -102,9 +102,9 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
 
 
 class _TokenRequired:
-    """Answers who asks with the token, in the address or in the cookie that the first visit sets.
+    """Answer requests with the token, in the URL or in the cookie that the first visit sets.
 
-    The first answer leads to the address without the token, which may be copied and kept."""
+    The first answer redirects to the URL without the token, which may be copied and kept."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token

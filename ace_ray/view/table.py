@@ -11,7 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class RunTable:
         self._parts: dict[str, pa.Table] = {}
         self._found: OrderedDict[tuple[str, tuple[str, ...]], np.ndarray] = OrderedDict()
         self._names: list[str] | None = None
-        self._said: set[str] = set()
+        self._say_once = cache(log.caution)
         self._ledger: Ledger | None = None
         self.finished = False
         self.table: pa.Table = self._empty()
@@ -125,11 +125,6 @@ class RunTable:
         self.table = self._joined(ledger)
         self._ledger, self._names = ledger, names
         return True
-
-    def _say_once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            log.caution(line)
 
     def _read(
         self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema

@@ -184,7 +184,7 @@ class TestWhole:
     )
     def test_an_index_that_is_none(self, sharded: Path, content: bytes) -> None:
         (sharded / INDEX).write_bytes(content)
-        refused(sharded, "is no index of weights")
+        refused(sharded, "is not an index of weights")
 
     def test_names_that_no_file_can_have(self, sharded: Path) -> None:
         index(sharded, {"a": "w\0.safetensors"})
@@ -265,7 +265,7 @@ class TestFilesThatAreNoModel:
             ("model.safetensors", content["model.safetensors"][:-1], "ends after the file does"),
             ("model.safetensors", b"", "it is empty"),
             (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
-            (INDEX, b"{", "is no index of weights"),
+            (INDEX, b"{", "is not an index of weights"),
         ):
             for whole, data in content.items():
                 store.put(whole, data)
@@ -293,7 +293,7 @@ class TestHeaders:
     ) -> None:
         monkeypatch.setattr(checkpoints, "_HEADER_BYTES", 64)
         write(tmp_path / "m.safetensors", one(name="x" * 64), b"\0" * 8)
-        refused(tmp_path, "its header is larger than")
+        refused(tmp_path, "is larger than")
 
     @pytest.mark.parametrize(
         "header",

@@ -51,8 +51,8 @@ from ace_ray.stats import pass_hat_k
 _CHILD = Path(__file__).with_name("tau2_parity_child.py")
 _SAMPLING = Sampling(max_tokens=50)
 RECORDS = ("requestor", "system")
-"""What results files may hold and neither loop writes: calls whose requestor is not the speaker,
-and messages of the system."""
+"""Kinds of records that results files may hold and neither loop writes: calls whose requestor is
+not the speaker, and messages of the system."""
 Answer = dict[str, Any]
 
 

@@ -15,7 +15,7 @@ from ace_ray.run.evaluate import plan_run
 from ace_ray.run.open_run import opened
 from ace_ray.run.planning import preflight
 from ace_ray.run.planning.plan import Plan
-from ace_ray.run.planning.preflight import PromptsFit, check_chat
+from ace_ray.run.planning.preflight import check_chat
 from tests.run.made_run import CATEGORIES, written_run
 
 
@@ -65,11 +65,10 @@ def test_how_many_prompts_fit_is_told(
     said.clear()
     with opened(plan(longest + 1), fresh=False, say=said.append, began=0.0):
         assert not said
-    fits: list[PromptsFit] = []
     monkeypatch.setattr(preflight, "MOST_COUNTED", 2)  # the longest and the shortest
-    check_chat(plan(longest), fits.append)
-    assert "1 of 2 prompts fit" in str(fits[0])
-    assert "(a sample of all 6)" in str(fits[0])
+    _, fit = check_chat(plan(longest))
+    assert "1 of 2 prompts fit" in str(fit)
+    assert "(a sample of all 6)" in str(fit)
 
 
 def test_a_plan_is_told_and_nothing_is_written(here: Any, config_file: Any, tmp_path: Path) -> None:

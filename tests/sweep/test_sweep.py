@@ -1148,7 +1148,7 @@ class TestWatching:
         setup.save(1, 2)
         with pytest.raises(UserError, match=r"model\.tool_parser: not these"):
             setup.sweep(settle_s=60)
-        # Of a file of a checkpoint it is no mistake in the config: it may still be written.
+        # An error about a file of the checkpoint says nothing about the config.
         monkeypatch.setattr(
             module, "plan_of_checkpoint", refuses(f"{setup.checkpoints}/step_1/config.json")
         )

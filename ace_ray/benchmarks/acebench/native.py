@@ -283,9 +283,9 @@ def load_json(text: str) -> Any:
 
 
 def calls_of(value: Any, *, marked: bool = False) -> list[Call]:
-    """The calls of a JSON value in one of OpenAI's forms. Raises `NotJson` for any other value.
+    """Return the calls of a JSON value in one of OpenAI's forms. Raises `NotJson` for other values.
 
-    ``marked``: the text says that it is a call, so that its arguments may be missing or null."""
+    With ``marked`` the text around says that it is a call: arguments may be missing or null."""
     if isinstance(value, dict) and "tool_calls" in value:
         value = value["tool_calls"]
     items = value if isinstance(value, list) else [value]

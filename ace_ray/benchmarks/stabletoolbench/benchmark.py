@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext, Service
@@ -35,7 +35,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
 )
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.options import CHOICES, FOLDERS, Settings
+from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.results.answers import converted_json, read_reference
@@ -77,7 +77,7 @@ class StableToolBench(Benchmark):
     shared_roles = frozenset({"simulator"})
     Options = StableToolBenchOptions
     groups = LEVELS
-    choices = CHOICES
+    choices: ClassVar = {"groups": dict.fromkeys(GROUPS, ())}
     judge_benchmark = "stabletoolbench_judge"
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -95,9 +94,6 @@ _ROLE = (
 
 FOLDERS = ("data", "upstream", "tool_folder", "recorded", "reference", "cache_folder")
 """Keys that may name a folder, of this machine."""
-
-
-CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {"groups": dict.fromkeys(GROUPS, ())}
 
 
 class Options(Section):

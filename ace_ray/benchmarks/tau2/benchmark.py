@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 
@@ -38,7 +38,7 @@ from ace_ray.benchmarks.tau2.environment.sources import tool_sources
 from ace_ray.benchmarks.tau2.episode.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.episode.rollout import FIRST_ANSWERS, Rollout, Settings
 from ace_ray.benchmarks.tau2.gold import check_gold
-from ace_ray.benchmarks.tau2.options import CHOICES, MAX_ERRORS, MAX_STEPS, check, split_of
+from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.score import tables
 from ace_ray.benchmarks.tau2.score.results_file import read_results, results_json
@@ -69,7 +69,7 @@ class Tau2(Benchmark):
     rule_sets = RULE_SETS
     without_native = f"{_WHERE}.mode: prompt"
     Options = TauOptions
-    choices = CHOICES
+    choices: ClassVar = {"domains": dict.fromkeys(CATEGORIES, ())}
     refused_fix = (
         f"write {_WHERE}.opening: user, or use a model whose template takes a chat that begins "
         "with the assistant and, in solo mode, one without a user"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -15,9 +14,6 @@ _WHERE = "benchmarks.tau2"
 MAX_STEPS = 200
 MAX_ERRORS = 10
 """Upstream's defaults (``config.py``)."""
-
-
-CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {"domains": dict.fromkeys(CATEGORIES, ())}
 
 
 class Options(Section):

@@ -15,7 +15,7 @@ TEXT = LONGEST
 MESSAGES = 16_000
 """Characters of all messages of an answer."""
 MOST_MESSAGES = 500
-"""Messages of an answer: some have no characters."""
+"""Maximum messages of an answer; `MESSAGES` does not bound empty ones."""
 _REASON = 1_000
 
 

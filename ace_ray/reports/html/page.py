@@ -72,7 +72,8 @@ def _asset(name: str) -> str:
 
 
 def environment(package: str = "ace_ray.reports", folder: str = "html") -> Environment:
-    """What fills the templates in ``folder`` of ``package``, which may import those of reports."""
+    """Return the environment of the templates in ``folder`` of ``package``. They may import the
+    templates of reports."""
     places = dict.fromkeys([(package, folder), ("ace_ray.reports", "html")])
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(*place) for place in places]),

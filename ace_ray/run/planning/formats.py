@@ -29,11 +29,6 @@ START_DATE = "2025-08-05"
 """The day that models are told where nobody says another: prompts are the same on every day."""
 
 
-def is_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> bool:
-    """Return whether the candidate is offered tools through its own template."""
-    return first_native(benchmarks, entries) is not None
-
-
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
     """Return the first benchmark that offers the candidate tools through its own template: with the
     prompt of an entry, or in an episode's role that the candidate plays as well."""

@@ -33,8 +33,8 @@ def slow_dtype(config: RunConfig) -> str:
 
 
 def no_fp8_blocks(config: RunConfig) -> str:
-    """Why engines here cannot load weights in fp8 with block scales; "" where they can, or run
-    elsewhere."""
+    """Say why engines here cannot load weights in fp8 with block scales; "" if they can, or if they
+    run elsewhere."""
     flags = _cpu_flags()
     if config.backend != "vllm" or not is_local() or gpu_count() or not flags:
         return ""

@@ -110,7 +110,7 @@ class Plan:
     replay: dict[str, str]
     """By benchmark: the reasoning that the candidate is shown again."""
     restricted: dict[str, dict[str, Any]]
-    """By benchmark: the ``ids`` and the ``limit`` that it alone was restricted to."""
+    """Benchmark -> the ``ids`` and the ``limit`` that restrict this benchmark alone."""
     drawn: Drawn | None = None
     """The order in which entries are drawn, where a comparison is to be decided early."""
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
 MOST_COUNTED = 500
-"""Prompts whose tokens are counted before a run: some 4 ms each."""
+"""Maximum prompts whose tokens are counted before a run, some 4 ms each."""
 COUNT_S = 10.0
-"""Time limit of counting, for templates that take long."""
+"""Time limit of counting, for slow templates."""
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
@@ -189,14 +189,11 @@ def check_engine(config: RunConfig) -> list[str]:
     return list(config.engine)
 
 
-def check_chat(
-    plan: Plan, tell: Callable[[PromptsFit], object] = lambda fit: None
-) -> dict[str, Any]:
+def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
     """Check the model's chat template on this run's prompts, and their length against the context.
 
-    Returns facts for the manifest; ``tell`` gets how many prompts fit, where that can be counted.
-    Raises `UserError` when the template refuses the prompts or no
-    prompt fits the context.
+    Returns facts for the manifest, and how many prompts fit, where that can be counted. Raises
+    `UserError` when the template refuses the prompts or no prompt fits the context.
     """
     engine = plan.config.engine
     context: int | None
@@ -204,7 +201,7 @@ def check_chat(
     native = is_native(plan)
     if plan.config.backend == ENDPOINT:
         _check_roles(plan, None)
-        return {"chat_template_sha256": None}
+        return {"chat_template_sha256": None}, None
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
@@ -220,7 +217,7 @@ def check_chat(
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
             _context(engine, folder)  # there is no template; each engine says what it refuses
-            return {"chat_template_sha256": ""}
+            return {"chat_template_sha256": ""}, None
         chat = Chat.load(
             folder,
             plan.config.template_kwargs,
@@ -240,8 +237,7 @@ def check_chat(
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))
 
-    tell(_fit(plan, count, context))
-    return {"chat_template_sha256": template}
+    return {"chat_template_sha256": template}, _fit(plan, count, context)
 
 
 def check_chat_of_gguf(plan: Plan) -> str:
@@ -281,8 +277,8 @@ def check_chat_of_gguf(plan: Plan) -> str:
 
 
 def is_native(plan: Plan) -> bool:
-    """`formats.is_native` of the plan's entries."""
-    return formats.is_native(plan.benchmarks, plan.entries)
+    """Return whether the candidate is offered tools through its own template."""
+    return formats.first_native(plan.benchmarks, plan.entries) is not None
 
 
 def _interactive(plan: Plan) -> bool:
@@ -371,7 +367,7 @@ class PromptsFit:
     fitting: int
     refused: int
     longest: int
-    """Tokens of the longest of the counted ones; a lower bound with ``at_least``."""
+    """Tokens of the longest counted prompt; a lower bound with ``at_least``."""
     context: int | None
     at_least: bool
 
@@ -453,7 +449,7 @@ def _model_config(folder: Path) -> dict[str, Any]:
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(tree, dict):
-            raise ValueError("it holds no mapping")
+            raise ValueError("it is not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"cannot be read as a model's configuration: {error}",
@@ -539,12 +535,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     store = parent.child(plan.run_id)
     store.check_writable()
     # Before engines start: what lies behind a link is neither written nor removed.
-    for folder in (
-        "rows",
-        "files",
-        "results/tools",
-        *(f"files/{name}" for name in plan.benchmarks),
-    ):
+    for folder in ("rows", "results/tools", "files", *(f"files/{one}" for one in plan.benchmarks)):
         store.check_unlinked(folder)
     if parent.get(MANIFEST) is not None:
         raise UserError(

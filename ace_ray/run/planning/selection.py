@@ -14,7 +14,7 @@ from ace_ray.mistakes import closest_of
 from ace_ray.records import Entry
 
 _SHOWN = 3
-"""Ids that a message names before it counts the rest."""
+"""Maximum ids that a message names; it counts the rest."""
 
 
 def select(
@@ -23,8 +23,8 @@ def select(
     """Return the entries to evaluate, and what each restricted benchmark was restricted to.
 
     The second value maps a benchmark to ``{"ids": [...], "limit": n}``, as far as it has them.
-    A benchmark's own ``ids`` and ``limit`` take the place of the run's. A benchmark that none of
-    the run's ids belongs to has no entries.
+    A benchmark's own ``ids`` and ``limit`` take the place of the run's. A benchmark is left
+    empty if the run's ids name entries of others only.
 
     Raises:
         UserError: an id is of no entry, or the benchmark's options leave its entry out.
@@ -63,7 +63,7 @@ def select(
 
 
 def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
-    """At most ``limit`` entries, taken in turns from every category and language, in order.
+    """Take at most ``limit`` entries, in turns from every category and language, in order.
 
     A dialogue is taken whole or not at all, unless nothing else would be left.
     """
@@ -83,12 +83,12 @@ def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
 
 
 def _names(entry: Entry) -> tuple[str, str, str]:
-    """The texts that name ``entry`` in `ids`, the shortest first."""
+    """Return the texts that name ``entry`` in `ids`, the shortest first."""
     return entry.id, f"{entry.category}/{entry.id}", f"{entry.language}/{entry.category}/{entry.id}"
 
 
 def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], list[str]]:
-    """The entries that ``ids`` name, in their own order, and the ids that name none."""
+    """Return the entries that ``ids`` name, in order, and the ids without an entry."""
     asked, found, lacking = set(ids), [], dict.fromkeys(ids)
     for entry in entries:
         if names := asked.intersection(_names(entry)):
@@ -135,7 +135,7 @@ def _nearest(asked: str, entries: Sequence[Entry]) -> str | None:
 
 
 def _left_out(benchmark: Benchmark, ids: Sequence[str]) -> Iterator[Entry]:
-    """The entries of the benchmark's data that ``ids`` name and its options leave out."""
+    """Yield the entries that ``ids`` name and the benchmark's options leave out."""
     asked = set(ids)
     entries = benchmark.output_entries()
     for language in entries.languages:

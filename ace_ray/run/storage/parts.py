@@ -46,11 +46,11 @@ LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
 """Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
 
 GONE = "it is gone"
-"""Why a part could not be read that was there when the folder was listed."""
+"""The reason for a part that went after the folder was listed."""
 MOST_NAMED = 5
-"""Ignored files that are named on screen, one by one."""
+"""Maximum ignored files that are named on screen."""
 _LISTINGS = 5
-"""How often the parts are listed while a merge replaces them."""
+"""Maximum listings of the parts while a merge replaces them."""
 
 _PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
@@ -186,7 +186,7 @@ class Ledger:
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
         """Yield the rows that count, part by part; of the sorted ids ``known`` only, if given.
-        Where `compact` merges parts meanwhile, the remaining rows come from the new parts.
+        If `compact` merges parts meanwhile, the remaining rows come from the new parts.
 
         Raises `UserError`: a part cannot be read."""
         done: list[np.ndarray] = []

@@ -10,7 +10,7 @@ from ace_ray.benchmarks.headline import few
 from ace_ray.run.storage.stored import Manifest
 
 MOST_SESSIONS = 100
-"""Sessions in a manifest. A session of the same versions as a later one goes first."""
+"""Maximum sessions in a manifest. Sessions whose versions occur again later are dropped first."""
 
 
 def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:

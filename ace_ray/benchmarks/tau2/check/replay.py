@@ -22,7 +22,7 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How the end of an episode compares with the end of the gold calls.
+    """The comparison of the end of an episode with the end of the gold calls.
 
     Attributes:
         same: whether all databases are equal, by upstream's hashes.

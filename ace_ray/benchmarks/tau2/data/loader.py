@@ -109,7 +109,7 @@ def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
 
 def _database(package: UpstreamPackage, domain: str, name: str) -> str:
     path = domain_file(domain, name)
-    text = read_text(package, path).removeprefix("\ufeff")
+    text = read_text(package, path)
     if name.endswith(".json"):
         return text
     try:

@@ -194,7 +194,7 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
     the file that holds it."""
     file = path / "results.json" if path.is_dir() else path
     if path.is_dir() and not file.exists():
-        raise _no_results(path, "holds no results.json")
+        raise _no_results(path, "lacks results.json")
     head = _json_file(file)
     simulations = head.get("simulations") or [] if isinstance(head, dict) else None
     if not isinstance(simulations, list):
