@@ -122,3 +122,13 @@ def test_stored_arguments_are_shown_as_they_are(tmp_path: Path, here: Any) -> No
         assert "***" not in shown.stdout
         assert "\x1b" not in shown.stdout
     assert "expected login(password='hunter2-42'" in here("show", tmp_path, row_id).stdout
+
+
+@pytest.mark.parametrize("seconds", ["1" + "0" * 400, "NaN", "-1e308"])
+def test_durations_that_are_none_are_passed_over(seconds: str, tmp_path: Path, here: Any) -> None:
+    told = f'"speaker": "agent", "text": "said", "seconds": {seconds}'
+    row_id = run_with(tmp_path / "run", {"state": f'{{"steps": [{{{told}}}]}}'})
+    shown = here("show", tmp_path / "run", row_id)
+    assert (shown.code, "said" in shown.stdout) == (0, True), shown.stderr
+    exported = here("export", tmp_path / "run", "--to", "inspect")
+    assert exported.code == 0, exported.stderr
