@@ -34,7 +34,7 @@ from ace_ray.view.select import StoredRun
 MOST_SAMPLES = 2_000
 """In one file: viewers hold what they list."""
 _INPUT = 1_000
-"""Characters of a sample's question; the messages have it whole."""
+"""Characters of a sample's question, whose messages have it whole, and of texts in a list."""
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 """Of all files in a log: the same run is the same bytes."""
 _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
@@ -397,16 +397,23 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
     """What a viewer lists of a sample."""
     kept = ("id", "epoch", "input", "metadata", "scores", "model_usage", "started_at")
     further = ("completed_at", "total_time", "working_time", "uuid")
-    failed = {"error": sample["error"]["message"]} if "error" in sample else {}
+    failed = {"error": sample["error"]["message"][:_INPUT]} if "error" in sample else {}
     limited = {"limit": sample["limit"]["type"]} if "limit" in sample else {}
     return {
-        **{name: sample[name] for name in (*kept, *further)},
+        **{name: _cut(sample[name]) for name in (*kept, *further)},
         "target": sample["target"][:_INPUT],
         "completed": "error" not in sample,
         "message_count": len(sample["messages"]),
         **failed,
         **limited,
     }
+
+
+def _cut(value: Any) -> Any:
+    """Return a JSON value whose texts have at most `_INPUT` characters."""
+    if isinstance(value, dict):
+        return {name[:_INPUT]: _cut(item) for name, item in value.items()}
+    return value[:_INPUT] if isinstance(value, str) else value
 
 
 def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[str, Any]:

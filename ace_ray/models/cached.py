@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from ace_ray.errors import UserError
 
@@ -27,6 +27,8 @@ SPARE = 0.1
 _FETCHED = "etags-*"
 _GONE = ".gone"
 _PART = ".part"
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Errors of another user's cache, and of one that is mounted read-only."""
 
 _locks: dict[Path, int] = {}
 """Folder -> open file that holds its lock."""
@@ -46,9 +48,9 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
         with ExitStack() as held:
             try:
                 held.enter_context(FileLock(f"{folder}.lock"))
-            except PermissionError:
-                # Another user's cache: a folder appears whole, so one that is there can be used.
-                if not folder.is_dir():
+            except OSError as error:
+                # A folder appears whole, so one that is there can be used without the lock.
+                if error.errno not in _NOT_WRITABLE or not folder.is_dir():
                     raise
             if not folder.is_dir():
                 make()
@@ -115,20 +117,25 @@ def _hold(folder: Path) -> None:
         return
     try:
         handle = _use_file(folder)
-    except PermissionError:  # another user's cache
-        return
+    except OSError as error:
+        # Nobody removes a folder from a cache that this user cannot write.
+        if error.errno in (*_NOT_WRITABLE, errno.ENOENT):
+            return
+        raise
     fcntl.flock(handle, fcntl.LOCK_SH)
-    with suppress(PermissionError):
+    with suppress(OSError):
         os.utime(handle)
     _locks[folder] = handle
 
 
 def _use_file(folder: Path) -> int:
-    """Open the file whose lock says that ``folder`` is in use; of another user's only to read."""
+    """Open the file whose lock says that ``folder`` is in use; to read where it is read-only."""
     name = f"{folder}.use"
     try:
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except PermissionError:
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -164,5 +171,5 @@ def _remove(path: Path) -> None:
                 shutil.rmtree(gone, ignore_errors=True)
             finally:
                 os.close(handle)
-    except (Timeout, BlockingIOError, FileNotFoundError):
+    except OSError:  # it is in use, gone meanwhile, or another user's
         return

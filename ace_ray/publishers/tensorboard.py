@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 from pydantic import Field
 
@@ -13,6 +14,7 @@ from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.local_files import path_of
 from ace_ray.publishers.base import Point, Publication, Publisher
+from ace_ray.store import LocalStore
 
 _FILE = "events.out.tfevents.{number:010d}.ace_ray"
 """TensorBoard reads files of a folder in the order of their names."""
@@ -52,30 +54,30 @@ class TensorBoard(Publisher[TensorBoardOptions]):
         return str(self._folder)
 
     def publish(self, publication: Publication, new: Sequence[Point]) -> str:
-        folder = self._folder / (publication.group or ".") / publication.key
-        folder.mkdir(parents=True, exist_ok=True)
+        place = f"{publication.group or '.'}/{publication.key}"
+        store = LocalStore(str(self._folder))
+        store.check_unlinked(place)
+        folder = self._folder / place
         content = _events(publication)
         files = sorted(folder.glob("events.out.tfevents.*.ace_ray"))
-        if len(files) == 1 and content.startswith(files[0].read_bytes()):
+        if len(files) == 1 and _is_single(files[0]) and content.startswith(files[0].read_bytes()):
             with files[0].open("r+b") as grown:
                 size = grown.seek(0, os.SEEK_END)
                 grown.write(content[size:])
-                _settle(grown)
+                grown.flush()
+                os.fsync(grown.fileno())
             return str(folder)
-        numbers = [int(file.name.split(".")[3]) for file in files]
-        scratch = folder / ".new"
-        with scratch.open("wb") as made:
-            made.write(content)
-            _settle(made)
-        scratch.replace(folder / _FILE.format(number=max(numbers, default=0) + 1))
+        number = 1 + max((int(file.name.split(".")[3]) for file in files), default=0)
+        store.put(f"{place}/{_FILE.format(number=number)}", content)
         for file_before in files:
             file_before.unlink(missing_ok=True)
         return str(folder)
 
 
-def _settle(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _is_single(file: Path) -> bool:
+    """Return whether ``file`` is neither a link nor a file that has another name, too."""
+    status = file.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _events(publication: Publication) -> bytes:

@@ -83,8 +83,13 @@ class WrongAnswers:
 
     def __iter__(self) -> Iterator[WrongAnswer]:
         """The answers, run by run, in the order in which they were chosen; read from the rows."""
+        return self.each(lambda answer: answer)
+
+    def each(self, make: Callable[[WrongAnswer], _Item]) -> Iterator[_Item]:
+        """Yield what ``make`` makes of each answer. One answer is held at a time: the texts of
+        all of them may be gigabytes."""
         for run, rows in self.by_run:
-            yield from _stored_answers(run, rows)
+            yield from _stored_answers(run, rows, make)
 
 
 def is_wrong(row: ResultRow) -> bool:
@@ -140,36 +145,42 @@ def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[
     return [item for _, item in sorted(turns, key=lambda turn: turn[0])]
 
 
-def _stored_answers(run: Run, rows: Sequence[ResultRow]) -> Iterator[WrongAnswer]:
-    """The stored texts of ``rows``. One that has gone meanwhile is left out."""
+def _stored_answers(
+    run: Run, rows: Sequence[ResultRow], make: Callable[[WrongAnswer], _Item]
+) -> Iterator[_Item]:
+    """Yield the answers of ``rows``, without those that have gone meanwhile."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
-    stored = {texts["row_id"]: texts for texts in run.stored(rows, columns)}
-    for row in rows:
-        record = stored.get(row.row_id)
-        if record is None:
-            continue
-        messages = messages_of(record)
-        # Of a single call the last message is the answer itself.
-        alone = record["state"] is None and messages and messages[-1].get("role") == "assistant"
-        yield WrongAnswer(
-            run=run.label,
-            address=address_of(run.manifest.run_id, row.row_id),
-            row_id=row.row_id,
-            benchmark=row.benchmark,
-            language=row.language,
-            category=row.category,
-            id=row.id,
-            sample=row.sample,
-            finish_reason=row.finish_reason,
-            messages=messages[:-1] if alone else messages,
-            output=record["output"],
-            reasoning=record["reasoning"],
-            state=record["state"],
-            judgements=[
-                Judgement(rules, verdict.valid, verdict.error_type, record[f"{rules}_error"])
-                for rules, verdict in row.verdicts.items()
-            ],
-        )
+    by_id = {row.row_id: row for row in rows}
+    made = {
+        texts["row_id"]: make(_answer(run, by_id[texts["row_id"]], texts))
+        for texts in run.stored(rows, columns)
+    }
+    return (made[row.row_id] for row in rows if row.row_id in made)
+
+
+def _answer(run: Run, row: ResultRow, texts: Mapping[str, Any]) -> WrongAnswer:
+    messages = messages_of(texts)
+    # Of a single call the last message is the answer itself.
+    alone = texts["state"] is None and messages and messages[-1].get("role") == "assistant"
+    return WrongAnswer(
+        run=run.label,
+        address=address_of(run.manifest.run_id, row.row_id),
+        row_id=row.row_id,
+        benchmark=row.benchmark,
+        language=row.language,
+        category=row.category,
+        id=row.id,
+        sample=row.sample,
+        finish_reason=row.finish_reason,
+        messages=messages[:-1] if alone else messages,
+        output=texts["output"],
+        reasoning=texts["reasoning"],
+        state=texts["state"],
+        judgements=[
+            Judgement(rules, verdict.valid, verdict.error_type, texts[f"{rules}_error"])
+            for rules, verdict in row.verdicts.items()
+        ],
+    )
 
 
 EntryKey = tuple[str, str, str, str]

@@ -18,8 +18,7 @@ from ace_ray.errors import UserError
 from ace_ray.publishers.base import Point, Publication, Scalar
 from ace_ray.records import canonical_json, digest
 from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.run.storage.rows import rows_schema
+from ace_ray.run.storage.parts import stored_rows
 from ace_ray.run.storage.stored import (
     SUMMARY,
     Manifest,
@@ -172,7 +171,7 @@ def _read(store: Store, say: Callable[[str], None]) -> _Run:
         raise UserError(
             "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
         )
-    read_ledger(store, say, rows_schema(manifest.all_rule_sets))
+    stored_rows(store, manifest, say)
     return _Run(store, manifest, summary, scores)
 
 

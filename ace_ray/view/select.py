@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,8 @@ from ace_ray.view.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
 SHORTEST_ID = 6
 """Characters of a row id that name a row."""
-MOST_HELD = 1_000
-"""Rows whose texts are held at a time."""
+MOST_HELD = 32 << 20
+"""Characters of rows that are held at a time; one row may have more."""
 
 
 class RunClasses:
@@ -76,18 +76,29 @@ class StoredRun:
         return self._classes.of(row.benchmark)
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-        """``rows`` with their texts, without those that have gone meanwhile; in the same order up
-        to `MOST_HELD`, of more in the order in which they are stored: texts may be large."""
+        """Yield ``rows`` with their texts, without those that have gone meanwhile.
+
+        They come in the same order up to `MOST_HELD` characters, and group by group where the
+        stored rows have more: a few kilobytes of a part may be hundreds of megabytes of text."""
         wanted = {row.row_id: place for place, row in enumerate(rows)}
         ids = np.sort(np.array(list(wanted), dtype="S32"))
         columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
-        stored: Iterable[dict[str, Any]] = (
-            one for table in self.ledger.tables(columns, ids) for one in rows_of(table)
-        )
-        if len(rows) <= MOST_HELD:
-            stored = sorted(stored, key=lambda one: wanted[one["row_id"]])
-        for one in stored:
-            yield episode_view(one, self.class_of(rows[wanted[one["row_id"]]]))
+        held: list[tuple[int, dict[str, Any]]] = []
+        chars = 0
+        for table in self.ledger.tables(columns, ids):
+            for one in rows_of(table):
+                held.append((wanted[one["row_id"]], one))
+                chars += sum(len(value) for value in one.values() if isinstance(value, str))
+                if chars > MOST_HELD:
+                    yield from self._views(rows, held)
+                    held, chars = [], 0
+        yield from self._views(rows, held)
+
+    def _views(
+        self, rows: Sequence[ResultRow], stored: list[tuple[int, dict[str, Any]]]
+    ) -> Iterator[EpisodeView]:
+        for place, one in sorted(stored, key=lambda pair: pair[0]):
+            yield episode_view(one, self.class_of(rows[place]))
 
 
 def _place(row: ResultRow) -> tuple[object, ...]:

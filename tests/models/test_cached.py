@@ -168,22 +168,28 @@ def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None
             assert stat.S_IMODE(path.stat().st_mode) == most & ~umask, path
 
 
-def test_another_user_s_cache_is_used_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("held_before", [True, False])
+def test_a_cache_that_cannot_be_written_is_used_as_it_is(
+    number: int, held_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This user may read the cache and not write it, which is not told apart for root."""
-    folder = tmp_path / "model"
-    make_once(folder, folder.mkdir, locked=True)
+    """Another user's cache, or a read-only mount; root may write to the former."""
+    folder = tmp_path / "etags-model"
+    make_once(folder, folder.mkdir, locked=held_before)
     release(folder)
     opens = os.open
 
     def only_reads(path: Any, flags: int, *rest: Any, **more: Any) -> int:
         if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
-            raise PermissionError(errno.EACCES, "Permission denied", path)
+            raise OSError(number, os.strerror(number), path)
         return opens(path, flags, *rest, **more)
 
     monkeypatch.setattr("os.open", only_reads)
     make_once(folder, pytest.fail, locked=True)
     release(folder)
-    with pytest.raises(UserError, match="the model cannot be cached: Permission denied"):
+    with pytest.raises(UserError, match=f"the model cannot be cached: {os.strerror(number)}"):
         make_once(tmp_path / "other", pytest.fail)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(total=10, free=0))
+    with pytest.raises(NoRoom):  # nothing of the cache can be removed
+        make_room(tmp_path / "other", 5)
+    assert folder.is_dir()

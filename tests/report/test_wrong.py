@@ -116,6 +116,16 @@ def section(folder: Path) -> Any:
     return answers(choose(runs, 5), GoldAnswers(runs), RULES).view
 
 
+def test_what_a_page_cuts_is_not_held(tmp_path: Path) -> None:
+    long = "x" * (1 << 20)
+    told = chat({"role": "user", "content": long})
+    texts = {"messages": told, "output": long, "state": json.dumps(long), "strict_error": long}
+    (view,) = section(write_run(tmp_path / "run", [wrong("special_incomplete", 0) | texts]))[
+        "answers"
+    ]
+    assert len(str(view)) < 60_000
+
+
 def test_gold_answers_stand_beside(tmp_path: Path) -> None:
     rows = [wrong("normal_atom_bool", 0), wrong("normal_atom_bool", 999)]
     views = section(write_run(tmp_path / "run", rows))["answers"]

@@ -64,6 +64,8 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
     "zeros": lambda p: written(p, table(["\0" * (8 << 20)] * 4), use_dictionary=False,
                                compression="zstd"),
     "rows": lambda p: written(p, table(["x"] * 100_001)),
+    "repeated rows": lambda p: written(p, table(["x"] * 90_000).set_column(
+        1, "n", pa.repeat(pa.scalar(0, pa.int32()), 90_000))),
     "prefixes": lambda p: written(
         p, table(["x" * 100_000 + str(i) for i in range(3000)]), use_dictionary=False,
         column_encoding={"a": "DELTA_BYTE_ARRAY"}),

@@ -76,6 +76,19 @@ def test_every_command_names_a_torn_part_once(
     assert (told.err + told.out).count(f"{TORN} is ignored") == 1
 
 
+def test_rows_of_another_run_are_not_published_over(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (part,) = (run / "rows").iterdir()
+    rows = pq.read_table(part)
+    ids = pa.array([f"{number:032x}" for number in range(rows.num_rows)])
+    pq.write_table(rows.set_column(0, "row_id", ids), run / TORN)
+    with pytest.raises(SystemExit) as ended:
+        main(["publish", str(run), "--to", "tensorboard", "--option", f"folder={tmp_path / 'tb'}"])
+    assert ended.value.code == 2
+    assert "the run declares 170 rows in run.json and holds 340" in capsys.readouterr().err
+
+
 def test_a_run_of_torn_parts_alone_does_not_count_as_not_begun(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

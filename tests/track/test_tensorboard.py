@@ -162,3 +162,30 @@ def test_a_file_that_was_torn_is_made_whole(here: Any, tmp_path: Path) -> None:
     publish(here, sweep, tmp_path / "tb", "--again")
     ((_, tags),) = curves(tmp_path / "tb").items()
     assert [step for step, _ in tags[HEADLINE]] == [100, 200]
+
+
+@pytest.mark.parametrize("kind", ["linked folder", "linked file", "file with two names"])
+def test_nothing_is_written_behind_a_link(kind: str, here: Any, tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path / "sweep", {100: whole(2)})
+    publish(here, sweep, tmp_path / "tb")
+    (file,) = (tmp_path / "tb").rglob("*tfevents*")
+    kept = tmp_path / "kept"
+    if kind == "linked folder":
+        file.parent.rename(kept)
+        file.parent.symlink_to(kept)
+    elif kind == "linked file":
+        file.rename(kept)
+        file.symlink_to(kept)
+    else:
+        kept.hardlink_to(file)
+    held = kept / file.name if kept.is_dir() else kept
+    before = held.read_bytes()
+    sweep_of(sweep, {100: whole(2), 200: whole(5)})
+    ended = here("publish", sweep, "--to", "tensorboard", "--option", f"folder={tmp_path / 'tb'}")
+    assert held.read_bytes() == before
+    if kind == "linked folder":
+        assert "symbolic link, and nothing is changed behind one" in ended.stderr + ended.stdout
+        assert [path.name for path in kept.iterdir()] == [file.name]
+    else:
+        ((_, tags),) = curves(tmp_path / "tb").items()
+        assert [step for step, _ in tags[HEADLINE]] == [100, 200]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,10 @@ def test_what_is_shown_of_a_large_row_is_bounded(name: str, tmp_path: Path, here
     assert "\u200b" not in printed
     exported = here("export", folder, "--to", "inspect", "--output", tmp_path / "export")
     assert exported.code == 0
-    assert sum(file.stat().st_size for file in (tmp_path / "export").iterdir()) < SHOWN_CHARS
+    (log,) = (tmp_path / "export").iterdir()
+    assert log.stat().st_size < SHOWN_CHARS
+    with zipfile.ZipFile(log) as files:  # of which a viewer holds this list
+        assert files.getinfo("summaries.json").file_size < 100_000
 
 
 def test_a_large_text_takes_bounded_memory(tmp_path: Path) -> None:
@@ -95,6 +100,27 @@ def test_a_large_text_takes_bounded_memory(tmp_path: Path) -> None:
         [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
     )
     assert int(done.stdout.split()[-1]) < 640
+
+
+def test_texts_of_many_rows_are_not_held_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps([{"role": "user", "content": "x" * (4 << 20)}])
+    plan = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake"))
+    store = LocalStore(plan.uri)
+    store.put(MANIFEST, as_json(make_manifest(plan, {})))
+    for number, row in enumerate(judged_rows(plan, wrong), start=1):
+        part = pa.Table.from_pylist([{**row, "messages": text}], schema=ROWS)
+        write_parts(store, f"{number:014d}-aa", part)
+    monkeypatch.setattr("ace_ray.view.select.MOST_HELD", len(text))
+    run = StoredRun(store)
+    assert len(run.rows) == 8
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in run.whole(run.rows)) == 8
+        assert tracemalloc.get_traced_memory()[1] < 6 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_value_is_cut_where_it_is_too_long() -> None:
@@ -122,3 +148,13 @@ def test_stored_arguments_are_shown_as_they_are(tmp_path: Path, here: Any) -> No
         assert "***" not in shown.stdout
         assert "\x1b" not in shown.stdout
     assert "expected login(password='hunter2-42'" in here("show", tmp_path, row_id).stdout
+
+
+@pytest.mark.parametrize("seconds", ["1" + "0" * 400, "NaN", "-1e308"])
+def test_durations_that_are_none_are_passed_over(seconds: str, tmp_path: Path, here: Any) -> None:
+    told = f'"speaker": "agent", "text": "said", "seconds": {seconds}'
+    row_id = run_with(tmp_path / "run", {"state": f'{{"steps": [{{{told}}}]}}'})
+    shown = here("show", tmp_path / "run", row_id)
+    assert (shown.code, "said" in shown.stdout) == (0, True), shown.stderr
+    exported = here("export", tmp_path / "run", "--to", "inspect")
+    assert exported.code == 0, exported.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.results import Table
@@ -21,7 +22,7 @@ _REASON = 1_000
 
 def answers(sample: WrongAnswers, gold: GoldAnswers, rule_sets: Sequence[str]) -> Section:
     """The section; ``choices`` are what its filters offer."""
-    views = [_view(answer, gold, rule_sets) for answer in sample]
+    views = list(sample.each(lambda answer: _view(answer, gold, rule_sets)))
     wrong = [view["answer"] for view in views]
     view = {
         "answers": views,
@@ -64,7 +65,7 @@ def _view(answer: WrongAnswer, gold: GoldAnswers, rule_sets: Sequence[str]) -> d
     expected = gold.of(answer.run, key)
     messages = _messages(answer.messages)
     return {
-        "answer": answer,
+        "answer": _without_texts(answer),
         "messages": messages,
         "left_out": len(answer.messages) - len(messages),
         "output": shown(answer.output, TEXT),
@@ -83,6 +84,12 @@ def _view(answer: WrongAnswer, gold: GoldAnswers, rule_sets: Sequence[str]) -> d
         "wrong": [j.rules for j in ordered if not j.valid],
         "types": [f"{j.rules} {j.error_type}" for j in ordered if not j.valid],
     }
+
+
+def _without_texts(answer: WrongAnswer) -> WrongAnswer:
+    judgements = [replace(judgement, reason="") for judgement in answer.judgements]
+    texts: dict[str, Any] = {"messages": (), "output": "", "reasoning": "", "state": None}
+    return replace(answer, judgements=judgements, **texts)
 
 
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -47,7 +47,8 @@ _DAMAGED, _CUT_OFF = "its footer is damaged", "it is cut off"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``file_bytes``: of the file, and of what is unpacked of it; ``rows``: in it."""
+    """``file_bytes``: of the file, and of what is unpacked of it; ``rows``: in it, of which a file
+    has no more than bytes."""
 
     file_bytes: int
     rows: int
@@ -93,12 +94,14 @@ def read_flat(
                 f"it has no column {name}" if name not in names else f"it has two columns {name}"
             )
     rows = _number(footer, 3, _I64)
-    if not 0 <= rows <= limits.rows:
-        raise ValueError(f"it has {rows} rows, more than {limits.rows}")
+    # An id of a row takes more than a byte however it is packed: fewer bytes repeat their rows.
+    most = min(limits.rows, size)
+    if not 0 <= rows <= most:
+        raise ValueError(f"it has {rows} rows, more than {most}")
     group, place = (None, 0) if row is None else _group_of(footer, row)
     chunks = list(_chunks(footer, set(schema.names), size, group))
-    if sum(chunk.rows for chunk in chunks) > limits.rows * len(schema.names):
-        raise ValueError(f"it has more than {limits.rows} rows")
+    if sum(chunk.rows for chunk in chunks) > most * len(schema.names):
+        raise ValueError(f"it has more than {most} rows")
     for start, end in _joined([(chunk.start, chunk.end) for chunk in chunks]):
         _fetch(file, buffer, start, end)
     unpacked = 0
@@ -111,8 +114,8 @@ def read_flat(
     opened = pq.ParquetFile(pa.BufferReader(pa.py_buffer(buffer)), read_dictionary=texts)
     asked = {"columns": schema.names, "use_threads": False}
     table = opened.read(**asked) if group is None else opened.read_row_group(group, **asked)
-    if table.num_rows > limits.rows:
-        raise ValueError(f"it has more than {limits.rows} rows")
+    if table.num_rows > most:
+        raise ValueError(f"it has more than {most} rows")
     _check(sum(_full_size(column) for column in table.columns), limits)
     if group is not None:
         if place >= table.num_rows:

@@ -10,6 +10,7 @@ from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
 
 _ROLES = {"user": "user", "agent": "assistant", "execution": "tool"}
 _FACTS = ("finish_reason", "prompt_tokens", "completion_tokens", "seconds", "model")
+_MOST_SECONDS = 1e9
 
 
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
@@ -28,8 +29,15 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
             continue
         step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
         step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
+        if not _is_duration(step.facts.get("seconds", 0)):
+            del step.facts["seconds"]
         steps.append(step)
     return steps
+
+
+def _is_duration(value: Any) -> bool:
+    """Return whether ``value`` is a number of seconds: anybody may have stored NaN or 10**400."""
+    return isinstance(value, int | float) and 0 <= value <= _MOST_SECONDS
 
 
 def _calls(execution: Mapping[str, Any]) -> list[Call]:
