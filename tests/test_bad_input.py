@@ -321,6 +321,20 @@ def test_a_model_that_vllm_cannot_load(
 
 
 @needs_vllm
+def test_attention_heads_that_engines_cannot_share_evenly(
+    here: Callable[..., Any], config_file: Write, model_folder: Write
+) -> None:
+    folder = model_folder()
+    tree = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**tree, "num_attention_heads": 9}))
+    path = config_file(
+        backend="vllm", model={"source": str(folder)}, engine={"tensor_parallel_size": 2}
+    )
+    both(here, path, "engine.tensor_parallel_size: the model's 9 attention heads")
+    refuses(here("evaluate", path, "--plan"), "set a divisor of 9")
+
+
+@needs_vllm
 @pytest.mark.parametrize(
     "quantization", [{"quant_method": "auto-round"}, {"quant_method": "compressed_tensors"}]
 )

@@ -22,6 +22,7 @@ from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
+from ace_ray.models.gguf_header import read_header
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
@@ -71,6 +72,7 @@ def resolve_model(config: RunConfig) -> ModelRef:
     if config.backend == "vllm":
         adapters.check_engine(model, config.engine)
     _check_loadable(config, model)
+    _check_heads(config, model)
     return model
 
 
@@ -105,6 +107,27 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
                 fix="use a vLLM that has it, or another model",
             )
     _check_quantization(config, tree, where)
+
+
+def _check_heads(config: RunConfig, model: ModelRef) -> None:
+    """Raise `UserError` when the GPUs or processes of an engine cannot share the model's attention
+    heads evenly, which vLLM refuses."""
+    parts = config.engine.get("tensor_parallel_size", 1)
+    if config.backend != "vllm" or type(parts) is not int or parts < 2:
+        return
+    if model.kind == "gguf":
+        header = read_header(Path(model.location), keep=())
+        heads = header.get(f"{header.get('general.architecture')}.attention.head_count")
+    else:
+        tree = _model_config(tokenizer_folder(model))
+        text = tree.get("text_config")
+        heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
+    if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
+        raise UserError(
+            f"the model's {heads} attention heads cannot be shared among {parts} evenly",
+            where="engine.tensor_parallel_size",
+            fix=f"set a divisor of {heads}, or use pipeline_parallel_size",
+        )
 
 
 def _check_quantization(config: RunConfig, tree: Mapping[str, Any], where: str) -> None:
@@ -263,7 +286,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     a lower bound of their lengths. Returns what was found. Raises `UserError`.
     """
     from ace_ray.models.chat import Chat
-    from ace_ray.models.gguf_header import FewestTokens, read_header
+    from ace_ray.models.gguf_header import FewestTokens
 
     where = plan.model.location
     header = read_header(Path(where))
