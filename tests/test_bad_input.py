@@ -321,6 +321,37 @@ def test_a_model_that_vllm_cannot_load(
 
 
 @needs_vllm
+def test_attention_heads_that_engines_cannot_share_evenly(
+    here: Callable[..., Any], config_file: Write, model_folder: Write
+) -> None:
+    folder = model_folder()
+    tree = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**tree, "num_attention_heads": 9}))
+    path = config_file(
+        backend="vllm", model={"source": str(folder)}, engine={"tensor_parallel_size": 2}
+    )
+    both(here, path, "engine.tensor_parallel_size: the model's 9 attention heads")
+    refuses(here("evaluate", path, "--plan"), "set a divisor of 9")
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    "quantization", [{"quant_method": "auto-round"}, {"quant_method": "compressed_tensors"}]
+)
+def test_a_quantization_that_vllm_knows_by_another_name(
+    here: Callable[..., Any],
+    config_file: Write,
+    model_folder: Write,
+    quantization: dict[str, Any],
+) -> None:
+    folder = model_folder()
+    tree = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**tree, "quantization_config": quantization}))
+    path = config_file(backend="vllm", model={"source": str(folder)})
+    assert here("evaluate", path, "--plan").code == 0
+
+
+@needs_vllm
 def test_weights_that_git_lfs_did_not_fetch(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
 ) -> None:

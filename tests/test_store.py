@@ -444,7 +444,7 @@ def test_no_request_follows_a_redirect(s3: Any) -> None:
 def test_an_outage_behind_a_proxy_passes(s3: Any) -> None:
     with (
         web_server(502, HTML, b"<html>Bad Gateway") as (address, asked),
-        pytest.raises(Unreachable),
+        pytest.raises(Unreachable, match="S3 answered 502;"),
     ):
         S3Store("s3://b", address, "us-east-1").quick().get("a")
     assert len(asked) == 2  # it is tried again

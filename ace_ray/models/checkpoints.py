@@ -148,10 +148,12 @@ def check_whole(where: Path | S3Store) -> None:
         if files.sizes[name] <= _POINTER_BYTES:
             with _reading(files, name, "cannot be read"), files.open(name) as file:
                 _refuse_pointer(file, files.place(name))
+    empty = True
     for name in weights:
         if name.endswith(".safetensors"):
-            lost = named.get(name, set()).difference(held for held, _ in _header(files, name))
-            if lost:
+            held = {tensor for tensor, _ in _header(files, name)}
+            empty = empty and not held
+            if lost := named.get(name, set()) - held:
                 raise UserError(
                     f"the index places {min(lost)} in {name}, which does not hold it",
                     where=files.place(INDEX),
@@ -162,6 +164,9 @@ def check_whole(where: Path | S3Store) -> None:
             why = _torn_pickle(files, name)
         if why:
             raise UserError(why, where=files.place(name), fix=_AGAIN)
+        empty = False
+    if empty:
+        raise UserError("the weights hold no tensors", where=files.place(weights[0]), fix=_AGAIN)
 
 
 def check_no_pointer(path: Path) -> None:
@@ -323,8 +328,8 @@ def index_of(raw: bytes) -> dict[str, str]:
         index: dict[str, str] = dict(places.items())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"weight_map is missing ({error})") from error
-    if not all(isinstance(file, str) for file in index.values()):
-        raise ValueError("it places a tensor in no file")
+    if not index or not all(isinstance(file, str) for file in index.values()):
+        raise ValueError("it places a tensor in no file" if index else "it places no tensors")
     # A name is never a way out of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
         raise ValueError(f"it names the file {odd[0]!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -260,12 +260,12 @@ def reasoning_parser(facts: FamilyFacts) -> str:
     return found[0] if len(found) == 1 else "auto"
 
 
-def is_of_transformers(architecture: str) -> bool:
-    """Return whether transformers has the architecture: vLLM runs many of these through it."""
+def of_transformers(architectures: Iterable[str]) -> set[str]:
+    """Return those that transformers has; vLLM can run many of these by themselves."""
     import transformers
 
     # Not by getattr, which would import its module, and torch.
-    return architecture in dir(transformers)
+    return set(dir(transformers)).intersection(architectures)
 
 
 def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:

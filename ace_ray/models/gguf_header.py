@@ -65,6 +65,12 @@ def read_parameters(path: Path) -> tuple[int | None, str]:
     return parameters_named(label) or parameters_named(path.stem), label
 
 
+def check_whole(path: Path) -> None:
+    """Raise `UserError` when the GGUF file at ``path`` cannot be read or ends before its tensors
+    do."""
+    _read(path, (), lambda header: (header.values(), header.elements()))
+
+
 def _read(path: Path, keep: Sequence[str], get: Callable[[_Header], T]) -> T:
     try:
         with path.open("rb") as file:
@@ -98,19 +104,23 @@ class _Header:
         return values
 
     def elements(self) -> int:
-        """Of all tensors together."""
+        """Count the numbers of all tensors. Raises `ValueError`: the file ends before they do."""
         if self._tensors > MOST_TENSORS:
             raise ValueError(f"it has more than {MOST_TENSORS} tensors")
-        total = 0
+        total = data = 0
         for _ in range(self._tensors):
             self._skip(self._number("Q"))  # its name
             dimensions = self._number("I")
             if dimensions > MOST_DIMENSIONS:
                 raise ValueError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
-            total += math.prod(struct.unpack(f"<{dimensions}Q", self._bytes(8 * dimensions)))
-            self._skip(4 + 8)  # its type and its place
+            count = math.prod(struct.unpack(f"<{dimensions}Q", self._bytes(8 * dimensions)))
+            total += count
+            self._skip(4)  # its type: none has less than one bit a number
+            data = max(data, self._number("Q") + count // 8)
         if total > MOST_PARAMETERS:
             raise ValueError(f"it has more than {MOST_PARAMETERS} parameters")
+        if data > self._size - self._file.tell():
+            raise ValueError(_CUT)
         return total
 
     def _scalar(self, kind: int) -> Any:

@@ -23,7 +23,7 @@ from ace_ray.children import module_command, module_environment
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.local_files import path_of
-from ace_ray.models import cached
+from ace_ray.models import cached, gguf_header
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole
 from ace_ray.store import Object, S3Store
 from ace_ray.store.local import open_regular
@@ -160,6 +160,8 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
     with open_regular(path) as file:
         if file.read(4) != b"GGUF":
             raise UserError("is no GGUF file (bad magic)", where=str(path), fix="fetch it again")
+    if weights:
+        gguf_header.check_whole(path)
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
 
 

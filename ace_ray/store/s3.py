@@ -208,8 +208,10 @@ class S3Store:
             yield
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
+            # A gateway's page of an outage has a status only.
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             what, fix = _S3_CAUSES.get(
-                code, (f"S3 answered {code or error}", "see the store's own logs")
+                code, (f"S3 answered {code or status or error}", "see the store's own logs")
             )
             kind = Unreachable if _is_passing(error) else UserError
             raise kind(what.format(self._bucket), where=self.root, fix=fix) from error
@@ -263,7 +265,7 @@ def _redirected(root: str, address: str, status: int, location: str) -> UserErro
     near = target != address and urlsplit(target).hostname == urlsplit(address).hostname
     shown = target or location.partition("?")[0]
     return UserError(
-        f"{address} answers with a redirect ({status}) to {shown!r}",
+        f"{address} answers with a redirect ({status})" + f" to {shown!r}" * bool(shown),
         where=root,
         fix=_write(target if near else _THE_STORE),
     )

@@ -16,6 +16,7 @@ from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.publishers.registry import check_publishers
 from ace_ray.run.evaluate import check_config, check_lasting
 from ace_ray.run.planning import cluster
+from ace_ray.run.planning.preflight import check_chat
 from ace_ray.run.storage.lease import Lease, LeaseLost
 from ace_ray.store import Unreachable, open_store
 from ace_ray.sweeps.checkpoints import Checkpoint, find_checkpoints
@@ -212,7 +213,8 @@ class Sweep:
                 self._put(unplanned(checkpoint, awaited=f"it is waited for: {checkpoint.lacks}"))
             else:
                 self._take(checkpoint)
-        if not any(run.plan for run in self.runs if run.step is not None):
+        planned = any(run.plan for run in self.runs if run.step is not None)
+        if not planned or self._watching is not None:
             self._check_with([checkpoint for checkpoint in there if not checkpoint.lacks])
 
     def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
@@ -222,7 +224,10 @@ class Sweep:
         mistakes = []
         for checkpoint in checkpoints:
             try:
-                plan_of_checkpoint(self._config, checkpoint, self.uri)
+                plan = plan_of_checkpoint(self._config, checkpoint, self.uri)
+                if self._watching is not None:
+                    # A context that holds no prompt would refuse every checkpoint to come.
+                    check_chat(plan)
             except Unreachable:
                 raise
             except UserError as error:

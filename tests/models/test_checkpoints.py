@@ -176,6 +176,7 @@ class TestWhole:
             b"null",
             b"{}",
             b'{"weight_map": null}',
+            b'{"weight_map": {}}',
             b'{"weight_map": ["a"]}',
             b"\xff\xfe",
             b"[" * 100_000,
@@ -249,6 +250,10 @@ class TestFilesThatAreNoModel:
         with (folder / "model.safetensors").open("ab") as file:
             file.write(b"more")
         refused(folder, "4 bytes longer than its header says")
+
+    def test_weights_without_a_tensor(self, folder: Path) -> None:
+        save_file({}, folder / "model.safetensors")
+        refused(folder, "the weights hold no tensors")
 
     def test_headers_that_would_take_much_memory_or_time(self, folder: Path) -> None:
         path = folder / "model.safetensors"

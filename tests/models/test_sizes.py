@@ -79,7 +79,7 @@ def test_a_hub_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict
 def test_a_gguf_file(tmp_path: Path) -> None:
     file = tmp_path / "m-0.5B.gguf"
     tensor = struct.pack("<Q1sI2QIQ", 1, b"t", 2, 3, 5, 0, 0)
-    file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor)
+    file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor + bytes(4 * 15))
     ref = resolve(str(file), None)
     assert size_of(ref) == Size(30, 15)
     assert [loaded(ref, dtype) for dtype in ("auto", "float32")] == [30, 60]

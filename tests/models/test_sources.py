@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,8 @@ from ace_ray.models.sources import (
 from ace_ray.store import S3Store
 
 Make = Callable[..., Path]
+GGUF = struct.pack("<4sIQQ", b"GGUF", 3, 0, 0)
+"""A whole file without keys and tensors."""
 
 
 def test_a_folder_is_pinned_by_its_content(model_folder: Make) -> None:
@@ -72,7 +75,7 @@ def test_a_cache_that_cannot_be_written_stops_nobody(
 
 def test_a_gguf_file_is_known_by_its_magic(tmp_path: Path) -> None:
     file = tmp_path / "tiny-Q4.gguf"
-    file.write_bytes(b"GGUF\x03\x00\x00\x00")
+    file.write_bytes(GGUF)
     ref = resolve(str(file), None)
     assert (ref.kind, ref.name) == ("gguf", "tiny-Q4")
     file.write_bytes(b"<!DOCTYPE html>")
@@ -80,11 +83,22 @@ def test_a_gguf_file_is_known_by_its_magic(tmp_path: Path) -> None:
         resolve(str(file), None)
 
 
+def test_a_gguf_file_that_ends_before_its_tensors_do(tmp_path: Path) -> None:
+    file = tmp_path / "m.gguf"
+    tensor = struct.pack("<Q1sI2QIQ", 1, b"t", 2, 32, 64, 0, 4096)
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor
+    file.write_bytes(head + bytes(4096 + 4 * 32 * 64))
+    assert resolve(str(file), None).kind == "gguf"
+    file.write_bytes(head + bytes(4096))
+    with pytest.raises(UserError, match="cut off"):
+        resolve(str(file), None)
+
+
 def test_a_gguf_file_is_converted_once(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "m.gguf"
-    file.write_bytes(b"GGUF")
+    file.write_bytes(GGUF)
     ref = resolve(str(file), None)
     assert not sources.tokenizer_is_near(ref)
     calls = []
@@ -102,7 +116,7 @@ def test_a_gguf_file_is_converted_once(
 
 def test_a_damaged_gguf_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m.gguf"
-    file.write_bytes(b"GGUF")
+    file.write_bytes(GGUF)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UserError, match=r"m\.gguf: cannot be converted"):
         materialize(resolve(str(file), None))
@@ -110,7 +124,7 @@ def test_a_damaged_gguf_file_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_cache_without_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m.gguf"
-    file.write_bytes(b"GGUF")
+    file.write_bytes(GGUF)
     ref = resolve(str(file), None)
     monkeypatch.setenv("ACE_RAY_CACHE", "/proc/nowhere")
     with pytest.raises(UserError, match="set ACE_RAY_CACHE"):
@@ -123,7 +137,7 @@ def test_a_file_in_a_package(
     package = tmp_path / "weights_package"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    (package / "m.gguf").write_bytes(b"GGUF")
+    (package / "m.gguf").write_bytes(GGUF)
     model_folder(name="weights_package/folder")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert resolve("package:weights_package/m.gguf", None).location == str(package / "m.gguf")

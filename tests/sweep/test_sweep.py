@@ -1141,6 +1141,14 @@ class TestWatching:
         with pytest.raises(UserError, match=re.escape(words)):
             setup.sweep(benchmarks=[{"name": "acebench", **changes}], settle_s=60)
 
+    @pytest.mark.parametrize("settle_s", [0, 60])
+    def test_a_context_that_holds_no_prompt_ends_it_before_it_waits(
+        self, setup: Setup, settle_s: int
+    ) -> None:
+        setup.save(1, 2)
+        with pytest.raises(UserError, match="no prompt fits"):
+            setup.sweep(engine={"max_model_len": 8}, settle_s=settle_s)
+
     def test_a_mistake_that_only_the_checkpoints_show_ends_it_before_it_waits(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:

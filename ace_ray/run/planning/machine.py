@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ace_ray.config import RunConfig
 
@@ -32,14 +34,31 @@ def slow_dtype(config: RunConfig) -> str:
     )
 
 
-def no_fp8_blocks(config: RunConfig) -> str:
-    """Say why engines here cannot load weights in fp8 with block scales; "" if they can, or if they
-    run elsewhere."""
+def unloadable(config: RunConfig, quantization: Mapping[str, Any]) -> str:
+    """Return why engines here cannot load weights of this ``quantization``, of a config.json; ""
+    where they can, where they run elsewhere, and where only vLLM can tell."""
     flags = _cpu_flags()
     if config.backend != "vllm" or not is_local() or gpu_count() or not flags:
         return ""
-    # vLLM 0.32 has kernels for CPUs with AMX only (model_executor/kernels/linear/scaled_mm/cpu.py).
-    return "" if "amx_tile" in flags else "vLLM loads fp8 with block scales on CPUs with AMX only"
+    # Kernels of vLLM 0.32 for CPUs: model_executor/kernels/linear/__init__.py, scaled_mm/cpu.py.
+    forms = ("quant_method", "quant_algo", "format")
+    if any(form in str(quantization.get(key)).lower() for key in forms for form in _GPU_FORMS):
+        return "vLLM has no kernels for weights in NVFP4 on CPUs"
+    groups = quantization.get("config_groups")
+    weights = [
+        group.get("weights")
+        for group in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(group, dict)
+    ]
+    blocks = quantization.get("weight_block_size") or any(
+        isinstance(one, dict) and one.get("strategy") == "block" for one in weights
+    )
+    if blocks and "amx_tile" not in flags:
+        return "vLLM loads fp8 with block scales on CPUs with AMX only"
+    return ""
+
+
+_GPU_FORMS = ("nvfp4", "modelopt_fp4")
 
 
 def _cpu_flags() -> frozenset[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ace_ray import vllm_source
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.bounded import json_tree
 from ace_ray.config import ENDPOINT, EXTERNAL, RunConfig
@@ -20,13 +21,14 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
-from ace_ray.models.families import SWITCHES, family_facts, is_of_transformers
+from ace_ray.models.families import SWITCHES, family_facts, of_transformers
+from ace_ray.models.gguf_header import read_header
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning import formats
-from ace_ray.run.planning.machine import no_fp8_blocks
+from ace_ray.run.planning.machine import unloadable
 from ace_ray.run.planning.plan import REPORTS, Plan
 from ace_ray.run.storage.lease import LEASE
 from ace_ray.run.storage.stored import MANIFEST, read_manifest
@@ -70,6 +72,7 @@ def resolve_model(config: RunConfig) -> ModelRef:
     if config.backend == "vllm":
         adapters.check_engine(model, config.engine)
     _check_loadable(config, model)
+    _check_heads(config, model)
     return model
 
 
@@ -97,25 +100,59 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
                 where=where,
                 fix="add them as its makers wrote them, or to engine.hf_overrides",
             )
-        if not any(name in known or is_of_transformers(name) for name in named):
+        if known.isdisjoint(named) and not of_transformers(named):
             raise UserError(
-                f"vLLM knows no architecture {', '.join(named)}",
+                f"vLLM knows no architecture {few(f'{name:.80}' for name in named)}",
                 where=where,
                 fix="use a vLLM that has it, or another model",
             )
-    stored = tree.get("quantization_config")
-    stored = stored if isinstance(stored, dict) else {}
-    method = stored.get("quant_method")
-    methods = vllm_source.quantizations()
-    if isinstance(method, str) and methods and method.lower() not in methods:
+    _check_quantization(config, tree, where)
+
+
+def _check_heads(config: RunConfig, model: ModelRef) -> None:
+    """Raise `UserError` when the GPUs or processes of an engine cannot share the model's attention
+    heads evenly, which vLLM refuses."""
+    parts = config.engine.get("tensor_parallel_size", 1)
+    if config.backend != "vllm" or type(parts) is not int or parts < 2:
+        return
+    if model.kind == "gguf":
+        header = read_header(Path(model.location), keep=())
+        heads = header.get(f"{header.get('general.architecture')}.attention.head_count")
+    else:
+        tree = _model_config(tokenizer_folder(model))
+        text = tree.get("text_config")
+        heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
+    if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
         raise UserError(
-            f"vLLM does not load the quantization {method}",
+            f"the model's {heads} attention heads cannot be shared among {parts} evenly",
+            where="engine.tensor_parallel_size",
+            fix=f"set a divisor of {heads}, or use pipeline_parallel_size",
+        )
+
+
+def _check_quantization(config: RunConfig, tree: Mapping[str, Any], where: str) -> None:
+    """Raise `UserError` when no engine here loads weights that are quantized as the model's
+    configuration ``tree`` says."""
+    # As vLLM reads it (transformers_utils/model_arch_config_convertor.py).
+    text = tree.get("text_config")
+    places = [tree, text] if isinstance(text, dict) else [tree]
+    keys = ("quantization_config", "compression_config")
+    listed = [place.get(key) for place in places for key in keys]
+    stored = next((one for one in listed if isinstance(one, dict)), {})
+    method = str(stored.get("quant_method") or "").lower().replace("_tensors", "-tensors")
+    methods = vllm_source.quantizations()
+    if method and methods and method not in methods | _OTHER_NAMES:
+        raise UserError(
+            f"vLLM does not load the quantization {method:.80}",
             where=where,
             fix="use the model without it, or quantized in another way",
         )
-    blocks = method == "fp8" and stored.get("weight_block_size")
-    if blocks and (why := no_fp8_blocks(config)):
+    if why := unloadable(config, stored):
         raise UserError(why, where=where, fix="use the model without it, or a GPU")
+
+
+_OTHER_NAMES = {"auto-round"}
+"""Names of quantization methods in config.json that vLLM changes to one of its own (inc)."""
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -245,7 +282,7 @@ def check_chat_of_gguf(plan: Plan) -> str:
     a lower bound of their lengths. Returns what was found. Raises `UserError`.
     """
     from ace_ray.models.chat import Chat
-    from ace_ray.models.gguf_header import FewestTokens, read_header
+    from ace_ray.models.gguf_header import FewestTokens
 
     where = plan.model.location
     header = read_header(Path(where))

@@ -39,7 +39,7 @@ def select(
         if ids := own or config.ids:
             entries, lacking = _named(entries, ids)
             if own and lacking:
-                raise _no_entry(lacking, [benchmark], f"benchmarks.{benchmark.name}.ids")
+                raise _no_entry(list(lacking), [benchmark], f"benchmarks.{benchmark.name}.ids")
             if not own:
                 sharing.append(benchmark)
                 unknown = [one for one in unknown if one in lacking]
@@ -87,15 +87,15 @@ def _names(entry: Entry) -> tuple[str, str, str]:
     return entry.id, f"{entry.category}/{entry.id}", f"{entry.language}/{entry.category}/{entry.id}"
 
 
-def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], list[str]]:
-    """Return the entries that ``ids`` name, in order, and the ids without an entry."""
+def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
+    """Return the entries that ``ids`` name, in their own order, and the ids that name none."""
     asked, found, lacking = set(ids), [], dict.fromkeys(ids)
     for entry in entries:
         if names := asked.intersection(_names(entry)):
             found.append(entry)
             for name in names:
                 lacking.pop(name, None)
-    return found, list(lacking)
+    return found, lacking
 
 
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:

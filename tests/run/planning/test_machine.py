@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ace_ray.config import run_config
@@ -46,15 +48,35 @@ def test_a_dtype_that_the_cpu_has_no_instructions_for(
     assert not machine.slow_dtype(fake)
 
 
+BLOCKS = {"quant_method": "FP8", "weight_block_size": [128, 128]}
+BLOCK_GROUP = {"config_groups": {"group_0": {"weights": {"strategy": "block"}}}}
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+
+
 @pytest.mark.parametrize(
-    ("flags", "gpus", "refused"),
-    [(AVX512, 0, True), (AVX512 | {"amx_tile"}, 0, False), (AVX512, 1, False)],
+    ("quantization", "flags", "gpus", "words"),
+    [
+        (BLOCKS, AVX512, 0, "AMX"),
+        (BLOCKS, AVX512 | {"amx_tile"}, 0, ""),
+        (BLOCKS, AVX512, 1, ""),
+        (BLOCK_GROUP, AVX512, 0, "AMX"),
+        (NVFP4, AVX512 | {"amx_tile"}, 0, "NVFP4"),
+        ({"format": "nvfp4-pack-quantized"}, AVX512, 0, "NVFP4"),
+        (NVFP4, AVX512, 1, ""),
+        ({"quant_method": "awq", "config_groups": []}, AVX512, 0, ""),
+    ],
 )
-def test_block_scaled_fp8_needs_amx_or_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, flags: frozenset[str], gpus: int, refused: bool
+def test_quantizations_without_kernels_for_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+    quantization: dict[str, Any],
+    flags: frozenset[str],
+    gpus: int,
+    words: str,
 ) -> None:
     monkeypatch.setattr(machine, "_cpu_flags", lambda: flags)
     monkeypatch.setattr(machine, "gpu_count", lambda: gpus)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     tree = {"model": {"source": "m"}, "benchmarks": ["acebench"], "output": "runs"}
-    assert ("AMX" in machine.no_fp8_blocks(run_config(tree, where="x"))) == refused
+    said = machine.unloadable(run_config(tree, where="x"), quantization)
+    assert bool(said) == bool(words)
+    assert words in said
