@@ -151,7 +151,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
 
     def checked(text: str, number: int) -> None:
         entry = ace_entries[number % len(ace_entries)]
-        for verdict in ace.check(entry, Episode(output=text)).values():
+        for verdict in ace.verdicts(entry, Episode(output=text)).values():
             assert len(verdict.error) < 10_000, "an error that is as long as the answer"
         check_read(entry, text, ("hermes", "openai", "fenced"))
 
