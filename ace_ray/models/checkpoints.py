@@ -91,14 +91,21 @@ class _Files:
         if isinstance(where, S3Store):
             self.sizes = {item.path: item.size for item in where.list() if "/" not in item.path}
             return
-        for path in where.iterdir():
+        try:
+            found = list(where.iterdir())
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", where=str(where)) from error
+        for path in found:
             try:
                 status = path.stat()
+            except FileNotFoundError:
+                # Not a link: a trainer has removed the file since the folder was listed.
+                if path.is_symlink():
+                    gone = f"is a link to {os.readlink(path)}, which is not there"
+                    self.broken[path.name] = gone
+                continue
             except OSError as error:
-                gone = f"is a link to {os.readlink(path)}, which is not there"
-                self.broken[path.name] = (
-                    gone if isinstance(error, FileNotFoundError) else f"{error.strerror}"
-                )
+                self.broken[path.name] = f"{error.strerror}"
                 continue
             if stat.S_ISREG(status.st_mode):
                 self.sizes[path.name] = status.st_size

@@ -238,8 +238,6 @@ def opened(
     open_output(plan, fresh=fresh)
     facts, fit = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
-    if fit and fit.some_do_not:
-        say(log.warning(str(fit)))
     if note := base_differs(plan.model):
         say(log.warning(note))
     check_services(plan)
@@ -251,6 +249,8 @@ def opened(
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
+        if fit and fit.some_do_not and len(run.pending(again=False)):
+            say(log.warning(str(fit)))
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(begun=False)

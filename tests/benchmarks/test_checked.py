@@ -204,7 +204,7 @@ def test_a_module_beside_a_local_file_is_not_imported(write: Write, tmp_path: Pa
 
 
 def test_a_benchmark_without_options_says_so(write: Write) -> None:
-    with pytest.raises(UserError, match="unknown key 'data'; it takes none"):
+    with pytest.raises(UserError, match="unknown key 'data'; known keys: name, limit, ids"):
         make_benchmark(write(), {"data": "mini"})
 
 

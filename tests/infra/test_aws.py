@@ -154,10 +154,10 @@ def test_another_prefix_or_bucket_is_out_of_reach(s3: Any) -> None:
 
 
 def test_models_are_read_and_not_written(
-    s3: Any, requests: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: Any, requests: list[Asked], tmp_path: Path, make_checkpoint: Callable[..., Path]
 ) -> None:
-    for name in ("config.json", "model.safetensors"):
-        s3.client.put_object(Bucket=s3.bucket, Key=f"models/m/{name}", Body=b"{}")
+    for path in make_checkpoint(tmp_path / "m", 1.0).iterdir():
+        s3.client.upload_file(str(path), s3.bucket, f"models/m/{path.name}")
     requests.clear()
     ref = resolve(f"s3://{s3.bucket}/models/m", None)
     assert (materialize(ref) / "config.json").is_file()

@@ -242,7 +242,7 @@ def test_a_sweep_s_own_store_is_asked(
         has_results=True,
         any_run=SimpleNamespace(publish=[], store=StoreConfig()),
     )
-    monkeypatch.setattr("ace_ray.sweeps.sweep.Sweep", lambda config, say, complete: ended)
+    monkeypatch.setattr("ace_ray.sweeps.sweep.Sweep", lambda *_, **__: ended)
     monkeypatch.setattr("ace_ray.sweeps.config.load_sweep", lambda *config: None)
     monkeypatch.setattr("ace_ray.sweeps.show.print_ledger", lambda *ledger: None)
     assert run_sweep("any.yaml") == 1

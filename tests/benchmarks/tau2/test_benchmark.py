@@ -109,7 +109,7 @@ def test_a_task_that_nothing_would_be_asked_of(copy: Path, how: str) -> None:
 
 
 def test_a_split_that_is_not_there(copy: Path) -> None:
-    with pytest.raises(UserError, match="airline has no split 'dev'; choose among train, test"):
+    with pytest.raises(UserError, match="airline has no split 'dev'; known: train, test"):
         made(domains=["airline"], split="dev").dataset()
     edit(copy, "airline", "split_tasks.json", lambda splits: {**splits, "base": ["0", "999"]})
     with pytest.raises(UserError, match="'999' of split 'base' is in no task"):

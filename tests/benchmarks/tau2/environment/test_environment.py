@@ -112,7 +112,7 @@ def test_errors_have_upstreams_words(airline: ToolSources) -> None:
         ("Error: User tools not available", "failed"),
         ("6.91", ""),
         ("Error: Invalid characters in expression", "failed"),
-        ("Error: the power has more than 100,000 bits", "failed"),
+        ("Error: an integer of more than 100,000 bits", "failed"),
         ("Error: Tool '_get_user' not found.", "failed"),
         ("Error: Tool '__init__' not found.", "failed"),
         (f"Error: tau2.environment.environment.{named} keyword argument 'requestor'", "failed"),
